@@ -1,0 +1,164 @@
+"""The capture: what one tracing session measured, and the file that holds it.
+
+The file is JSON, schema "pgtrace.capture/1". Keys may be added, never changed in meaning.
+Times are nanoseconds, sizes bytes; `[low, high, count]` means low <= value < high.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from .errors import UsageError
+
+SCHEMA = "pgtrace.capture/1"
+
+Operation = Literal["read", "write", "fsync"]
+Source = Literal["page_cache", "readahead_issued", "device", "wait", "unknown"]
+Pattern = Literal["sequential", "near", "random", "first", "unknown"]
+Size = Literal["1", "2-4", "5-15", "16+"]
+Performer = Literal["backend", "parallel worker", "io worker", "io_uring"]
+Scope = Literal["query", "outside"]
+Bucket = tuple[int, int, int]
+
+
+class Host(msgspec.Struct):
+    """Where it was measured."""
+
+    kernel: str
+    cpus: int
+
+
+class Server(msgspec.Struct):
+    """The server of the traced backends; None is what could not be found out."""
+
+    version: str | None = None
+    postmaster_pid: int | None = None
+    data_directory: str | None = None
+    block_size: int = 8192
+
+
+class Probes(msgspec.Struct):
+    """How it was measured, and what was not."""
+
+    engine: Literal["libbpf", "bcc"]
+    reads: Literal["fentry", "kprobe", "tracepoint"]
+    queries: Literal["usdt", "uprobe", "none"]
+    not_measured: list[str] = []
+    shortest_ns: int | None = None
+    """The shortest read seen: what is shorter, this way in cannot show."""
+
+
+class Lost(msgspec.Struct):
+    """Events that happened and are in no number of this capture, except as counted here."""
+
+    reads: int = 0
+    queries: int = 0
+    in_flight: int = 0
+    """Reads still under way when tracing stopped."""
+
+
+class Apart(msgspec.Struct):
+    """Reads that failed, or came short: in no histogram."""
+
+    count: int = 0
+    bytes: int = 0
+    device_bytes: int = 0
+    total_ns: int = 0
+
+
+class Totals(msgspec.Struct):
+    """Sums over every backend's reads. `blocks` is None where the block size is unknown."""
+
+    reads: int = 0
+    bytes: int = 0
+    blocks: int = 0
+    read_ns: int = 0
+    device_bytes: int = 0
+    failed: int = 0
+    short: int = 0
+
+
+class HistogramData(msgspec.Struct):
+    """A histogram as it is stored: only the buckets that are not empty, in order."""
+
+    unit: Literal["ns"] = "ns"
+    buckets: list[Bucket] = []
+
+
+class Reads(msgspec.Struct):
+    """Reads that agree in everything a report can tell apart, with their latencies."""
+
+    source: Source
+    pattern: Pattern
+    size: Size
+    scope: Scope
+    count: int
+    bytes: int
+    blocks: int
+    device_bytes: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    histogram: HistogramData
+    operation: Operation = "read"
+    relation: str | None = None
+    performed_by: Performer = "backend"
+    direct: bool = False
+
+
+class Latency(msgspec.Struct):
+    """Latencies of a statement's calls, as the server saw them."""
+
+    count: int = 0
+    total_ns: int = 0
+    min_ns: int = 0
+    max_ns: int = 0
+    unit: Literal["ns"] = "ns"
+    buckets: list[Bucket] = []
+
+
+class Query(msgspec.Struct):
+    """One statement, with all its calls and the reads that they made."""
+
+    text: str | None
+    protocol: Literal["simple", "extended"]
+    calls: int
+    errors: int
+    latency: Latency
+    reads: list[Reads] = []
+    query_id: int | None = None
+    text_cut: bool = False
+    begun_before: bool = False
+    """Its one call began before tracing did: the latency counts from the start of tracing."""
+    unfinished: bool = False
+    """Its one call had not ended when tracing did: calls is 0, and there is no latency."""
+
+
+class Backend(msgspec.Struct):
+    """One server process. None is what could not be found out."""
+
+    pid: int
+    backend_type: str | None = None
+    datname: str | None = None
+    usename: str | None = None
+    application_name: str | None = None
+    reads: list[Reads] = []
+    failed: Apart = msgspec.field(default_factory=Apart)
+    short: Apart = msgspec.field(default_factory=Apart)
+    queries: list[Query] = []
+
+
+class Capture(msgspec.Struct):
+    """Everything one session measured. `started` is UTC, ISO 8601."""
+
+    started: str
+    duration_s: float
+    host: Host
+    server: Server
+    probes: Probes
+    lost: Lost
+    totals: Totals
+    backends: list[Backend]
+    schema: str = SCHEMA

@@ -1,0 +1,71 @@
+"""Build pgtrace: compile bpf/ into the CO-RE object that ships inside the package."""
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).parent
+SOURCE = ROOT / "bpf" / "pgtrace.bpf.c"
+OBJECT = ROOT / "collector" / "pgtrace" / "objects" / "pgtrace.bpf.o"
+TARGETS = {"x86_64": ("x86", "x86_64-linux-gnu"), "aarch64": ("arm64", "aarch64-linux-gnu")}
+
+
+def compile_bpf() -> None:
+    """Compile bpf/ with clang; SystemExit in one line if that cannot be."""
+    clang = shutil.which("clang")
+    if clang is None:
+        sys.exit("pgtrace: clang is needed to build: apt-get install clang libbpf-dev")
+    machine = platform.machine()
+    if machine not in TARGETS:
+        sys.exit(f"pgtrace: cannot be built for {machine}, only for {' and '.join(TARGETS)}")
+    arch, triplet = TARGETS[machine]
+    if not any((Path(d) / "bpf/usdt.bpf.h").exists() for d in ("/usr/include", "/usr/local/include")) \
+            and not (Path("/usr/include") / triplet / "bpf/usdt.bpf.h").exists():
+        sys.exit("pgtrace: libbpf's headers are needed to build: apt-get install libbpf-dev")
+    OBJECT.parent.mkdir(exist_ok=True)
+    command = [
+        clang, "-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3",
+        f"-D__TARGET_ARCH_{arch}", f"-I/usr/include/{triplet}",
+        f"-ffile-prefix-map={ROOT}=.", "-c", str(SOURCE), "-o", str(OBJECT),
+    ]  # fmt: skip
+    if subprocess.run(command, check=False).returncode != 0:
+        sys.exit("pgtrace: clang could not compile bpf/pgtrace.bpf.c (its messages are above)")
+
+
+class BuildBpf(build_py):
+    """build_py with the in-kernel half compiled first, so that it is found as package data."""
+
+    def run(self) -> None:
+        compile_bpf()
+        super().run()
+
+
+class PlatformWheel(bdist_wheel):
+    """The object reads registers of one architecture; nothing in it depends on the Python."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(
+    package_dir={"": "collector"},
+    packages=[
+        "pgtrace",
+        *(
+            f"pgtrace.{p.parent.name}"
+            for p in sorted((ROOT / "collector" / "pgtrace").glob("*/__init__.py"))
+        ),
+    ],
+    package_data={"pgtrace": ["objects/*.bpf.o", "py.typed"]},
+    cmdclass={"build_py": BuildBpf, "bdist_wheel": PlatformWheel},
+)
