@@ -1,1 +1,1 @@
-"""libbpf"""
+"""libbpf.so.1, bound by ctypes: prototypes apart from classes."""

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The kernel as pgtrace sees it: the fields it reads, found by CO-RE in whatever kernel
+ * runs, and what differs between kernels, each with its reason. */
+#ifndef KERNEL_BPF_H
+#define KERNEL_BPF_H
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <asm/ptrace.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct super_block {
+	unsigned long s_magic;
+	struct block_device *s_bdev;
+};
+
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
+	unsigned int f_flags;
+	long long f_pos;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct task_io_accounting {
+	__u64 read_bytes;
+};
+
+struct task_struct {
+	unsigned long nvcsw;
+	struct task_io_accounting ioac;
+	struct files_struct *files;
+};
+
+#pragma clang attribute pop
+
+/* The context of system-call tracepoints: their format is part of the kernel's interface
+ * (include/trace/events/syscalls.h). A program may only read the arguments that the call
+ * has: the verifier's limit is the tracepoint's own size. */
+struct syscall_enter {
+	__u64 common;
+	__u64 number;
+	__u64 args[6];
+};
+
+struct syscall_exit {
+	__u64 common;
+	__u64 number;
+	__s64 ret;
+};
+
+struct iovec {
+	__u64 base;
+	__u64 length;
+};
+
+#define S_IFMT	0170000
+#define S_IFREG 0100000
+/* include/uapi/asm-generic/fcntl.h; arm64 has its own */
+#if defined(__TARGET_ARCH_arm64)
+#define O_DIRECT 0200000
+#else
+#define O_DIRECT 00040000
+#endif
+
+/* include/uapi/linux/magic.h, and the file systems' own sources for ZFS and SMB */
+#define BTRFS_SUPER_MAGIC     0x9123683E
+#define CEPH_SUPER_MAGIC      0x00c36400
+#define FUSE_SUPER_MAGIC      0x65735546
+#define NFS_SUPER_MAGIC	      0x6969
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630
+#define RAMFS_MAGIC	      0x858458f6
+#define SMB2_SUPER_MAGIC      0xFE534D42
+#define TMPFS_MAGIC	      0x01021994
+#define V9FS_MAGIC	      0x01021997
+#define ZFS_SUPER_MAGIC	      0x2fc12fc1
+
+/* The current task's counters. Since 5.11 (3ca1032ab7ab, "bpf: Implement
+ * get_current_task_btf and RET_PTR_TO_BTF_ID") they can be loaded directly; before, each
+ * costs a call. */
+struct counters {
+	__u64 read_bytes;
+	__u64 switches;
+};
+
+static __always_inline bool has_task_btf(void)
+{
+	return bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf);
+}
+
+static __always_inline bool has_io_accounting(void)
+{
+	struct task_struct *task = NULL;
+
+	return bpf_core_field_exists(task->ioac.read_bytes);
+}
+
+static __always_inline struct counters current_counters(void)
+{
+	struct counters counters = {};
+	struct task_struct *task;
+
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		counters.switches = task->nvcsw;
+		if (has_io_accounting())
+			counters.read_bytes = task->ioac.read_bytes;
+	} else {
+		task = (void *)bpf_get_current_task();
+		counters.switches = BPF_CORE_READ(task, nvcsw);
+		if (has_io_accounting())
+			counters.read_bytes = BPF_CORE_READ(task, ioac.read_bytes);
+	}
+	return counters;
+}
+
+static __always_inline struct file *current_file(__u32 fd)
+{
+	struct task_struct *task;
+	struct fdtable *table;
+	struct file **files, *file = NULL;
+
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		table = task->files->fdt;
+		if (fd >= table->max_fds)
+			return NULL;
+		files = table->fd;
+	} else {
+		task = (void *)bpf_get_current_task();
+		table = BPF_CORE_READ(task, files, fdt);
+		if (fd >= BPF_CORE_READ(table, max_fds))
+			return NULL;
+		files = BPF_CORE_READ(table, fd);
+	}
+	bpf_probe_read_kernel(&file, sizeof(file), &files[fd]);
+	return file;
+}
+
+#endif

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The in-kernel half in one object, so that its parts share their maps without a linker. */
+#include "kernel.bpf.h"
+#include <bpf/usdt.bpf.h>
+
+#include "pgtrace.h"
+#include "histogram.bpf.h"
+#include "charge.bpf.h"
+#include "slots.bpf.h"
+#include "files.bpf.h"
+#include "reads.bpf.c"
+#include "queries.bpf.c"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Where a query begins and ends, as the client sees it.
+ *
+ * A simple query runs from query__start until the backend goes idle. An extended one opens at
+ * the first statement__status with a text and takes in parse, bind and execute; it ends at the
+ * next such status after an outermost portal ran, or when the backend goes idle. A scope in
+ * which nothing ran and nothing failed was a prepare. A failed query fires neither
+ * query__done nor query__execute__done: longjmp skips them. docs/architecture.md has the
+ * sequences that each kind of client makes. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} pgt_queries SEC(".maps");
+
+static __always_inline void open_scope(struct task *task, __u64 now)
+{
+	struct query *query = &task->query;
+
+	query->number++;
+	query->start_ns = now;
+	query->end_ns = 0;
+	query->first_slot = 0;
+	query->protocol = EXTENDED;
+	query->open = 1;
+	query->executed = 0;
+	query->done = 0;
+	query->failed = 0;
+	query->begun_before = 0;
+	query->depth = 0;
+	query->cut = 0;
+	query->text_length = 0;
+}
+
+/* Sends the record, and with it the slots. If the ring is full the slots stay where they are,
+ * counted in the backend's totals, and only the query is lost. */
+static __noinline int close_scope(struct task *task)
+{
+	struct query *query;
+	__u32 size;
+
+	if (!task)
+		return 0;
+	query = &task->query;
+	query->open = 0;
+	if (!query->executed && !query->failed && query->protocol != SIMPLE && !query->first_slot &&
+	    !query->begun_before)
+		return 0; /* a prepare that read nothing leaves nothing to tell */
+	query->end_ns = bpf_ktime_get_ns();
+	size = query->text_length;
+	if (size > TEXT)
+		size = TEXT;
+	size += __builtin_offsetof(struct query, text);
+	if (bpf_ringbuf_output(&pgt_queries, query, size, BPF_RB_NO_WAKEUP))
+		task->lost_queries++;
+	return 0;
+}
+
+/* Reads a text into the task's scratch; returns its length without the NUL. */
+static __always_inline __u32 fetch_text(struct task *task, const char *text)
+{
+	long length = bpf_probe_read_user_str(task->text, TEXT, text);
+
+	return length > 0 ? length - 1 : 0;
+}
+
+static __noinline int same_text(struct task *task, __u32 length)
+{
+	__u64 *a, *b, difference;
+	__u32 i, left;
+
+	if (!task || length >= TEXT || task->query.text_length != length)
+		return 0;
+	a = (__u64 *)task->text;
+	b = (__u64 *)task->query.text;
+	for (i = 0; i < TEXT / 8; i++) {
+		difference = a[i] ^ b[i];
+		left = length - i * 8;
+		if (left < 8)
+			return !(difference & ((1ull << left * 8) - 1));
+		if (difference)
+			return 0;
+	}
+	return 1;
+}
+
+static __always_inline void take_text(struct task *task, __u32 length)
+{
+	struct query *query = &task->query;
+
+	bpf_probe_read_kernel(query->text, TEXT, task->text);
+	query->text_length = length;
+	query->cut = length == TEXT - 1;
+}
+
+static __always_inline int status_text(struct task *task, const char *text)
+{
+	struct query *query = &task->query;
+	__u32 length = fetch_text(task, text);
+
+	if (query->open) {
+		bool again = query->executed && query->depth == 0;
+
+		if (!again && query->protocol != SIMPLE && !query->begun_before &&
+		    same_text(task, length))
+			return 0;
+		/* Begun before, and nothing seen of it: the backend was idle when tracing began */
+		if (!query->begun_before || query->executed || query->first_slot)
+			close_scope(task);
+	}
+	open_scope(task, bpf_ktime_get_ns());
+	take_text(task, length);
+	return 0;
+}
+
+static __always_inline int status(const char *text)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+
+	if (!task)
+		return 0;
+	if (text)
+		return status_text(task, text);
+	if (task->query.open)
+		close_scope(task);
+	return 0;
+}
+
+static __always_inline int simple_start(const char *text)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+
+	if (!task)
+		return 0;
+	if (!task->query.open || task->query.begun_before) {
+		open_scope(task, 0);
+		take_text(task, fetch_text(task, text));
+	}
+	task->query.protocol = SIMPLE;
+	task->query.start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int simple_done(void)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+
+	if (!task || !task->query.open)
+		return 0;
+	task->query.protocol = SIMPLE;
+	task->query.done = 1;
+	return 0;
+}
+
+static __always_inline int portal_start(void)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+
+	if (task)
+		task->query.depth++;
+	return 0;
+}
+
+static __always_inline int portal_done(void)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+
+	if (!task)
+		return 0;
+	/* Less than it seems if tracing began within */
+	if (task->query.depth)
+		task->query.depth--;
+	if (!task->query.depth)
+		task->query.executed = 1;
+	return 0;
+}
+
+static __always_inline int aborted(void)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+
+	if (!task)
+		return 0;
+	task->query.depth = 0;
+	if (task->query.open)
+		task->query.failed = 1;
+	return 0;
+}
+
+SEC("usdt")
+int BPF_USDT(pgt_q_status, const char *text)
+{
+	return status(text);
+}
+
+SEC("usdt")
+int BPF_USDT(pgt_q_start, const char *text)
+{
+	return simple_start(text);
+}
+
+SEC("usdt")
+int BPF_USDT(pgt_q_done)
+{
+	return simple_done();
+}
+
+SEC("usdt")
+int BPF_USDT(pgt_q_portal_start)
+{
+	return portal_start();
+}
+
+SEC("usdt")
+int BPF_USDT(pgt_q_portal_done)
+{
+	return portal_done();
+}
+
+SEC("uprobe")
+int pgt_q_abort(struct pt_regs *ctx)
+{
+	return aborted();
+}

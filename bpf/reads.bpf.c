@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Reads: one handler at the entry and one at the exit, under three ways in. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} pgt_durations SEC(".maps");
+
+/* The clock is read last here, and first at the exit: what this costs is not in the time. */
+static __always_inline int read_enter(struct task *task, struct file *file, __u64 asked,
+				      __u64 position)
+{
+	struct counters counters;
+
+	if (!file || !find_file(task, file))
+		return 0;
+	counters = current_counters();
+	task->read_bytes = counters.read_bytes;
+	task->switches = counters.switches;
+	task->asked = asked;
+	task->position = position;
+	task->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline __u32 source_of(__u32 flags, __u64 grown, bool slept)
+{
+	if (flags & DIRECT && grown)
+		return DEVICE; /* a polled request completes without a sleep */
+	if (grown)
+		return slept ? DEVICE : READAHEAD_ISSUED;
+	if (!has_io_accounting() || !(flags & TELLABLE))
+		return SOURCE_UNKNOWN;
+	return slept ? WAIT : PAGE_CACHE;
+}
+
+static __always_inline __u32 pattern_of(struct task *task, __u64 next)
+{
+	if (next == NOWHERE)
+		/* Once files were forgotten, "never seen" and "forgotten" look alike */
+		return task->files_used > FILES ? PATTERN_UNKNOWN : FIRST;
+	if (task->position == next)
+		return SEQUENTIAL;
+	if (task->position > next && task->position - next <= options.near_window)
+		return NEAR;
+	return RANDOM;
+}
+
+static __always_inline __u32 size_of(__u64 bytes)
+{
+	__u64 blocks = (bytes + (1ull << options.block_shift) - 1) >> options.block_shift;
+
+	if (blocks <= 1)
+		return BLOCKS_1;
+	if (blocks <= 4)
+		return BLOCKS_2_4;
+	return blocks <= 15 ? BLOCKS_5_15 : BLOCKS_16;
+}
+
+static __always_inline void count_apart(struct apart *apart, __u64 bytes, __u64 device_bytes,
+					__u64 ns)
+{
+	apart->count++;
+	apart->bytes += bytes;
+	apart->device_bytes += device_bytes;
+	apart->total_ns += ns;
+}
+
+static __always_inline int read_exit(__s64 ret)
+{
+	struct counters counters;
+	struct file_state *state;
+	struct task *task;
+	struct slot *slot;
+	__u64 now, ns, grown;
+	__u32 index, key, source, pattern;
+	bool in_query;
+
+	task = traced_task(&index);
+	if (!task || !task->start_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	ns = now - task->start_ns;
+	task->start_ns = 0;
+	counters = current_counters();
+	grown = counters.read_bytes - task->read_bytes;
+	if (ret < 0) {
+		count_apart(&task->failed, 0, grown, ns);
+		return 0;
+	}
+	state = &task->files[task->file & (FILES - 1)];
+	pattern = pattern_of(task, state->next);
+	state->next = task->position + ret;
+	if ((__u64)ret < task->asked) {
+		count_apart(&task->cut_short, ret, grown, ns);
+		return 0;
+	}
+	if (options.emit_durations)
+		bpf_ringbuf_output(&pgt_durations, &ns, sizeof(ns), 0);
+	source = source_of(state->flags, grown, counters.switches != task->switches);
+	in_query = task->query.open;
+	key = in_query * 2 + !!(state->flags & DIRECT);
+	key = ((key * SIZES + size_of(ret)) * PATTERNS + pattern) * SOURCES + source;
+	slot = slot_of(task, index, key, in_query);
+	if (!slot || !count_read(slot, ns, ret, grown))
+		task->lost_reads++;
+	return 0;
+}
+
+/* The length of a vector, or 0 if it cannot be known. */
+static __always_inline __u64 vector_length(const struct iovec *vector, __u64 count)
+{
+	struct iovec element;
+	__u64 length = 0;
+	__u32 i;
+
+	if (count > MAX_IOVECS)
+		return 0;
+	for (i = 0; i < MAX_IOVECS && i < count; i++) {
+		if (bpf_probe_read_user(&element, sizeof(element), &vector[i]))
+			return 0;
+		length += element.length;
+	}
+	return length;
+}
+
+/* Way 1: the tracepoints of the system calls. */
+
+SEC("tracepoint")
+int pgt_tp_read(struct syscall_enter *ctx)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+	struct file *file;
+
+	if (!task)
+		return 0;
+	file = current_file(ctx->args[0]);
+	return read_enter(task, file, ctx->args[2], file ? BPF_CORE_READ(file, f_pos) : 0);
+}
+
+SEC("tracepoint")
+int pgt_tp_pread(struct syscall_enter *ctx)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+
+	if (!task)
+		return 0;
+	return read_enter(task, current_file(ctx->args[0]), ctx->args[2], ctx->args[3]);
+}
+
+SEC("tracepoint")
+int pgt_tp_readv(struct syscall_enter *ctx)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+	struct file *file;
+
+	if (!task)
+		return 0;
+	file = current_file(ctx->args[0]);
+	return read_enter(task, file, vector_length((void *)ctx->args[1], ctx->args[2]),
+			  file ? BPF_CORE_READ(file, f_pos) : 0);
+}
+
+/* preadv2 with position -1 reads where the file stands, as readv does */
+SEC("tracepoint")
+int pgt_tp_preadv(struct syscall_enter *ctx)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+	__u64 position = ctx->args[3];
+	struct file *file;
+
+	if (!task)
+		return 0;
+	file = current_file(ctx->args[0]);
+	if (position == NOWHERE && file)
+		position = BPF_CORE_READ(file, f_pos);
+	return read_enter(task, file, vector_length((void *)ctx->args[1], ctx->args[2]), position);
+}
+
+SEC("tracepoint")
+int pgt_tp_exit(struct syscall_exit *ctx)
+{
+	return read_exit(ctx->ret);
+}
+
+/* Ways 2 and 3: the kernel functions that the system calls end in. */
+
+static __always_inline int vfs_enter(struct file *file, __u64 asked, const __u64 *position)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+	__u64 at = 0;
+
+	if (!task)
+		return 0;
+	bpf_probe_read_kernel(&at, sizeof(at), position);
+	return read_enter(task, file, asked, at);
+}
+
+static __always_inline int vfs_enter_vector(struct file *file, const struct iovec *vector,
+					    __u64 count, const __u64 *position)
+{
+	__u32 index;
+	struct task *task = traced_task(&index);
+	__u64 at = 0;
+
+	if (!task)
+		return 0;
+	bpf_probe_read_kernel(&at, sizeof(at), position);
+	return read_enter(task, file, vector_length(vector, count), at);
+}
+
+SEC("kprobe/vfs_read")
+int BPF_KPROBE(pgt_k_read, struct file *file, void *buffer, __u64 count, __u64 *position)
+{
+	return vfs_enter(file, count, position);
+}
+
+SEC("kprobe/vfs_readv")
+int BPF_KPROBE(pgt_k_readv, struct file *file, struct iovec *vector, __u64 count, __u64 *position)
+{
+	return vfs_enter_vector(file, vector, count, position);
+}
+
+SEC("kretprobe/vfs_read")
+int BPF_KRETPROBE(pgt_k_read_exit, __s64 ret)
+{
+	return read_exit(ret);
+}
+
+SEC("kretprobe/vfs_readv")
+int BPF_KRETPROBE(pgt_k_readv_exit, __s64 ret)
+{
+	return read_exit(ret);
+}
+
+SEC("fentry/vfs_read")
+int BPF_PROG(pgt_f_read, struct file *file, void *buffer, __u64 count, __u64 *position)
+{
+	return vfs_enter(file, count, position);
+}
+
+SEC("fentry/vfs_readv")
+int BPF_PROG(pgt_f_readv, struct file *file, struct iovec *vector, __u64 count, __u64 *position)
+{
+	return vfs_enter_vector(file, vector, count, position);
+}
+
+SEC("fexit/vfs_read")
+int BPF_PROG(pgt_f_read_exit, struct file *file, void *buffer, __u64 count, __u64 *position,
+	     __s64 ret)
+{
+	return read_exit(ret);
+}
+
+SEC("fexit/vfs_readv")
+int BPF_PROG(pgt_f_readv_exit, struct file *file, struct iovec *vector, __u64 count,
+	     __u64 *position, int flags, __s64 ret)
+{
+	return read_exit(ret);
+}

@@ -1,0 +1,225 @@
+"""libbpf's objects, maps and links as Python classes that close what they opened."""
+
+import ctypes
+import errno
+import functools
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..errors import PermissionDeniedError, UnsupportedError
+from . import prototypes
+
+_messages: list[str] = []
+"""What libbpf said since the last call that failed: the reason of an error is only there."""
+
+
+@prototypes.PrintCallback  # type: ignore[misc]
+def _keep_message(level: int, template: bytes, arguments: int) -> int:
+    if level <= 1:
+        _messages.append(prototypes.format_message(template, arguments))
+        del _messages[:-200]
+    return 0
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded library. Raises UnsupportedError in one line if it is missing or too old."""
+    try:
+        loaded = prototypes.load()
+    except OSError as error:
+        raise UnsupportedError(
+            f"{prototypes.SONAME} is not installed: apt-get install libbpf1 ({error})"
+        ) from None
+    except AttributeError as error:
+        raise UnsupportedError(f"{prototypes.SONAME} is too old: {error}; 1.0 is needed") from None
+    loaded.libbpf_set_print(_keep_message)
+    return loaded
+
+
+def version() -> str:
+    """libbpf's version, as "1.1"."""
+    text: bytes = library().libbpf_version_string()
+    return text.decode().removeprefix("v")
+
+
+class LibbpfError(OSError):
+    """A call of libbpf's failed. `log` holds what it said, the verifier's words included."""
+
+    def __init__(self, number: int, what: str) -> None:
+        super().__init__(number, f"{what}: {os.strerror(number)}")
+        self.log = list(_messages)
+        _messages.clear()
+
+
+def _check_pointer(pointer: int | None, what: str) -> int:
+    if not pointer:
+        raise LibbpfError(ctypes.get_errno() or errno.EINVAL, what)
+    return pointer
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        raise LibbpfError(-result, what)
+
+
+class Map:
+    """One map of a loaded object."""
+
+    def __init__(self, pointer: int, name: str) -> None:
+        self._pointer = pointer
+        self.name = name
+
+    @property
+    def fd(self) -> int:
+        """Its file descriptor, owned by the object."""
+        return int(library().bpf_map__fd(self._pointer))
+
+    def set_max_entries(self, count: int) -> None:
+        """Size it; only before the object is loaded."""
+        _check(library().bpf_map__set_max_entries(self._pointer, count), self.name)
+
+    def set_initial(self, value: bytes) -> None:
+        """Fill the start of a data section; only before the object is loaded."""
+        size = ctypes.c_size_t()
+        address = library().bpf_map__initial_value(self._pointer, ctypes.byref(size))
+        if not address or size.value < len(value):
+            raise LibbpfError(errno.EINVAL, self.name)
+        ctypes.memmove(address, value, len(value))
+
+    def memory(self) -> mmap.mmap:
+        """The values of an array, shared with the kernel: what is read there is live."""
+        stride = (library().bpf_map__value_size(self._pointer) + 7) & ~7
+        return mmap.mmap(self.fd, stride * library().bpf_map__max_entries(self._pointer))
+
+    def update(self, key: bytes | None, value: bytes) -> None:
+        """Set one entry; of a queue, which has no keys, append."""
+        result = library().bpf_map_update_elem(self.fd, key, value, 0)
+        if result < 0:
+            raise LibbpfError(-result, self.name)
+
+
+class Object:
+    """A compiled object: open, choose its programs, size its maps, load, attach; then close."""
+
+    def __init__(self, path: Path) -> None:
+        self._lib = library()
+        self._links: list[int] = []
+        self._pointer = _check_pointer(
+            self._lib.bpf_object__open_file(os.fsencode(path), None), str(path)
+        )
+        self._programs: dict[str, int] = {}
+        program = None
+        while program := self._lib.bpf_object__next_program(self._pointer, program):
+            self._programs[self._lib.bpf_program__name(program).decode()] = program
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def choose(self, wanted: Callable[[str], bool]) -> None:
+        """Load only the programs whose name is wanted."""
+        for name, program in self._programs.items():
+            self._lib.bpf_program__set_autoload(program, wanted(name))
+
+    def map(self, name: str) -> Map:
+        """A map by its name, or a data section by its ELF name."""
+        pointer = self._lib.bpf_object__find_map_by_name(self._pointer, name.encode())
+        return Map(_check_pointer(pointer, name), name)
+
+    def load(self) -> None:
+        """Hand everything to the kernel. Raises LibbpfError, with the verifier's log in it."""
+        _messages.clear()
+        _check(self._lib.bpf_object__load(self._pointer), "load")
+
+    def attach(self, program: str) -> None:
+        """Attach where the program's section says."""
+        self._hold(self._lib.bpf_program__attach(self._programs[program]), program)
+
+    def attach_tracepoint(self, program: str, category: str, name: str) -> None:
+        """Attach to a tracepoint; tracefs has to be mounted."""
+        link = self._lib.bpf_program__attach_tracepoint(
+            self._programs[program], category.encode(), name.encode()
+        )
+        self._hold(link, f"{category}:{name}")
+
+    def attach_usdt(self, program: str, pid: int, binary: str, provider: str, name: str) -> None:
+        """Attach to every site of a USDT probe, in that process alone; its semaphore is raised."""
+        link = self._lib.bpf_program__attach_usdt(
+            self._programs[program],
+            pid,
+            os.fsencode(binary),
+            provider.encode(),
+            name.encode(),
+            None,
+        )
+        self._hold(link, f"{provider}:{name}")
+
+    def attach_uprobe(self, program: str, pid: int, binary: str, function: str) -> None:
+        """Attach to the entry of an exported function, in that process alone."""
+        options = prototypes.UprobeOptions(
+            sz=ctypes.sizeof(prototypes.UprobeOptions), func_name=function.encode()
+        )
+        link = self._lib.bpf_program__attach_uprobe_opts(
+            self._programs[program], pid, os.fsencode(binary), 0, ctypes.byref(options)
+        )
+        self._hold(link, function)
+
+    def detach(self) -> None:
+        """Detach everything; what was counted can still be read."""
+        while self._links:
+            self._lib.bpf_link__destroy(self._links.pop())
+
+    def close(self) -> None:
+        """Detach and give everything back to the kernel."""
+        self.detach()
+        if self._pointer:
+            self._lib.bpf_object__close(self._pointer)
+            self._pointer = 0
+
+    def _hold(self, link: int | None, what: str) -> None:
+        self._links.append(_check_pointer(link, what))
+
+
+class Ring:
+    """A ring buffer's reading end; `handle` gets the bytes of each record."""
+
+    def __init__(self, source: Map, handle: Callable[[bytes], None]) -> None:
+        @prototypes.SampleCallback  # type: ignore[misc]
+        def sample(_context: int, data: int, size: int) -> int:
+            handle(ctypes.string_at(data, size))
+            return 0
+
+        self._sample = sample  # libbpf keeps the pointer only
+        self._pointer = _check_pointer(
+            library().ring_buffer__new(source.fd, sample, None, None), source.name
+        )
+
+    def consume(self) -> None:
+        """Handle all that is there; does not wait."""
+        library().ring_buffer__consume(self._pointer)
+
+    def close(self) -> None:
+        """Give back the memory."""
+        if self._pointer:
+            library().ring_buffer__free(self._pointer)
+            self._pointer = 0
+
+
+def permission_or_unsupported(error: LibbpfError, what: str) -> Exception:
+    """The pgtrace error for a refusal by the kernel, with libbpf's last word on it."""
+    reason = next((line for line in reversed(error.log) if line), str(error))
+    if error.errno in {errno.EPERM, errno.EACCES} and os.geteuid() != 0:
+        return PermissionDeniedError(f"{what}: not permitted. Run it as root: sudo pgtrace …")
+    return UnsupportedError(f"{what}: {reason}")
+

@@ -1,0 +1,89 @@
+"""The functions of libbpf.so.1 that pgtrace calls, as <bpf/libbpf.h> and <bpf/bpf.h> have them."""
+
+import ctypes
+from ctypes import (
+    CDLL,
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_int,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+
+SONAME = "libbpf.so.1"
+
+PrintCallback = CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
+SampleCallback = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
+
+
+class UprobeOptions(Structure):
+    """struct bpf_uprobe_opts."""
+
+    _fields_ = (
+        ("sz", c_size_t),
+        ("ref_ctr_offset", c_size_t),
+        ("bpf_cookie", c_uint64),
+        ("retprobe", c_bool),
+        ("func_name", c_char_p),
+    )
+
+
+_PROTOTYPES = {
+    "libbpf_version_string": (c_char_p, ()),
+    "libbpf_set_print": (c_void_p, (PrintCallback,)),
+    "bpf_object__open_file": (c_void_p, (c_char_p, c_void_p)),
+    "bpf_object__load": (c_int, (c_void_p,)),
+    "bpf_object__close": (None, (c_void_p,)),
+    "bpf_object__next_program": (c_void_p, (c_void_p, c_void_p)),
+    "bpf_object__find_map_by_name": (c_void_p, (c_void_p, c_char_p)),
+    "bpf_program__name": (c_char_p, (c_void_p,)),
+    "bpf_program__set_autoload": (c_int, (c_void_p, c_bool)),
+    "bpf_program__attach": (c_void_p, (c_void_p,)),
+    "bpf_program__attach_tracepoint": (c_void_p, (c_void_p, c_char_p, c_char_p)),
+    "bpf_program__attach_usdt": (
+        c_void_p,
+        (c_void_p, c_int, c_char_p, c_char_p, c_char_p, c_void_p),
+    ),
+    "bpf_program__attach_uprobe_opts": (
+        c_void_p,
+        (c_void_p, c_int, c_char_p, c_size_t, POINTER(UprobeOptions)),
+    ),
+    "bpf_link__destroy": (c_int, (c_void_p,)),
+    "bpf_map__fd": (c_int, (c_void_p,)),
+    "bpf_map__set_max_entries": (c_int, (c_void_p, c_uint32)),
+    "bpf_map__max_entries": (c_uint32, (c_void_p,)),
+    "bpf_map__value_size": (c_uint32, (c_void_p,)),
+    "bpf_map__initial_value": (c_void_p, (c_void_p, POINTER(c_size_t))),
+    "bpf_map_update_elem": (c_int, (c_int, c_void_p, c_void_p, c_uint64)),
+    "bpf_map_delete_elem": (c_int, (c_int, c_void_p)),
+    "ring_buffer__new": (c_void_p, (c_int, SampleCallback, c_void_p, c_void_p)),
+    "ring_buffer__consume": (c_int, (c_void_p,)),
+    "ring_buffer__free": (None, (c_void_p,)),
+}
+
+
+def load() -> CDLL:
+    """Open the library. Raises OSError if it is not installed, AttributeError if too old."""
+    library = CDLL(SONAME, use_errno=True)
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def format_message(template: bytes, arguments: int) -> str:
+    """Expand a message that libbpf passes as a printf format and a va_list."""
+    libc = CDLL(None)
+    libc.vsnprintf.argtypes = (c_char_p, c_size_t, c_char_p, c_void_p)
+    buffer = ctypes.create_string_buffer(16384)
+    libc.vsnprintf(buffer, len(buffer), template, arguments)
+    return buffer.value.decode(errors="replace").rstrip()
+
+
+__all__ = ["PrintCallback", "SampleCallback", "UprobeOptions", "format_message", "load"]
