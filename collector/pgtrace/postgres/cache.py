@@ -1,0 +1,78 @@
+"""The page cache: which pages of a relation's files it holds, and making it cold.
+
+Per file, with posix_fadvise: dropping every cache of the host would slow everything on it, and
+would also evict the catalogs and programs, whose reads no EXPLAIN line counts.
+"""
+
+import ctypes
+import mmap
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psycopg
+
+RELATION_PATHS = """
+with tables as (
+    select oid, reltoastrelid from pg_catalog.pg_class where oid = %(name)s::pg_catalog.regclass
+), heaps as (
+    select oid from tables union all select reltoastrelid from tables where reltoastrelid <> 0
+)
+select pg_catalog.pg_relation_filepath(oid) from heaps
+union all
+select pg_catalog.pg_relation_filepath(indexrelid) from pg_catalog.pg_index
+where indrelid in (select oid from heaps)
+"""
+
+
+def relation_files(
+    datadir: Path, connection: "psycopg.Connection[Any]", relation: str
+) -> list[Path]:
+    """Return the files of a table, its TOAST table and their indexes: segments and forks too."""
+    files: list[Path] = []
+    for (relative,) in connection.execute(RELATION_PATHS, {"name": relation}):
+        first = datadir / relative
+        member = re.compile(rf"{first.name}(_fsm|_vm|_init)?(\.\d+)?")
+        files += sorted(f for f in first.parent.iterdir() if member.fullmatch(f.name))
+    return files
+
+
+def evict(paths: Iterable[Path]) -> None:
+    """Drop these files from the page cache: written back first, as dirty pages would stay.
+
+    What the server has changed and not yet written is not in the files: CHECKPOINT before.
+    """
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
+def residency(path: Path) -> tuple[int, int]:
+    """Return how many of a file's pages are in the page cache, and how many it has."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            return 0, 0
+        # writable only because ctypes takes an address from nothing else; private, never written
+        with mmap.mmap(
+            file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+        ) as mapping:
+            pages = -(-size // mmap.PAGESIZE)
+            vector = (ctypes.c_ubyte * pages)()
+            start = ctypes.c_char.from_buffer(mapping)
+            libc = ctypes.CDLL(None, use_errno=True)
+            result = libc.mincore(
+                ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), vector
+            )
+            del start  # the mapping cannot be closed while an address of it is held
+            if result != 0:
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error), str(path))
+    return sum(byte & 1 for byte in vector), pages
