@@ -1,0 +1,132 @@
+"""A private PostgreSQL on a real disk, with document 002's table, in which reads can be counted.
+
+Count a statement that its session has planned before (`explain` it once), with only its relation
+evicted (`make_cold`): then its reads are those of explain_buffers(), planning included.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_markers import PG_VERSION
+from pgtrace.errors import UnsupportedError
+from pgtrace.postgres import sample
+from pgtrace.postgres.cache import evict, relation_files, residency
+from pgtrace.postgres.cluster import PrivateCluster
+
+Connection = psycopg.Connection[Any]
+
+ROWS = 200_000
+SEQUENTIAL = sample.SEQUENTIAL
+INDEX_SCAN = sample.index_scan(ROWS)
+
+SETTINGS: dict[str, object] = {
+    # one process makes all reads of a query, and each is a block that EXPLAIN counts
+    "max_parallel_workers_per_gather": 0,
+    "jit": False,
+    "track_io_timing": True,
+    "synchronize_seqscans": False,
+    # smaller than the table, so that reads still reach the kernel; large enough for the catalogs
+    "shared_buffers": "16MB",
+    # nothing reads, writes or evicts in the background
+    "autovacuum": False,
+    "bgwriter_lru_maxpages": 0,
+    "checkpoint_timeout": "1d",
+    "max_wal_size": "4GB",
+    "wal_level": "minimal",
+    "max_wal_senders": 0,
+    "fsync": False,
+    "full_page_writes": False,
+    "synchronous_commit": False,
+}
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What EXPLAIN (ANALYZE, BUFFERS) says of one execution, planning included."""
+
+    hit: int
+    read: int
+    io_ms: float
+    planning_hit: int
+    planning_read: int
+    total_ms: float
+
+
+def explain_buffers(connection: Connection, query: str) -> Buffers:
+    """Execute the query under EXPLAIN; the EXPLAIN is the statement that a tracer sees."""
+    row = connection.execute(f"explain (analyze, buffers, format json) {query}").fetchone()
+    assert row is not None
+    ((explained,),) = row
+    plan, planning = explained["Plan"], explained.get("Planning", {})
+
+    def both(name: str) -> float:
+        return plan.get(name, 0) + planning.get(name, 0)
+
+    return Buffers(
+        hit=int(both("Shared Hit Blocks")),
+        read=int(both("Shared Read Blocks")),
+        io_ms=both("I/O Read Time") + both("Shared I/O Read Time"),  # the second from 17 on
+        planning_hit=planning.get("Shared Hit Blocks", 0),
+        planning_read=planning.get("Shared Read Blocks", 0),
+        total_ms=explained["Planning Time"] + explained["Execution Time"],
+    )
+
+
+def make_cold(
+    cluster: PrivateCluster, connection: Connection, relation: str = sample.TABLE
+) -> None:
+    """Evict the relation's files alone from the page cache, and prove it."""
+    connection.execute("checkpoint")
+    files = relation_files(cluster.datadir, connection, relation)
+    evict(files)
+    assert sum(residency(file)[0] for file in files) == 0
+
+
+@pytest.fixture(scope="session")
+def disk_directory() -> Iterator[Path]:
+    """A folder below which reads reach a device: not on tmpfs or an overlay."""
+    base = os.environ.get("PGTRACE_TEST_DIRECTORY")
+    if base is None:
+        base = "/mnt/disk" if os.path.ismount("/mnt/disk") else "/var/tmp"
+    if os.major(Path(base).stat().st_dev) == 0:
+        pytest.skip(f"{base} is on no block device: set PGTRACE_TEST_DIRECTORY")
+    directory = Path(tempfile.mkdtemp(prefix="pgt-", dir=base))
+    directory.chmod(0o755)  # the server's user must come through
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def cluster(disk_directory: Path) -> Iterator[PrivateCluster]:
+    """The server of this session, with sample.TABLE of ROWS rows. Restart it, but leave it up."""
+    try:
+        private = PrivateCluster(SETTINGS, version=PG_VERSION, directory=disk_directory)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with private:
+        with private.connect() as connection:
+            sample.create_table(connection, ROWS)
+        yield private
+
+
+@pytest.fixture
+def connection(cluster: PrivateCluster) -> Iterator[Connection]:
+    """A backend of one's own, in autocommit: `connection.info.backend_pid`."""
+    with cluster.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def index_only(connection: Connection) -> Connection:
+    """The same backend, made to use the index as document 002 does."""
+    connection.execute("set enable_seqscan = off")
+    connection.execute("set enable_bitmapscan = off")
+    return connection

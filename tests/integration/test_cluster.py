@@ -1,0 +1,183 @@
+"""The private cluster and the page cache: what every other test stands on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fix_cluster import INDEX_SCAN, SEQUENTIAL, Connection, explain_buffers, make_cold
+from fix_reader import Counts, Reader
+from pgtrace.errors import PgtraceError, UnsupportedError
+from pgtrace.postgres import sample
+from pgtrace.postgres.cache import evict, relation_files, residency
+from pgtrace.postgres.cluster import PrivateCluster, find_bindir
+
+READS = 104_729
+
+
+def backends_of(datadir: Path) -> list[str]:
+    """Processes that work in this data directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink() == datadir:
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_settings_are_effective(connection: Connection) -> None:
+    for name, value in {
+        "max_parallel_workers_per_gather": "0",
+        "jit": "off",
+        "track_io_timing": "on",
+        "shared_buffers": "16MB",
+        "autovacuum": "off",
+        "fsync": "off",
+        "listen_addresses": "",
+    }.items():
+        assert connection.execute(f"show {name}").fetchone() == (value,)
+
+
+def test_removed_at_a_normal_end(disk_directory: Path) -> None:
+    with PrivateCluster({"cluster_name": "it's"}, directory=disk_directory) as cluster:
+        assert f"{cluster.postmaster_pid}" in backends_of(cluster.datadir)
+        assert cluster.run("psql", "-Atc", "show cluster_name").strip() == "it's"
+        assert Path(f"/proc/{cluster.postmaster_pid}/exe").samefile(cluster.binary)
+    assert not cluster.socket_dir.exists()
+    assert backends_of(cluster.datadir) == []
+    cluster.close()
+
+
+def test_removed_when_its_server_refuses_to_start(disk_directory: Path) -> None:
+    cluster = PrivateCluster({"shared_buffers": "many"}, directory=disk_directory)
+    with pytest.raises(PgtraceError, match="shared_buffers"), cluster:
+        pass
+    assert not cluster.socket_dir.exists()
+
+
+MAKER = """
+import sys, time
+from pathlib import Path
+from pgtrace.postgres.cluster import PrivateCluster
+with PrivateCluster(directory=Path(sys.argv[1])) as cluster:
+    connection = cluster.connect()
+    print(cluster.socket_dir, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_removed_when_its_maker_is_killed(disk_directory: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", MAKER, disk_directory],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        process_group=0,
+    ) as maker:
+        assert maker.stdout is not None
+        directory = Path(maker.stdout.readline().strip())
+        postmaster = int((directory / "data/postmaster.pid").read_text().split()[0])
+        if number == signal.SIGKILL:
+            os.kill(postmaster, signal.SIGKILL)  # its backend then holds out alone
+        os.killpg(maker.pid, number)  # as a terminal does
+    deadline = time.monotonic() + 60
+    while directory.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not directory.exists()
+    assert backends_of(directory / "data") == []
+
+
+def test_restart_is_another_server(cluster: PrivateCluster) -> None:
+    before = cluster.postmaster_pid
+    cluster.restart()
+    assert cluster.postmaster_pid != before
+
+
+def test_no_binaries() -> None:
+    with pytest.raises(UnsupportedError, match="version 9.*apt-get install postgresql-9"):
+        find_bindir(9)
+
+
+def test_evict_and_read_again(cluster: PrivateCluster, connection: Connection) -> None:
+    connection.execute(SEQUENTIAL)
+    files = relation_files(cluster.datadir, connection, sample.TABLE)
+    assert len(files) >= 4  # heap, its free space map and visibility map, index
+    make_cold(cluster, connection)
+    heap = files[0]
+    assert residency(heap) == (0, heap.stat().st_size // 4096)
+    heap.read_bytes()
+    assert residency(heap)[0] == residency(heap)[1]
+
+
+def test_files_of_toast_and_other_forks(cluster: PrivateCluster, connection: Connection) -> None:
+    connection.execute("create temp table wide (a int primary key, b text)")
+    connection.execute("alter table wide alter b set storage external")
+    connection.execute("insert into wide select i, repeat('x', 9000) from generate_series(1, 9) i")
+    toast = connection.execute(
+        "select pg_relation_filepath(reltoastrelid) from pg_class where oid = 'wide'::regclass"
+    ).fetchone()
+    assert toast is not None
+    files = relation_files(cluster.datadir, connection, "wide")
+    assert cluster.datadir / toast[0] in files
+    assert len({f.name.split("_")[1] for f in files}) == 4  # t3_16400: heap, key, toast, its index
+
+
+def test_residency_of_an_empty_file_and_of_a_part(tmp_path: Path, data_file: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert residency(tmp_path / "empty") == (0, 0)
+    evict([data_file])
+    with data_file.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        os.pread(file.fileno(), 8192, 1 << 20)
+    assert residency(data_file) == (2, 4096)
+
+
+def test_explain_counts_every_page(cluster: PrivateCluster) -> None:
+    cluster.restart()
+    with cluster.connect() as connection:
+        connection.execute(f"explain {SEQUENTIAL}")
+        make_cold(cluster, connection)
+        cold = explain_buffers(connection, SEQUENTIAL)
+        pages = connection.execute(
+            "select relpages from pg_class where relname = %s", (sample.TABLE,)
+        ).fetchone()
+    assert pages == (cold.hit + cold.read,)
+    assert cold.io_ms > 0
+
+
+def test_index_scan_reads_about_a_page_a_row(index_only: Connection) -> None:
+    buffers = explain_buffers(index_only, INDEX_SCAN)
+    assert 4_500 < buffers.hit + buffers.read < 5_500
+
+
+@pytest.mark.parametrize("call", ["pread", "read", "readv", "preadv", "preadv2"])
+@pytest.mark.parametrize("order", [(), ("--random", 7)])
+def test_reader_reads_exactly(
+    reader: Callable[..., Reader], data_file: Path, call: str, order: tuple[object, ...]
+) -> None:
+    with reader(data_file, "--call", call, "--count", READS, "--warm", *order) as one:
+        assert one.go()[:4] == (READS, 0, 0, READS * 8192)
+
+
+def test_reader_fails_and_comes_short(
+    reader: Callable[..., Reader], data_file: Path, disk_directory: Path
+) -> None:
+    def go(file: Path, *options: object) -> Counts:
+        with reader(file, "--count", 10, *options) as one:
+            return one.go()
+
+    for call in ("pread", "readv"):
+        for failure in ("ebadf", "wronly", "efault"):
+            assert go(data_file, "--call", call, "--fail", failure)[:4] == (0, 0, 10, 0)
+        assert go(disk_directory, "--call", call, "--fail", "eisdir")[:4] == (0, 0, 10, 0)
+        assert go(data_file, "--call", call, "--end")[:4] == (0, 10, 0, 40_960)
+        assert go(data_file, "--call", call, "--past")[:4] == (0, 10, 0, 0)
+    assert go(data_file, "--direct")[:4] == (10, 0, 0, 81_920)
