@@ -35,13 +35,18 @@ static __noinline __u32 file_system_flags(struct inode *inode)
 	return BPF_CORE_READ(super, s_bdev) ? REGULAR | TELLABLE : 0;
 }
 
-/* Finds the file among those that the task read last, or puts it there. */
+/* Puts the file among those that the task read last; FILES if its reads do not count. */
 static __noinline __u32 remember_file(struct task *task, struct file *file, struct inode *inode)
 {
+	__u32 i, flags = file_system_flags(inode);
 	struct file_state *state;
 	__u64 number;
-	__u32 i;
 
+	if (!(flags & REGULAR)) {
+		task->ignored_file = (__u64)file;
+		task->ignored_inode = (__u64)inode;
+		return FILES;
+	}
 	for (i = 0; i < FILES; i++)
 		if (task->files[i].inode == (__u64)inode)
 			break;
@@ -54,30 +59,33 @@ static __noinline __u32 remember_file(struct task *task, struct file *file, stru
 	state->file = (__u64)file;
 	state->inode = (__u64)inode;
 	state->number = number;
-	state->flags = file_system_flags(inode);
 	if (BPF_CORE_READ(file, f_flags) & O_DIRECT)
-		state->flags |= DIRECT;
-	return i & (FILES - 1);
+		flags |= DIRECT;
+	state->flags = flags;
+	return i;
 }
 
+/* Whether reads of the file count; if so, task->file tells where its state is. */
 static __always_inline bool find_file(struct task *task, struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u32 i = task->file & (FILES - 1);
 
 	if (!inode)
-		return 0;
-	if (task->files[i].file != (__u64)file || task->files[i].inode != (__u64)inode) {
-		for (i = 0; i < FILES; i++)
-			if (task->files[i].file == (__u64)file &&
-			    task->files[i].inode == (__u64)inode)
-				break;
-		if (i == FILES)
-			i = remember_file(task, file, inode);
-		i &= FILES - 1;
-		task->file = i;
-	}
-	return task->files[i].flags & REGULAR;
+		return false;
+	if (task->files[i].file == (__u64)file && task->files[i].inode == (__u64)inode)
+		return true;
+	if (task->ignored_file == (__u64)file && task->ignored_inode == (__u64)inode)
+		return false;
+	for (i = 0; i < FILES; i++)
+		if (task->files[i].file == (__u64)file && task->files[i].inode == (__u64)inode)
+			break;
+	if (i == FILES)
+		i = remember_file(task, file, inode);
+	if (i >= FILES)
+		return false;
+	task->file = i;
+	return true;
 }
 
 #endif

@@ -111,6 +111,8 @@ struct task {
 	struct apart cut_short;
 	__u32 files_used; /* ever: more than FILES means that some were forgotten */
 	__u32 unused;
+	__u64 ignored_file; /* what was read last of what does not count: a signalfd, /proc */
+	__u64 ignored_inode;
 	struct file_state files[FILES];
 	__u32 slot[KEYS]; /* index + 1, or 0; stale once the slot says another owner */
 	struct query query;

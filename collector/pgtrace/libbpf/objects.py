@@ -17,7 +17,7 @@ _messages: list[str] = []
 """What libbpf said since the last call that failed: the reason of an error is only there."""
 
 
-@prototypes.PrintCallback  # type: ignore[misc]
+@prototypes.PrintCallback  # type: ignore[untyped-decorator]
 def _keep_message(level: int, template: bytes, arguments: int) -> int:
     if level <= 1:
         _messages.append(prototypes.format_message(template, arguments))
@@ -195,7 +195,7 @@ class Ring:
     """A ring buffer's reading end; `handle` gets the bytes of each record."""
 
     def __init__(self, source: Map, handle: Callable[[bytes], None]) -> None:
-        @prototypes.SampleCallback  # type: ignore[misc]
+        @prototypes.SampleCallback  # type: ignore[untyped-decorator]
         def sample(_context: int, data: int, size: int) -> int:
             handle(ctypes.string_at(data, size))
             return 0
@@ -222,4 +222,3 @@ def permission_or_unsupported(error: LibbpfError, what: str) -> Exception:
     if error.errno in {errno.EPERM, errno.EACCES} and os.geteuid() != 0:
         return PermissionDeniedError(f"{what}: not permitted. Run it as root: sudo pgtrace …")
     return UnsupportedError(f"{what}: {reason}")
-

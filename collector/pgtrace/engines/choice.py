@@ -1,0 +1,33 @@
+"""Which engine, and which way in for reads: the best that loads."""
+
+from ..errors import PermissionDeniedError, UnsupportedError
+from . import Engine, ReadsWay, Request
+from .libbpf_engine import WAYS, LibbpfEngine
+
+
+def start(request: Request) -> Engine:
+    """Attach the probes. Raises UnsupportedError, PermissionDeniedError or TargetError."""
+    reasons = []
+    for way in (request.reads,) if request.reads else WAYS:
+        try:
+            return LibbpfEngine(request, way)
+        except UnsupportedError as error:
+            reasons.append(str(error))
+    if request.reads:
+        raise UnsupportedError(
+            f"{reasons[0]}; `pgtrace doctor` says what this kernel allows, "
+            "or leave --reads out to take the best that it does"
+        )
+    raise UnsupportedError(f"reads cannot be traced here: {'; '.join(reasons)}")
+
+
+def reads_ways(pid: int) -> dict[ReadsWay, str | None]:
+    """Try each way in on a process, such as the caller's own: None if it works, or why not."""
+    ways: dict[ReadsWay, str | None] = {}
+    for way in WAYS:
+        try:
+            LibbpfEngine(Request(pid, way, queries=False), way).close()
+            ways[way] = None
+        except (UnsupportedError, PermissionDeniedError) as error:
+            ways[way] = str(error)
+    return ways

@@ -1,0 +1,139 @@
+"""bpf/pgtrace.h in Python: the structures that both halves share.
+
+tests/unit/test_layout.py compiles the header and holds every size and offset against these.
+"""
+
+import ctypes
+from ctypes import c_char, c_uint8, c_uint32, c_uint64
+
+from ..capture import Pattern, Scope, Size, Source
+
+SUBS = 16
+CHUNKS = 38
+FILES = 8
+TEXT = 1024
+
+SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
+PATTERNS: tuple[Pattern, ...] = ("sequential", "near", "random", "first", "unknown")
+SIZES: tuple[Size, ...] = ("1", "2-4", "5-15", "16+")
+SCOPES: tuple[Scope, ...] = ("outside", "query")
+PROTOCOLS = ("unknown", "simple", "extended")
+KEYS = len(SCOPES) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
+
+
+class Options(ctypes.Structure):
+    """struct options."""
+
+    _fields_ = (
+        ("near_window", c_uint64),
+        ("only_tid", c_uint32),
+        ("max_slots", c_uint32),
+        ("max_chunks", c_uint32),
+        ("block_shift", c_uint32),
+        ("emit_durations", c_uint32),
+        ("unused", c_uint32),
+    )
+
+
+class Taken(ctypes.Structure):
+    """struct taken."""
+
+    _fields_ = (("slots", c_uint32), ("chunks", c_uint32))
+
+
+class Slot(ctypes.Structure):
+    """struct slot."""
+
+    _fields_ = (
+        ("task", c_uint32),
+        ("key", c_uint32),
+        ("query", c_uint64),
+        ("next", c_uint32),
+        ("unused", c_uint32),
+        ("count", c_uint64),
+        ("bytes", c_uint64),
+        ("device_bytes", c_uint64),
+        ("total_ns", c_uint64),
+        ("min_ns", c_uint64),
+        ("max_ns", c_uint64),
+        ("chunk", c_uint32 * CHUNKS),
+    )
+
+
+class Chunk(ctypes.Structure):
+    """struct chunk."""
+
+    _fields_ = (("count", c_uint64 * SUBS),)
+
+
+class Apart(ctypes.Structure):
+    """struct apart."""
+
+    _fields_ = (
+        ("count", c_uint64),
+        ("bytes", c_uint64),
+        ("device_bytes", c_uint64),
+        ("total_ns", c_uint64),
+    )
+
+
+class QueryRecord(ctypes.Structure):
+    """struct query."""
+
+    _fields_ = (
+        ("number", c_uint64),
+        ("start_ns", c_uint64),
+        ("end_ns", c_uint64),
+        ("tid", c_uint32),
+        ("first_slot", c_uint32),
+        ("protocol", c_uint8),
+        ("open", c_uint8),
+        ("executed", c_uint8),
+        ("done", c_uint8),
+        ("failed", c_uint8),
+        ("begun_before", c_uint8),
+        ("cut", c_uint8),
+        ("unused", c_uint8),
+        ("depth", c_uint32),
+        ("text_length", c_uint32),
+        ("text", c_char * TEXT),
+    )
+
+
+class FileState(ctypes.Structure):
+    """struct file_state."""
+
+    _fields_ = (
+        ("file", c_uint64),
+        ("inode", c_uint64),
+        ("number", c_uint64),
+        ("next", c_uint64),
+        ("flags", c_uint32),
+        ("unused", c_uint32),
+    )
+
+
+class Task(ctypes.Structure):
+    """struct task."""
+
+    _fields_ = (
+        ("start_ns", c_uint64),
+        ("read_bytes", c_uint64),
+        ("switches", c_uint64),
+        ("asked", c_uint64),
+        ("position", c_uint64),
+        ("file", c_uint32),
+        ("tid", c_uint32),
+        ("lost_reads", c_uint64),
+        ("lost_queries", c_uint64),
+        ("failed", Apart),
+        ("cut_short", Apart),
+        ("files_used", c_uint32),
+        ("unused", c_uint32),
+        ("ignored_file", c_uint64),
+        ("ignored_inode", c_uint64),
+        ("files", FileState * FILES),
+        ("slot", c_uint32 * KEYS),
+        ("query", QueryRecord),
+        ("scratch", c_char * TEXT),
+    )
