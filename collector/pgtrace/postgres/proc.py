@@ -1,0 +1,204 @@
+"""One process, as /proc shows it, and whether its binary is PostgreSQL's server.
+
+A process is PostgreSQL by what its binary holds, whatever the file is called. The binary is
+never executed, and never looked up by its path, which may be another root's or replaced.
+"""
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import PermissionDeniedError, PgtraceError, TargetError
+from . import binary
+
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
+_MOST_PIDS = 4 << 20  # PID_MAX_LIMIT, include/linux/threads.h
+_VERSION = re.compile(rb"postgres \([\w ]+\) (\d+(?:\.\d+|(?:devel|alpha|beta|rc)\d*)?)")
+_SERVER_SYMBOL = b"\0PostmasterMain\0"  # pg_ctl and initdb hold the version, too
+_DELETED = " (deleted)"
+_LIST = "`pgtrace list` shows PostgreSQL's processes."
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that runs a program."""
+
+    pid: int
+    ppid: int
+    inner_pid: int
+    """Its pid in its own PID namespace: what its server knows it by."""
+    start_time_ticks: int
+    """Clock ticks since boot; tells a process from a later one of the same pid."""
+    uid: int
+    comm: str
+    exe: str
+    """Path of the binary when it was started; open `binary` instead, which is what runs."""
+    exe_replaced: bool
+    """The file of that path is gone, as after an upgrade."""
+    title: str
+    """First string of its command line: for PostgreSQL what `ps` shows."""
+    title_cut: bool
+    """There was no room for the whole title."""
+
+    @property
+    def binary(self) -> Path:
+        """Path to open the running binary by."""
+        return Path(f"/proc/{self.pid}/exe")
+
+
+def pids() -> list[int]:
+    """List all processes that /proc shows, in order."""
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+
+
+def parent(pid: int) -> int | None:
+    """Pid of a process's parent; None when it is gone. Cheaper than process()."""
+    try:
+        return int(_stat(pid)[1][1])
+    except OSError:
+        return None
+
+
+def process(pid: int) -> Process:
+    """Look at a process.
+
+    Raise TargetError when it is none that runs a program, PermissionDeniedError when its
+    binary may not be read.
+    """
+    try:
+        comm, fields = _stat(pid)
+        if int(fields[6]) & _KERNEL_THREAD:
+            raise TargetError(f"Process {pid} ({_shown(comm)}) is a kernel thread. {_LIST}")
+        if fields[0] in "ZX":
+            raise TargetError(
+                f"Process {pid} ({_shown(comm)}) has ended, and its parent {fields[1]} has not "
+                "collected it yet (zombie)."
+            )
+        status = _status(pid)
+        if int(status["Tgid"]) != pid:
+            raise TargetError(f"{pid} is a thread of process {status['Tgid']}. {_LIST}")
+        title = Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
+        exe = str(Path(f"/proc/{pid}/exe").readlink())
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise _no_such(pid) from error
+    except PermissionError as error:
+        raise binary.may_not_look(f"The binary of process {pid} may not be read", error) from error
+    room = int(fields[48]) - int(fields[45])  # env_end - arg_start, 0 when not shown to us
+    return Process(
+        pid=pid,
+        ppid=int(fields[1]),
+        inner_pid=int(status.get("NSpid", str(pid)).split()[-1]),
+        start_time_ticks=int(fields[19]),
+        uid=int(status["Uid"].split()[0]),
+        comm=comm,
+        exe=exe.removesuffix(_DELETED),
+        exe_replaced=exe.endswith(_DELETED),
+        title=title.decode(errors="backslashreplace"),
+        title_cut=0 < room <= len(title) + 1,
+    )
+
+
+def postgresql(pid: int) -> Process:
+    """Look at a process of PostgreSQL's server. As process(); TargetError for any other."""
+    found = process(pid)
+    if version(found) is None:
+        raise TargetError(
+            f"Process {pid} is not PostgreSQL but {_shown(found.exe)} ({_shown(found.comm)}). "
+            f"{_LIST}"
+        )
+    return found
+
+
+_versions: dict[tuple[int, int, int, int], str | None] = {}
+
+
+def version(process: Process) -> str | None:
+    """Version of the PostgreSQL server that a process runs, such as `15.18` or `18beta1`.
+
+    Empty when the binary does not say; None when it is no PostgreSQL server, or has ended.
+    Raise PermissionDeniedError when it may not be read.
+    """
+    try:
+        with process.binary.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            key = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            if key not in _versions:
+                with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+                    _versions[key] = _version(data)
+            return _versions[key]
+    except PermissionError as error:
+        what = f"The binary of process {process.pid} may not be read"
+        raise binary.may_not_look(what, error) from error
+    except (OSError, ValueError):
+        return None
+
+
+def _version(data: mmap.mmap) -> str | None:
+    if data.find(_SERVER_SYMBOL) < 0:
+        return None
+    likely = max(data.find(b"postgres (PostgreSQL) "), 0)
+    match = _VERSION.search(data, likely)
+    return match[1].decode() if match else ""
+
+
+def _stat(pid: int) -> tuple[str, list[str]]:
+    """Name, and the fields of /proc/PID/stat from the third on, see proc_pid_stat(5)."""
+    text = Path(f"/proc/{pid}/stat").read_text(errors="backslashreplace")
+    comm, _, fields = text.partition("(")[2].rpartition(")")
+    return comm, fields.split()
+
+
+def _status(pid: int) -> dict[str, str]:
+    text = Path(f"/proc/{pid}/status").read_text(errors="backslashreplace")
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def _no_such(pid: int) -> PgtraceError:
+    if _hidden(pid):
+        return PermissionDeniedError(
+            f"Process {pid} is hidden from you: /proc is mounted with hidepid. Run as root."
+        )
+    outer = [str(other.pid) for other in _known_inside_as(pid)]
+    if outer:
+        return TargetError(
+            f"No process {pid} here, but PostgreSQL process {' or '.join(outer)} has that pid in "
+            f"a PID namespace of its own (a container): pgtrace … {outer[0]}"
+        )
+    if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE:
+        return TargetError(
+            f"No process {pid} in this PID namespace: pgtrace runs in a container. Run it on the "
+            "host, or in the host's namespace (docker run --pid=host …)."
+        )
+    return TargetError(f"No process {pid}. {_LIST}")
+
+
+def _hidden(pid: int) -> bool:
+    if not 0 < pid <= _MOST_PIDS or Path(f"/proc/{pid}").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return not Path(f"/proc/{pid}").exists()
+
+
+def _known_inside_as(inner: int) -> Iterator[Process]:
+    for pid in pids():
+        try:
+            if _status(pid).get("NSpid", "").split()[1:][-1:] == [str(inner)]:
+                found = process(pid)
+                if version(found) is not None:
+                    yield found
+        except (OSError, PgtraceError):
+            continue
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else ascii(name)

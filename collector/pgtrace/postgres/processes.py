@@ -1,0 +1,338 @@
+"""PostgreSQL's servers and what their processes do, found in /proc without a connection.
+
+Files of a server
+are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount namespace.
+"""
+
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from ..errors import PermissionDeniedError, PgtraceError, TargetError
+from . import binary, proc, titles
+from .proc import Process
+
+_PAGE_SIZES = {1024 << shift for shift in range(6)}
+_MOST_LINKS = 40  # MAXSYMLINKS, include/linux/namei.h
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One process of a server; None is what its title does not say for certain."""
+
+    process: Process
+    postmaster_pid: int | None
+    """None when the postmaster is gone and left this process behind."""
+    backend_type: str | None
+    """As pg_stat_activity.backend_type; `postmaster` for the postmaster."""
+    datname: str | None = None
+    usename: str | None = None
+    application_name: str | None = None
+    """Never in the title: only a database connection can fill it in."""
+    client_addr: str | None = None
+    client_port: int | None = None
+    activity: str | None = None
+    leader_pid: int | None = None
+    """The backend that a parallel worker works for."""
+
+    @property
+    def pid(self) -> int:
+        """Its pid, as seen from here."""
+        return self.process.pid
+
+
+@dataclass(frozen=True, slots=True)
+class Tablespace:
+    """A directory outside the data directory that holds relations."""
+
+    oid: int
+    location: str
+    """As the server sees it."""
+    path: Path
+    """The same directory, seen from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server. None is what could not be found out."""
+
+    postmaster: Process
+    version: str | None
+    """Such as `15.18` or `18beta1`."""
+    data_directory: str
+    """As the server sees it; read `directory` instead, which leads there from here."""
+    block_size: int | None
+    """In bytes."""
+    port: int | None
+    socket_directory: str | None
+    cluster_name: str | None
+
+    @property
+    def postmaster_pid(self) -> int:
+        """Its postmaster's pid, as seen from here."""
+        return self.postmaster.pid
+
+    @property
+    def major(self) -> int | None:
+        """Major version, such as 15."""
+        return major_of(self.version)
+
+    @property
+    def directory(self) -> Path:
+        """Path to open the data directory by."""
+        return Path(f"/proc/{self.postmaster_pid}/cwd")
+
+    def backends(self) -> list[Backend]:
+        """List all processes of this server, the postmaster first; empty once it has stopped."""
+        try:
+            now = proc.process(self.postmaster_pid)
+        except TargetError:
+            return []
+        if now.start_time_ticks != self.postmaster.start_time_ticks:
+            return []
+        found = [self.postmaster, *_children(self.postmaster)]
+        return [_backend(process, self.postmaster, self.major) for process in found]
+
+
+def major_of(version: str | None) -> int | None:
+    """Major version, such as 15 of `15.18` and 18 of `18beta1`."""
+    digits = re.match(r"\d+", version or "")
+    return int(digits[0]) if digits else None
+
+
+def backend(pid: int) -> Backend:
+    """Tell what a process does for PostgreSQL.
+
+    Raise TargetError when there is no such process or it is not PostgreSQL,
+    PermissionDeniedError when it may not be looked into.
+    """
+    process = proc.postgresql(pid)
+    postmaster = _postmaster_of(process)
+    return _backend(process, postmaster, major_of(proc.version(process)))
+
+
+def server(pid: int) -> Server:
+    """Find the server that a process belongs to. Errors as backend()."""
+    postmaster = _postmaster_of(proc.postgresql(pid))
+    if postmaster is None:
+        raise TargetError(
+            f"Process {pid} is PostgreSQL, but its postmaster is gone or it never had one. "
+            "`pgtrace list` shows the servers that run."
+        )
+    return _server(postmaster)
+
+
+def servers() -> list[Server]:
+    """Find every server that may be looked into; see unreadable() for the others."""
+    found = []
+    for pid in proc.pids():
+        try:
+            if _locked_by(pid) is not None:
+                process = proc.process(pid)
+                if proc.version(process) is not None and _is_postmaster(process):
+                    found.append(_server(process))
+        except PgtraceError:
+            continue
+    return found
+
+
+def unreadable() -> list[int]:
+    """Pids that look like PostgreSQL by their names, and whose binary may not be read."""
+    found = []
+    for pid in proc.pids():
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text(errors="replace")
+            if "postgres" in name or name == "postmaster\n":
+                Path(f"/proc/{pid}/exe").readlink()
+        except PermissionError:
+            found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def tablespaces(server: Server) -> list[Tablespace]:
+    """List a server's tablespaces, without the two inside its data directory.
+
+    Raise PermissionDeniedError when its data directory may not be read.
+    """
+    links = server.directory / "pg_tblspc"
+    root = Path(f"/proc/{server.postmaster_pid}/root")
+    found = []
+    try:
+        for link in sorted(links.iterdir()):
+            if link.name.isdecimal() and link.is_symlink():
+                location = str(link.readlink())
+                found.append(Tablespace(int(link.name), location, _inside(root, location)))
+    except PermissionError as error:
+        raise _may_not_read(server.postmaster_pid, error) from error
+    except OSError:
+        return found
+    return found
+
+
+def _server(postmaster: Process) -> Server:
+    directory = Path(f"/proc/{postmaster.pid}/cwd")
+    try:
+        lines = (directory / "postmaster.pid").read_text(errors="backslashreplace").splitlines()
+        lines += [""] * 5
+        return Server(
+            postmaster,
+            proc.version(postmaster) or (directory / "PG_VERSION").read_text().strip() or None,
+            str(directory.readlink()),
+            _block_size(directory),
+            int(lines[3]) if lines[3].isdecimal() else None,
+            lines[4] or None,
+            _cluster_name(postmaster),
+        )
+    except PermissionError as error:
+        raise _may_not_read(postmaster.pid, error) from error
+    except OSError as error:
+        raise TargetError(f"The server of postmaster {postmaster.pid} has stopped.") from error
+
+
+def _block_size(directory: Path) -> int | None:
+    """Read it from a page: pd_pagesize_version, src/include/storage/bufpage.h."""
+    for file in directory.glob("global/[0-9]*"):
+        if file.name.isdecimal():
+            with file.open("rb") as stream:
+                header = stream.read(20)
+            size = int.from_bytes(header[18:20], sys.byteorder) & 0xFF00
+            if size in _PAGE_SIZES:
+                return size
+    return None
+
+
+def _backend(process: Process, postmaster: Process | None, major: int | None) -> Backend:
+    if postmaster and process.pid == postmaster.pid:
+        return Backend(process, process.pid, "postmaster")
+    cluster = _cluster_name(postmaster) if postmaster else None
+    title = titles.parse(process.title, cluster, major)
+    if process.title_cut and not title.client_addr and not title.leader_pid:
+        title = titles.Title()
+    return Backend(
+        process,
+        postmaster.pid if postmaster else None,
+        title.backend_type,
+        title.datname,
+        title.usename,
+        client_addr=title.client_addr,
+        client_port=title.client_port,
+        activity=title.activity if _title_is_fresh(process, postmaster) else None,
+        leader_pid=_outer_pid(title.leader_pid, process, postmaster),
+    )
+
+
+def _title_is_fresh(process: Process, postmaster: Process | None) -> bool:
+    """Whether the process keeps its title up to date: update_process_title, a bool."""
+    if process.title_cut:
+        return False
+    owner = postmaster or process
+    address = _update_process_title(owner.pid, owner.start_time_ticks)
+    if address is None:
+        return True
+    try:
+        return binary.read_memory(process.pid, address, 1) != b"\0"
+    except PgtraceError:
+        return True
+
+
+@lru_cache(maxsize=64)
+def _update_process_title(pid: int, _start_time_ticks: int) -> int | None:
+    try:
+        return binary.variable_address(pid, "update_process_title")
+    except PgtraceError:
+        return None
+
+
+def _outer_pid(inner: int | None, process: Process, postmaster: Process | None) -> int | None:
+    if inner is None or postmaster is None or process.pid == process.inner_pid:
+        return inner
+    return next((other.pid for other in _children(postmaster) if other.inner_pid == inner), None)
+
+
+_cluster_names: dict[tuple[int, int], str] = {}
+
+
+def _cluster_name(postmaster: Process) -> str | None:
+    key = (postmaster.pid, postmaster.start_time_ticks)
+    if key not in _cluster_names:
+        name = titles.cluster_name(child.title for child in _children(postmaster))
+        if name is None:  # a server that is only starting has none to tell yet
+            return None
+        _cluster_names[key] = name
+    return _cluster_names[key]
+
+
+def _children(postmaster: Process) -> Iterator[Process]:
+    """Yield the server's processes, without commands that it runs, such as archive_command."""
+    for pid in proc.pids():
+        try:
+            if proc.parent(pid) == postmaster.pid:
+                process = proc.process(pid)
+                if proc.version(process) is not None:
+                    yield process
+        except PgtraceError:
+            continue
+
+
+def _postmaster_of(process: Process) -> Process | None:
+    # A backend's parent, and never an older ancestor: a function of one server may start another.
+    for pid in (process.pid, process.ppid):
+        try:
+            candidate = proc.postgresql(pid)
+        except PgtraceError:
+            continue
+        if _is_postmaster(candidate):
+            return candidate
+    return None
+
+
+def _inside(root: Path, location: str) -> Path:
+    """Follow symbolic links as the server does, whose root may be another than ours."""
+    ahead = deque(PurePosixPath(location).parts[1:])
+    path: list[str] = []
+    links = 0
+    while ahead:
+        part = ahead.popleft()
+        if part == "..":
+            del path[-1:]
+            continue
+        try:
+            target = PurePosixPath(root.joinpath(*path, part).readlink())
+        except OSError:
+            path.append(part)
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            break
+        if target.is_absolute():
+            path.clear()
+        ahead.extendleft(reversed(target.parts[target.is_absolute() :]))
+    return root.joinpath(*path)
+
+
+def _is_postmaster(process: Process) -> bool:
+    return _locked_by(process.pid) == process.inner_pid
+
+
+def _locked_by(pid: int) -> int | None:
+    """Pid in the lock file of the directory that a process works in; negative for --single."""
+    try:
+        with Path(f"/proc/{pid}/cwd/postmaster.pid").open("rb") as file:
+            return int(file.readline())
+    except PermissionError as error:
+        raise _may_not_read(pid, error) from error
+    except (OSError, ValueError):
+        return None
+
+
+def _may_not_read(pid: int, error: OSError) -> PermissionDeniedError:
+    return PermissionDeniedError(
+        f"The data directory of PostgreSQL process {pid} may not be read ({error.strerror}). "
+        "Run as root or as the server's own user."
+    )
