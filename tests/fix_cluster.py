@@ -68,7 +68,7 @@ def explain_buffers(connection: Connection, query: str) -> Buffers:
     plan, planning = explained["Plan"], explained.get("Planning", {})
 
     def both(name: str) -> float:
-        return plan.get(name, 0) + planning.get(name, 0)
+        return float(plan.get(name, 0) + planning.get(name, 0))
 
     return Buffers(
         hit=int(both("Shared Hit Blocks")),

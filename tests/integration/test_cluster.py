@@ -102,7 +102,7 @@ def test_restart_is_another_server(cluster: PrivateCluster) -> None:
 
 
 def test_no_binaries() -> None:
-    with pytest.raises(UnsupportedError, match="version 9.*apt-get install postgresql-9"):
+    with pytest.raises(UnsupportedError, match=r"version 9.*apt-get install postgresql-9"):
         find_bindir(9)
 
 
