@@ -6,7 +6,7 @@ Times are nanoseconds, sizes bytes; `[low, high, count]` means low <= value < hi
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -20,6 +20,8 @@ Pattern = Literal["sequential", "near", "random", "first", "unknown"]
 Size = Literal["1", "2-4", "5-15", "16+"]
 Performer = Literal["backend", "parallel worker", "io worker", "io_uring"]
 Scope = Literal["query", "outside"]
+Protocol = Literal["simple", "extended", "unknown"]
+"""unknown: the query began before tracing did, and nothing has told since."""
 Bucket = tuple[int, int, int]
 
 
@@ -123,7 +125,7 @@ class Query(msgspec.Struct):
     """One statement, with all its calls and the reads that they made."""
 
     text: str | None
-    protocol: Literal["simple", "extended"]
+    protocol: Protocol
     calls: int
     errors: int
     latency: Latency
@@ -162,3 +164,18 @@ class Capture(msgspec.Struct):
     totals: Totals
     backends: list[Backend]
     schema: str = SCHEMA
+
+    def add_up(self) -> Self:
+        """Set what follows from the backends' reads, and return the capture."""
+        reads = [reads for backend in self.backends for reads in backend.reads]
+        self.totals = Totals(
+            reads=sum(r.count for r in reads),
+            bytes=sum(r.bytes for r in reads),
+            blocks=sum(r.blocks for r in reads),
+            read_ns=sum(r.total_ns for r in reads),
+            device_bytes=sum(r.device_bytes for r in reads),
+            failed=sum(backend.failed.count for backend in self.backends),
+            short=sum(backend.short.count for backend in self.backends),
+        )
+        self.probes.shortest_ns = min((r.min_ns for r in reads), default=None)
+        return self

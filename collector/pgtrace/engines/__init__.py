@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from ..capture import Pattern, Scope, Size, Source
+from ..capture import Protocol as ProtocolName
 
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
 QueriesWay = Literal["usdt", "uprobe", "none"]
@@ -60,7 +61,7 @@ class QueryEvent:
     tid: int
     text: bytes
     text_cut: bool
-    protocol: Literal["unknown", "simple", "extended"]
+    protocol: ProtocolName
     error: bool
     executed: bool
     begun_before: bool
@@ -122,6 +123,9 @@ class Engine(Protocol):
 
     def poll(self) -> list[QueryEvent]:
         """The queries that ended since the last call; does not wait."""
+
+    def was_idle(self, tid: int) -> None:
+        """That thread ran no query when tracing began: what it read then was outside."""
 
     def snapshot(self) -> dict[int, TaskSnapshot]:
         """What each traced thread did so far, by thread id."""

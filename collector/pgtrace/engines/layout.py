@@ -10,7 +10,7 @@ from ..capture import Pattern, Scope, Size, Source
 
 SUBS = 16
 CHUNKS = 38
-FILES = 8
+FILES = 16
 TEXT = 1024
 
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")

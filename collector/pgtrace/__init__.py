@@ -1,0 +1,23 @@
+"""pgtrace: every read a PostgreSQL query caused, how long it took, and where it was served."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .capture import Capture as Capture
+    from .capture import load as load
+    from .histogram import Histogram as Histogram
+    from .tracer import trace as trace
+
+__all__ = ["Capture", "Histogram", "load", "trace"]
+__version__ = "0.1.0"
+
+_HOMES = {"Capture": "capture", "load": "capture", "Histogram": "histogram", "trace": "tracer"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used: `pgtrace --help` needs none of them."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pgtrace' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
