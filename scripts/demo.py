@@ -1,0 +1,128 @@
+"""The demonstration, once everything is installed: `scripts/demo` calls it with the rows."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pgtrace.errors import PgtraceError
+from pgtrace.postgres import sample
+from pgtrace.postgres.cache import evict, relation_files, residency
+from pgtrace.postgres.cluster import PrivateCluster
+
+SETTINGS = {
+    "shared_buffers": "16MB",  # so that a warm query still reads, from the page cache
+    "max_parallel_workers_per_gather": 0,
+    "jit": False,
+    "autovacuum": False,
+    "track_io_timing": True,
+    "fsync": False,
+    "max_wal_size": "4GB",
+}
+# The sequential scan has no other plan, so that one session serves both queries.
+INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
+DISK = Path("/var/tmp")  # unlike /tmp never in memory, where nothing is cold
+PGTRACE = Path(sys.executable).with_name("pgtrace")
+BETWEEN_S = 1.5
+"""For the tracer to print its block before the next line of ours."""
+
+
+def say(text: str) -> None:
+    """One line on what happens now."""
+    print(f"● {text}", flush=True)
+
+
+def cached(files: list[Path]) -> str:
+    """How much of the files is in the page cache."""
+    pages = [residency(file) for file in files]
+    return f"{sum(p[0] for p in pages):,} of {sum(p[1] for p in pages):,} pages in the page cache"
+
+
+def has_probes(pid: int) -> bool:
+    """Has this process attached anything yet?"""
+    for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            if str(descriptor.readlink()) in ("anon_inode:bpf_link", "anon_inode:[perf_event]"):
+                return True
+        except OSError:
+            continue  # closed meanwhile
+    return False
+
+
+def attach(pid: int) -> "subprocess.Popen[bytes]":
+    """Start `pgtrace attach`, and wait until its probes are there."""
+    tracer = subprocess.Popen([PGTRACE, "attach", str(pid)])
+    while tracer.poll() is None and not has_probes(tracer.pid):
+        time.sleep(0.1)
+    time.sleep(BETWEEN_S)
+    if tracer.poll() is not None:
+        raise SystemExit(tracer.returncode)
+    return tracer
+
+
+def show(backend: Any, query: str, cold: list[Path], warm: list[Path]) -> None:
+    """Run the query on the watched backend; cold files are evicted before."""
+    evict(cold)
+    say(f"{'Cold' if cold else 'Warm, the same again'}: {cached(warm)}")
+    plan = backend.execute(f"explain (analyze, buffers) {query}").fetchall()
+    time.sleep(BETWEEN_S)
+    buffers = next((line.strip() for (line,) in plan if "Buffers:" in line), "no buffers")
+    say(f"PostgreSQL itself says: {buffers}\n")
+
+
+def demonstrate(rows: int) -> None:
+    """Load, attach, run both queries cold and warm."""
+    say(f"Starting a private PostgreSQL below {DISK}")
+    with PrivateCluster(SETTINGS, directory=DISK) as cluster:
+        say(f"Loading document 002's table, {rows:,} rows, with an index on its random id")
+        with cluster.connect() as helper:
+            sample.create_table(helper, rows)
+            files = relation_files(cluster.datadir, helper, sample.TABLE)
+        with cluster.connect(options=INDEX_FIRST) as backend:
+            queries = {
+                "sequential scan": sample.SEQUENTIAL,
+                "index scan": sample.index_scan(rows),
+            }
+            for query in queries.values():
+                backend.execute(f"explain {query}")  # reads the catalogs before we watch
+            pid = backend.info.backend_pid
+            say(f"pgtrace attach {pid}\n")
+            tracer = attach(pid)
+            try:
+                for name, query in queries.items():
+                    say(f"Document 002's {name}: {query}")
+                    show(backend, query, files, files)
+                    show(backend, query, [], files)
+                say("Ending the backend: pgtrace ends with it")
+                backend.close()
+                tracer.wait(timeout=30)
+            finally:
+                if tracer.poll() is None:
+                    tracer.send_signal(signal.SIGINT)
+                tracer.wait()
+    say("The server and its data are removed")
+
+
+def main() -> int:
+    """Run it; an interruption is an end like any other."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    try:
+        demonstrate(int(sys.argv[1]))
+    except KeyboardInterrupt:
+        say("Stopped: the server and its data are removed")
+        return 130
+    except PgtraceError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
