@@ -1,0 +1,244 @@
+"""Redaction: no literal survives, whatever its kind and wherever the text was cut."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgtrace.statement import decode, escape, redact
+
+SECRET = "ЖЗИЙКЛМН"  # characters that appear in literals and comments alone
+UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("select * from t where a=$1 and b=5", "select * from t where a=$1 and b=$2"),
+        ("select $3, 'x', $1, 2", "select $3, $4, $1, $5"),
+        ("select 'it''s', 'b'", "select $1, $2"),
+        (r"select E'a\'b', e'\\'", "select $1, $2"),
+        ("select B'01', x'1F', N'n', u&'d\\0061' uescape '!'",
+         "select $1, $2, $3, $4 uescape $5"),
+        ("do $$ begin perform 'x'; end $$", "do $1"),
+        ("select $t$ $$ $u$ ' $t$, $ü$ü$ü$", "select $1, $2"),
+        ('select t."Weird ""name"" 1", U&"d\\0061t" from t', None),
+        ("select 1, 1.5e3, .5, 1.5e-3, 0x1F, 0b01, 1_000, 1.",
+         "select $1, $2, $3, $4, $5, $6, $7, $8"),
+        ("select t1.c2, a$b, été1 from t1 where $1", None),
+        ("select -1, +2, 3-4, a[1:2], 1..3", "select -$1, +$2, $3-$4, a[$5:$6], $7..$8"),
+        ("select null, true, FALSE, a <= b || c::int", None),
+        ("select 12ab, 550e8400e29", "select $1, $2"),
+        ("select date'2020-01-01'::date", "select date $1::date"),
+        ("select\n\t a  -- who\r\n from /* 1 /* 2 */ 3 */ t --end", "select a from t"),
+        ("select a-/* */-b", "select a- -b"),
+        ("select 'a' -- x\n 'b', E'c'\n 'd\\'e', 'f' 'g'", "select $1, $2, $3 $4"),
+        ("select '--', '/*', \"--\", \"/*\"", 'select $1, $2, "--", "/*"'),
+        ("a like 'x' escape '\\'", "a like $1 escape $2"),
+        ("select $99999999999, $65535", "select $65536, $65535"),
+        ("  select 1 ;  ", "select $1 ;"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_literals_become_parameters(text: str, redacted: str | None) -> None:
+    assert redact(text, cut=False) == (text if redacted is None else redacted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create role app login password 'Жsecret'",
+        "CREATE USER app WITH ENCRYPTED PASSWORD 'Жsecret' VALID UNTIL 'infinity'",
+        "alter user x with encrypted password 'Ж'",
+        "ALTER ROLE x PASSWORD E'\\'Ж'",
+        "alter role x password $$Ж$$",
+        "CREATE SUBSCRIPTION s CONNECTION 'host=h password=Ж' PUBLICATION p",
+        "create user mapping for u server s options (user 'u', password 'Ж')",
+        "create user x password 'Ж''Ж' /* Ж */ -- Ж",
+    ],
+)
+def test_passwords_go(text: str) -> None:
+    for cut in range(len(text) + 1):
+        assert "Ж" not in redact(text[:cut], cut=cut < len(text))
+    redacted = redact(text, cut=False)
+    assert "$1" in redacted
+    assert "secret" not in redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("select a from t where b = 'Jo", "select a from t where b = …"),
+        (r"select E'a\'", "select …"),
+        ("select $tag$ a $ta", "select …"),
+        ('select "tab', "select …"),
+        ("select 1 /* why", "select $1 …"),
+        ("select abc", "select abc…"),
+        ("select 12", "select $1…"),
+        ("select 'a'", "select $1…"),
+        ("", "…"),
+    ],
+)
+def test_a_cut_text_loses_what_it_was_cut_in(text: str, redacted: str) -> None:
+    assert redact(text, cut=True) == redacted
+
+
+@pytest.mark.parametrize(
+    "text", ["select 'a", 'select "a', "select /* /* */", "select $$ a", "select E'\\'", "a\0b"]
+)
+def test_what_has_no_tokens_is_unparsed_under_its_hash(text: str) -> None:
+    assert UNPARSED.fullmatch(redact(text, cut=False))
+    assert redact(text, cut=False) != redact(text + " ", cut=False)
+
+
+def test_a_text_that_depends_on_standard_conforming_strings_is_unparsed() -> None:
+    assert UNPARSED.fullmatch(redact(r"select 'a\'b', 'c\'d'", cut=False))
+
+
+def test_a_text_that_only_non_conforming_strings_explain_is_read_so() -> None:
+    assert redact(r"select 'it\'s'", cut=False) == "select $1"
+
+
+content = st.text(SECRET + "'\\\"$-/*\n ", max_size=12)
+
+
+def quoted(style: str, text: str) -> str:
+    """Write a literal, or a comment, as a correct client does."""
+    doubled = text.replace("'", "''")
+    return {
+        "plain": f"'{doubled}'",
+        "off": "'" + doubled.replace("\\", "\\\\") + "'",
+        "off backslash": "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'",
+        "E": "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'",
+        "continued": "e'" + doubled.replace("\\", "\\\\") + "'--\n '\\'Ж'",
+        "B": f"B'{doubled}'",
+        "U&": f"u&'{doubled}'",
+        "dollar": f"$q1${text}$q1$",
+        "comment": "/*" + text.replace("*", "").replace("/", "") + "*/",
+        "nested": "/*/*Ж*/" + text.replace("*", "").replace("/", "") + "*/",
+        "line": "--" + text.replace("\n", "") + "\n",
+    }[style]
+
+
+EITHER = ["E", "continued", "B", "U&", "dollar", "comment", "nested", "line"]
+FRAGMENTS = ["select", " ", "t1", '"a ""b""\'"', "(", ",", "=", "- ", "::", "\n", "$1", ".", "/"]
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> str:
+    """Statements as clients of one server write them: its setting is the same throughout."""
+    plain = draw(st.sampled_from([["plain"], ["off", "off backslash"]]))
+    text = ""
+    for _ in range(draw(st.integers(1, 8))):
+        if draw(st.booleans()):
+            # Spaces, lest /* or a name's last letter take part; a comma, lest two become one.
+            text += " " + quoted(draw(st.sampled_from(EITHER + plain)), draw(content)) + " , "
+        else:
+            text += draw(st.sampled_from(FRAGMENTS)) + draw(st.sampled_from(["", " "]))
+    return text
+
+
+@given(statements())
+def test_no_content_of_a_literal_survives(text: str) -> None:
+    assert not set(redact(text, cut=False)) & set(SECRET)
+
+
+@given(statements(), st.data())
+def test_no_content_survives_wherever_the_text_is_cut(text: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    assert not set(redact(text[:at], cut=True)) & set(SECRET)
+
+
+@given(statements())
+def test_statements_without_backslashes_before_quotes_are_parsed(text: str) -> None:
+    """So that the tests above do not hold for want of any parsed statement."""
+    redacted = redact(text, cut=False)
+    assert bool(UNPARSED.fullmatch(redacted)) <= ("\\" in text)
+
+
+numbers = st.one_of(
+    st.integers(0, 10**30).map(str),
+    st.floats(0, allow_nan=False, allow_infinity=False).map(repr),
+    st.from_regex(
+        r"0[xX][0-9a-f]+|0b[01]+|[0-9]+(_[0-9]+)*|\.[0-9]+([eE]-?[0-9]+)?", fullmatch=True
+    ),
+)
+
+
+@given(st.lists(numbers, min_size=1, max_size=8), st.sampled_from([",", " ", "+", "=", "(", "::"]))
+def test_no_number_survives(values: list[str], separator: str) -> None:
+    assert redact(separator.join(values), cut=False) == separator.join(
+        f"${n}" for n in range(1, len(values) + 1)
+    )
+
+
+anything = st.one_of(
+    st.text(max_size=40),
+    st.text("'\"$\\eEuU&bx-*/\n\t a1.;_…é\0\udc80", max_size=40),
+    statements(),
+)
+
+
+@given(anything, st.booleans(), st.booleans())
+def test_redacting_twice_changes_nothing_and_nothing_raises(
+    text: str, cut: bool, again: bool
+) -> None:
+    once = redact(text, cut)
+    # Cut once is cut: a text that was whole must not be called cut afterwards.
+    assert redact(once, cut and again) == once
+
+
+@given(anything)
+def test_parameters_are_numbered_on_from_the_highest(text: str) -> None:
+    redacted = redact(text, cut=False)
+    if UNPARSED.fullmatch(redacted):
+        return
+    old = [int(n) for n in re.findall(r"(?<![\w$])\$(\d{1,4})(?!\d)", text)]
+    assert "\n" not in re.sub(r'"(?:[^"]|"")*"', "", redacted)
+    if "'" not in text and '"' not in text and "$$" not in text and not old:
+        new = [int(n) for n in re.findall(r"(?<![\w$])\$(\d+)", redacted)]
+        assert new == list(range(1, len(new) + 1))
+
+
+def test_the_text_is_scanned_in_linear_time() -> None:
+    text = "insert into t values " + ",".join(["('a''', 1.5, $$x$$, /* c */ \"i\")"] * 20_000)
+    assert redact(text, cut=False).endswith('$60000, "i")')
+    assert redact("select " + "'" * 100_001, cut=True) == "select …"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("a\x00\x07\x7f\x9b\r", r"a\x00\x07\x7f\x9b\x0d"),
+        ("a\u202eb\u2066c\u2028d\u200f", r"a\u202eb\u2066c\u2028d\u200f"),
+        ("a\n\t b\r\nc", "a  b c"),
+        ("é ü µ █ 漢 😀", "é ü µ █ 漢 😀"),
+        ("\udc80", r"\udc80"),
+    ],
+)
+def test_terminals_see_no_control_characters(text: str, shown: str) -> None:
+    assert escape(text) == shown
+
+
+def test_line_breaks_and_tabs_can_be_kept() -> None:
+    assert escape("a\n\tb\r\x1b", lines=True) == "a\n\tb\\x0d\\x1b"
+
+
+@given(st.text())
+def test_escaped_text_is_one_printable_line(text: str) -> None:
+    shown = escape(text)
+    assert len(shown.splitlines()) <= 1
+    assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in shown)
+    shown.encode("utf-8")
+    assert escape(shown) == shown
+
+
+def test_bytes_that_are_not_utf_8_are_shown() -> None:
+    assert decode(b"caf\xc3\xa9 \xff\xc3") == r"café \xff\xc3"
+
+
+@given(st.binary())
+def test_any_bytes_can_be_decoded_redacted_and_shown(raw: bytes) -> None:
+    escape(redact(decode(raw), cut=True)).encode("utf-8")
