@@ -17,6 +17,7 @@ from . import binary, proc, titles
 from .proc import Process
 
 _PAGE_SIZES = {1024 << shift for shift in range(6)}
+_USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
 _MOST_LINKS = 40  # MAXSYMLINKS, include/linux/namei.h
 
 
@@ -145,8 +146,9 @@ def unreadable() -> list[int]:
     found = []
     for pid in proc.pids():
         try:
-            name = Path(f"/proc/{pid}/comm").read_text(errors="replace")
-            if "postgres" in name or name == "postmaster\n":
+            name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+            title = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if name in _USUAL_NAMES or title.startswith(b"postgres: "):
                 Path(f"/proc/{pid}/exe").readlink()
         except PermissionError:
             found.append(pid)

@@ -1,0 +1,85 @@
+"""pgtrace doctor: what this host can trace, what it cannot, and the command that mends it."""
+
+import argparse
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from .. import abilities
+from ..abilities import Ability, Group
+from ..statement import escape
+
+_SIGNS = {True: "ok", False: "no", None: "- "}
+
+
+class DoctorCommand:
+    """Say what can be traced here, what cannot, why, and the command that mends it.
+
+    Probes are really loaded and attached for a moment, to pgtrace itself. Exit code: 0 when
+    reads can be traced, 4 when you are not permitted to, 5 when this host cannot.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        parser.add_argument(
+            "-p", "--pid", type=int, metavar="PID", help="look at this process's server alone"
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Examine host and servers, and print what was found."""
+        servers = _server_groups(args.pid)
+        found = [*abilities.groups(_try_ways), *servers]
+        code = abilities.exit_code(found)
+        if args.json:
+            import json
+
+            document = {"exit_code": code, "groups": [asdict(group) for group in found]}
+            print(json.dumps(document, indent=2))
+        else:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            print("\n\n".join("\n".join(lines(group, width)) for group in found))
+        return code
+
+
+def lines(group: Group, width: int | None) -> Iterator[str]:
+    """Draw a group; long reasons are folded at `width` columns, commands never."""
+    yield escape(group.name)
+    for ability in group.abilities:
+        line = f"  {_SIGNS[ability.ok]}  {escape(ability.name)}: {escape(ability.reason)}"
+        if width is None:
+            yield line
+        else:
+            yield from textwrap.wrap(
+                line, max(width, 40), subsequent_indent=" " * 6, break_on_hyphens=False
+            )
+        if ability.remedy and ability.ok is not True:
+            yield f"      → {escape(ability.remedy)}"
+
+
+def _server_groups(pid: int | None) -> list[Group]:
+    from ..abilities.server import group
+    from ..postgres import processes
+
+    if pid is not None:
+        return [group(processes.server(pid))]
+    found = [group(server) for server in processes.servers()]
+    hidden = len(processes.unreadable())
+    if hidden:
+        why = f"{hidden} processes look like PostgreSQL, but belong to another user"
+        found.append(Group("Servers", [Ability("servers", None, why, "sudo pgtrace doctor")]))
+    elif not found:
+        found.append(Group("Servers", [Ability("servers", None, "none runs on this host")]))
+    return found
+
+
+def _try_ways() -> abilities.Ways:
+    from ..engines.choice import reads_ways
+
+    return {str(way): reason for way, reason in reads_ways(os.getpid()).items()}
+
+
+COMMAND = DoctorCommand()
