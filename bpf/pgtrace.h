@@ -8,7 +8,7 @@
 #define SUB_BITS   4	   /* log2(SUBS) */
 #define MAX_BITS   40	   /* values from 2^40 ns (18 minutes) on share the last bucket */
 #define CHUNKS	   38	   /* one for the values below 16, one per power of two, one beyond */
-#define FILES	   8	   /* files whose last position a task remembers */
+#define FILES	   16	   /* files whose last position a task remembers */
 #define TEXT	   1024	   /* bytes of query text kept, the closing NUL included */
 #define MAX_IOVECS 32	   /* PostgreSQL's PG_IOV_MAX; of longer vectors the length is not known */
 #define NOWHERE	   (~0ull) /* no position: no read of this file was seen before */

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from . import statements
 from .capture import Apart, Backend, Capture, Host, Lost, Probes, Server, Totals
@@ -55,6 +55,7 @@ class Tracer:
         server = target.server
         self.block_size = (server and server.block_size) or 8192
         self._statements: dict[int, statements.Statements] = {}
+        self._events: list[QueryEvent] = []
         self._lock = threading.Lock()
         self._finished: Capture | None = None
         self.started = datetime.now(UTC)
@@ -73,9 +74,15 @@ class Tracer:
         """The text, and whether it was cut, of the query that ran when tracing began."""
 
     def poll(self) -> list[QueryEvent]:
-        """Fetch and count the queries that ended since the last call; does not wait."""
+        """Fetch and count the queries that ended; return those of since the last call."""
         with self._lock:
-            return self._poll()
+            self._poll()
+            events, self._events = self._events, []
+            return events
+
+    def wall_time(self, monotonic_ns: int) -> datetime:
+        """When that was, in UTC."""
+        return self.started + timedelta(microseconds=(monotonic_ns - self.started_ns) / 1000)
 
     def durations(self) -> list[int]:
         """Each read's nanoseconds since the last call, if they were asked for."""
@@ -109,8 +116,7 @@ class Tracer:
                 self.engine.close()
             return self._finished
 
-    def _poll(self) -> list[QueryEvent]:
-        calls = []
+    def _poll(self) -> None:
         for event in self.engine.poll():
             if not event.is_call and not event.begun_before:
                 continue
@@ -120,8 +126,7 @@ class Tracer:
                 of_task = statements.Statements(literals=self._literals)
                 self._statements[named.tid] = of_task
             of_task.add(named)
-            calls.append(named)
-        return calls
+            self._events.append(named)
 
     def _snapshot(self) -> dict[int, TaskSnapshot]:
         found = self.engine.snapshot()

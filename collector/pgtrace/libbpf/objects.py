@@ -206,8 +206,9 @@ class Ring:
         )
 
     def consume(self) -> None:
-        """Handle all that is there; does not wait."""
-        library().ring_buffer__consume(self._pointer)
+        """Handle all that is there; does not wait. Nothing once it is closed."""
+        if self._pointer:
+            library().ring_buffer__consume(self._pointer)
 
     def close(self) -> None:
         """Give back the memory."""

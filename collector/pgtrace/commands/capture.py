@@ -1,0 +1,108 @@
+"""pgtrace capture: one shot."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import PgtraceError
+from . import tracing
+
+if TYPE_CHECKING:
+    from ..capture import Capture
+
+
+class CaptureCommand:
+    """Trace a backend for a while; write the capture to a file, or print its report.
+
+    It ends after --duration, with the backend, or at Ctrl-C, whichever comes first.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        tracing.add_arguments(parser)
+        parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there")
+        parser.add_argument("--force", action="store_true", help="overwrite FILE")
+        parser.add_argument("--json", action="store_true", help="print the capture itself")
+        parser.add_argument(
+            "--literals", action="store_true", help="keep the literals of queries: people's data"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Trace, then write or print."""
+        from .. import capture as captures
+
+        if args.output:
+            captures.check_writable(args.output, force=args.force)
+        taken = self._trace(args)
+        if args.output:
+            _write(taken, args)
+            tracing.note(args, f"Wrote {args.output}")
+        if args.json:
+            from ..reporters import json
+
+            print(json.render(taken), end="")
+        elif not args.output:
+            from ..reporters import text
+
+            print(text.render(taken), end="")
+        tracing.check_complete(args, taken)
+        return 0
+
+    def _trace(self, args: argparse.Namespace) -> "Capture":
+        from .. import session
+
+        progress = _Progress(args)
+        with tracing.attached(args, literals=args.literals) as (tracer, watched, stopper):
+            tracing.note(args, f"Tracing process {tracer.target.pid}. Ctrl-C to stop.")
+
+            def tick() -> None:
+                tracer.poll()
+                if progress.is_due():
+                    progress.show(
+                        sum(c.count for s in tracer.snapshot().values() for c in s.reads.values())
+                    )
+
+            session.run(stopper, watched, args.duration, tick)
+            progress.clear()
+            return tracer.stop()
+
+
+class _Progress:
+    """One line on a terminal, about once a second."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._wanted = sys.stderr.isatty() and not args.quiet
+        self._start = self._last = time.monotonic()
+
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if not self._wanted or now - self._last < 1:
+            return False
+        self._last = now
+        return True
+
+    def show(self, reads: int) -> None:
+        print(f"\r{self._last - self._start:.0f} s, {reads:,} reads ", end="", file=sys.stderr)
+
+    def clear(self) -> None:
+        if self._wanted:
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def _write(taken: "Capture", args: argparse.Namespace) -> None:
+    """Write the capture; if that fails after all, keep it elsewhere and say so."""
+    from .. import capture as captures
+
+    try:
+        captures.write(taken, args.output, force=args.force)
+    except (OSError, PgtraceError) as error:
+        kept = Path(tempfile.gettempdir()) / f"pgtrace-{os.getpid()}-{time.time_ns()}.json"
+        captures.write(taken, kept, force=False)
+        raise PgtraceError(f"{error}. The capture was kept: {kept}") from error
+
+
+COMMAND = CaptureCommand()

@@ -1,0 +1,224 @@
+"""What attach prints while it traces: each query as it ends, the running one now and then."""
+
+import time
+from typing import Protocol
+
+from . import statement, statements, units
+from .engines import QueryEvent, ReadsByKey, TaskSnapshot, add_reads
+from .reporters import block
+from .tracer import Tracer
+
+MOST_A_SECOND = 5
+"""More queries in one second are summed up, by statement."""
+MOST_STATEMENTS = 10
+FIRST_LOOK_S = 1.0
+WAYS = {
+    "fentry": "fentry (vfs_read, vfs_readv)",
+    "kprobe": "kprobe (vfs_read, vfs_readv)",
+    "tracepoint": "tracepoint (read, pread64, readv, preadv, preadv2)",
+}
+SCOPES = {"usdt": "queries by USDT", "uprobe": "queries by uprobe", "none": "queries not measured"}
+
+
+class Screen(Protocol):
+    """Something that shows a session while it runs."""
+
+    def begin(self) -> None:
+        """Say what is traced."""
+
+    def tick(self) -> None:
+        """Show what is new; called about every 50 ms."""
+
+    def end(self, reason: str) -> None:
+        """Show what is left, and the sum."""
+
+
+class JsonLines:
+    """One JSON object per query that ended."""
+
+    def __init__(self, tracer: Tracer, *, literals: bool) -> None:
+        self._tracer = tracer
+        self._literals = literals
+
+    def begin(self) -> None:
+        """Nothing is data yet."""
+
+    def tick(self) -> None:
+        """Print the queries that ended."""
+        import msgspec
+
+        for event in self._tracer.poll():
+            one = statements.Statements(literals=self._literals)
+            one.add(event)
+            query = msgspec.to_builtins(one.queries(self._tracer.block_size)[0])
+            started = self._tracer.wall_time(event.start_ns)
+            stamp = {"pid": event.tid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+            print(msgspec.json.encode(stamp | query).decode(), flush=True)
+
+    def end(self, reason: str) -> None:
+        """Print the last queries."""
+        self.tick()
+
+
+class TextScreen:
+    """Blocks of text for a person."""
+
+    def __init__(self, tracer: Tracer, every_s: float, *, per_query: bool) -> None:
+        self._tracer = tracer
+        self._every_s = every_s
+        self._per_query = per_query
+        self._busy = False
+        self._this_second: list[QueryEvent] = []
+        self._shown_this_second = 0
+        self._second_ends = time.monotonic() + 1
+        self._next_look = time.monotonic() + FIRST_LOOK_S
+        self._announced_ns = 0
+        self._queries = self._errors = 0
+
+    def begin(self) -> None:
+        """Say which backend this is, what it does, and how it is measured."""
+        target, engine = self._tracer.target, self._tracer.engine
+        backend = target.backend
+        assert backend is not None
+        version = target.server.version if target.server else None
+        parts = [
+            f"Backend {target.pid}",
+            f"{backend.usename or '?'}@{backend.datname or '?'}" if backend.datname else "",
+            backend.backend_type or "",
+            f"PostgreSQL {version}" if version else "PostgreSQL",
+            backend.activity or "",
+        ]
+        _print("  ".join(statement.escape(part) for part in parts if part))
+        _print(f"Reads by {WAYS[engine.reads_way]}, {SCOPES[engine.queries_way]}. Ctrl-C to stop.")
+        for missing in engine.not_measured:
+            _print(f"Not measured: {missing}")
+        if backend.activity is None and engine.queries_way == "none":
+            _print("What the backend does now cannot be told.")
+        running = self._task().running
+        if running:
+            self._announce(running)
+
+    def tick(self) -> None:
+        """Show the queries that ended; now and then, the one that runs."""
+        for event in self._tracer.poll():
+            self._queries += 1
+            self._errors += event.error
+            if self._per_query or (not self._busy and self._shown_this_second < MOST_A_SECOND):
+                self._shown_this_second += 1
+                self._show(event)
+            else:
+                self._this_second.append(event)
+        now = time.monotonic()
+        if now >= self._second_ends:
+            self._sum_up()
+            self._second_ends = now + 1
+        if now >= self._next_look:
+            self._look()
+            self._next_look = now + self._every_s
+
+    def end(self, reason: str) -> None:
+        """Show the last queries, what did not end, and the sum."""
+        self.tick()
+        self._sum_up()
+        taken = self._tracer.stop()
+        backend = taken.backends[0]
+        running = next((query for query in backend.queries if query.unfinished), None)
+        if running:
+            _print(f"▷ not ended: {statement.escape(running.text or '(text not known)')}")
+            _lines(block.block(running.reads, None, taken.probes.not_measured, lead="…"))
+        outside = [reads for reads in backend.reads if reads.scope == "outside"]
+        count = sum(reads.count for reads in outside)
+        ended = "The backend ended. " if reason == "backend ended" else ""
+        _print(
+            f"\n{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
+            f"{units.count(self._queries)} queries, "
+            f"{units.count(self._errors)} failed, {units.count(taken.totals.reads)} reads, "
+            f"{units.count(count)} of them outside queries."
+        )
+        if backend.failed.count or backend.short.count:
+            _print(
+                f"Not among them: {units.count(backend.failed.count)} reads that failed, "
+                f"{units.count(backend.short.count)} that came short."
+            )
+        lost = taken.lost
+        if lost.reads or lost.queries or lost.in_flight:
+            _print(
+                f"Lost: {units.count(lost.reads)} reads, {units.count(lost.queries)} queries; "
+                f"{lost.in_flight} read under way when tracing stopped."
+            )
+
+    def _task(self) -> TaskSnapshot:
+        return self._tracer.snapshot()[self._tracer.target.pid]
+
+    def _announce(self, event: QueryEvent) -> None:
+        if event.start_ns == self._announced_ns:
+            return
+        self._announced_ns = event.start_ns
+        began = self._tracer.wall_time(event.start_ns).astimezone().strftime("%H:%M:%S")
+        text = statement.escape(statement.decode(event.text)) or "(text not known)"
+        before = "begun before " if event.begun_before else ""
+        _print(f"\n▶ {before}{began}  {text}{' …' if event.text_cut else ''}")
+
+    def _show(self, event: QueryEvent) -> None:
+        self._announce(event)
+        latency = event.end_ns - event.start_ns
+        lead = f"{'✗' if event.error else '■'} {units.duration(latency)}"
+        if event.error:
+            lead += "  failed"
+        if event.begun_before:
+            lead += "  since tracing began"
+        self._block(event.reads, latency, lead)
+
+    def _look(self) -> None:
+        task = self._task()
+        now = time.monotonic_ns()
+        if task.running:
+            self._announce(task.running)
+            elapsed = now - task.running.start_ns
+            self._block(task.running.reads, elapsed, f"… {units.duration(elapsed)}")
+        elif self._tracer.engine.queries_way == "none":
+            elapsed = now - self._tracer.started_ns
+            self._block(task.reads, elapsed, f"… {units.duration(elapsed)}")
+
+    def _block(self, reads: ReadsByKey, elapsed_ns: int, lead: str) -> None:
+        listed = statements.reads_list(reads, self._tracer.block_size)
+        _lines(block.block(listed, elapsed_ns, self._tracer.engine.not_measured, lead=lead))
+
+    def _sum_up(self) -> None:
+        """One line per statement for the queries of this second that were not shown."""
+        events, self._this_second = self._this_second, []
+        self._busy = len(events) + self._shown_this_second > MOST_A_SECOND
+        self._shown_this_second = 0
+        if not events:
+            return
+        sums = statements.Statements(literals=False)
+        reads: ReadsByKey = {}
+        for event in events:
+            sums.add(event)
+            add_reads(reads, event.reads)
+        now = time.strftime("%H:%M:%S")
+        errors = sum(event.error for event in events)
+        _print(
+            f"\n▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
+            f"{units.count(sum(counts.count for counts in reads.values()))} reads"
+        )
+        found = sums.queries(self._tracer.block_size)
+        for query in found[:MOST_STATEMENTS]:
+            mean = query.latency.total_ns / max(query.latency.count, 1)
+            count = sum(each.count for each in query.reads)
+            device = sum(each.count for each in query.reads if each.source == "device")
+            _print(
+                f"  {units.count(query.calls):>7} calls  mean {units.duration(mean):>8}  "
+                f"max {units.duration(query.latency.max_ns):>8}  {units.count(count)} reads "
+                f"({units.count(device)} device)  {statement.escape(query.text or '(other)')}"
+            )
+        if len(found) > MOST_STATEMENTS:
+            _print(f"  and {len(found) - MOST_STATEMENTS} more statements")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _lines(lines: list[str]) -> None:
+    _print("\n".join(lines))

@@ -1,0 +1,91 @@
+"""Drives a tracer until a signal, a time, or the end of the traced process."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Literal
+
+from .errors import NothingCapturedError, TargetError
+from .tracer import POLL_S
+
+Reason = Literal["signal", "duration", "backend ended"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopper:
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a wish to stop; a second leaves at once.
+
+    While `start()` has not been called, nothing was captured: NothingCapturedError.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._started = False
+        self._previous = {s: signal.signal(s, self._handle) for s in _SIGNALS}
+
+    def start(self) -> None:
+        """From now on there is something to report. Raises NothingCapturedError if too late."""
+        self._started = True
+        if self.asked:
+            raise NothingCapturedError("interrupted before anything was captured")
+
+    def restore(self) -> None:
+        """Put the handlers back as they were."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+        if not self._started:
+            raise NothingCapturedError("interrupted before anything was captured")
+
+
+class Watched:
+    """The process that is traced, held by a pidfd: its pid cannot become another's."""
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise TargetError(
+                f"no process {pid}; `pgtrace list` shows PostgreSQL's processes"
+            ) from None
+
+    def ended(self, wait_s: float) -> bool:
+        """Wait that long for its end; True if it came."""
+        return bool(select.select([self._fd], [], [], wait_s)[0])
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._fd)
+
+
+def run(
+    stopper: Stopper, watched: Watched, duration_s: float | None, tick: Callable[[], None]
+) -> Reason:
+    """Call `tick` about every 50 ms until there is a reason to stop, and return it."""
+    for reason in _reasons(stopper, watched, duration_s):
+        tick()
+        if reason:
+            return reason
+    raise AssertionError("unreachable")
+
+
+def _reasons(
+    stopper: Stopper, watched: Watched, duration_s: float | None
+) -> Iterator[Reason | None]:
+    end = None if duration_s is None else time.monotonic() + duration_s
+    while True:
+        left = POLL_S if end is None else min(POLL_S, end - time.monotonic())
+        if watched.ended(max(left, 0)):
+            yield "backend ended"
+        elif stopper.asked:
+            yield "signal"
+        else:
+            yield "duration" if end is not None and time.monotonic() >= end else None
