@@ -1,6 +1,7 @@
 """The private cluster and the page cache: what every other test stands on."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,13 +64,13 @@ def test_removed_when_its_server_refuses_to_start(disk_directory: Path) -> None:
 
 
 MAKER = """
-import sys, time
+import sys
 from pathlib import Path
 from pgtrace.postgres.cluster import PrivateCluster
 with PrivateCluster(directory=Path(sys.argv[1])) as cluster:
     connection = cluster.connect()
     print(cluster.socket_dir, flush=True)
-    time.sleep(600)
+    sys.stdin.read()
 """
 
 
@@ -77,22 +78,34 @@ with PrivateCluster(directory=Path(sys.argv[1])) as cluster:
 def test_removed_when_its_maker_is_killed(disk_directory: Path, number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", MAKER, disk_directory],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         process_group=0,
     ) as maker:
-        assert maker.stdout is not None
-        directory = Path(maker.stdout.readline().strip())
-        postmaster = int((directory / "data/postmaster.pid").read_text().split()[0])
-        if number == signal.SIGKILL:
-            os.kill(postmaster, signal.SIGKILL)  # its backend then holds out alone
-        os.killpg(maker.pid, number)  # as a terminal does
+        try:
+            assert maker.stdout is not None
+            directory = Path(maker.stdout.readline().strip())
+            postmaster = int((directory / "data/postmaster.pid").read_text().split()[0])
+            if number == signal.SIGKILL:
+                os.kill(postmaster, signal.SIGKILL)  # its backend then holds out alone
+            os.killpg(maker.pid, number)  # as a terminal does
+        except BaseException:
+            maker.kill()
+            raise
     deadline = time.monotonic() + 60
     while directory.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not directory.exists()
     assert backends_of(directory / "data") == []
+
+
+def test_ended_when_its_data_went_first(disk_directory: Path) -> None:
+    with PrivateCluster(directory=disk_directory) as cluster:
+        server = Path(f"/proc/{cluster.postmaster_pid}")
+        shutil.rmtree(cluster.socket_dir)
+    assert not server.exists()
 
 
 def test_restart_is_another_server(cluster: PrivateCluster) -> None:
@@ -175,7 +188,7 @@ def test_reader_fails_and_comes_short(
             return one.go()
 
     for call in ("pread", "readv"):
-        for failure in ("ebadf", "wronly", "efault"):
+        for failure in ("ebadf", "noread", "efault"):
             assert go(data_file, "--call", call, "--fail", failure)[:4] == (0, 0, 10, 0)
         assert go(disk_directory, "--call", call, "--fail", "eisdir")[:4] == (0, 0, 10, 0)
         assert go(data_file, "--call", call, "--end")[:4] == (0, 10, 0, 40_960)

@@ -30,8 +30,10 @@ WAIT_S = 180
 
 KEEPER = r"""
 cat >/dev/null
-send() { find /proc -maxdepth 2 -name cwd -lname "$2" 2>/dev/null | while read -r cwd; do
-    kill -"$1" "${cwd//[!0-9]/}" 2>/dev/null && echo alive; done; }
+send() {
+    find /proc -maxdepth 2 -name cwd \( -lname "$2" -o -lname "$2 (deleted)" \) 2>/dev/null |
+        while read -r cwd; do kill -"$1" "${cwd//[!0-9]/}" 2>/dev/null && echo alive; done
+}
 n=0
 while [ -n "$(send "$([ $n -lt 100 ] && echo QUIT || echo KILL)" "$2")" ] && [ $n -lt 200 ]; do
     n=$((n + 1)); sleep 0.1
@@ -40,7 +42,7 @@ rm -rf -- "$1"
 """
 """Wait for the maker's end of the pipe to close; end every process that works in the data
 directory (SIGQUIT is PostgreSQL's immediate shutdown; found by their working directory, which
-also finds a backend whose postmaster was killed); remove everything."""
+also finds a backend whose postmaster was killed, or whose data went first); remove everything."""
 
 
 def find_bindir(version: int | None = None) -> Path:
