@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def say(text: str) -> None:
 def cached(files: list[Path]) -> str:
     """How much of the files is in the page cache."""
     pages = [residency(file) for file in files]
-    return f"{sum(p[0] for p in pages):,} of {sum(p[1] for p in pages):,} pages in the page cache"
+    held, whole = (sum(p[i] for p in pages) * PAGESIZE / 2**20 for i in (0, 1))
+    return f"{held:.1f} of its {whole:.1f} MiB are in the page cache"
 
 
 def has_probes(pid: int) -> bool:
@@ -62,10 +64,10 @@ def attach(pid: int) -> "subprocess.Popen[bytes]":
     return tracer
 
 
-def show(backend: Any, query: str, cold: list[Path], warm: list[Path]) -> None:
+def show(backend: Any, query: str, cold: list[Path], files: list[Path]) -> None:
     """Run the query on the watched backend; cold files are evicted before."""
     evict(cold)
-    say(f"{'Cold' if cold else 'Warm, the same again'}: {cached(warm)}")
+    say(f"{'Cold, its files evicted' if cold else 'Warm, the same again'}: {cached(files)}")
     plan = backend.execute(f"explain (analyze, buffers) {query}").fetchall()
     time.sleep(BETWEEN_S)
     buffers = next((line.strip() for (line,) in plan if "Buffers:" in line), "no buffers")
@@ -80,6 +82,7 @@ def demonstrate(rows: int) -> None:
         with cluster.connect() as helper:
             sample.create_table(helper, rows)
             files = relation_files(cluster.datadir, helper, sample.TABLE)
+        cluster.restart()  # nothing of the table stays in shared buffers
         with cluster.connect(options=INDEX_FIRST) as backend:
             queries = {
                 "sequential scan": sample.SEQUENTIAL,

@@ -32,7 +32,7 @@ static const char usage[] =
     "  --random SEED    blocks in random order; else sequential, from the start again at the end\n"
     "  --end            each read begins S/2 bytes before the end of the file: short\n"
     "  --past           each read begins at the end of the file: 0 bytes\n"
-    "  --fail ebadf|wronly|eisdir|efault   each read fails (eisdir: FILE is a directory)\n"
+    "  --fail ebadf|noread|eisdir|efault   each read fails (eisdir: FILE is a directory)\n"
     "  --direct         O_DIRECT\n"
     "  --warm           read the file into the page cache before \"ready\"\n";
 
@@ -94,7 +94,7 @@ static void parse(int argc, char **argv)
 	}
 	if (optind != argc - 1 || opt.call == CALLS || opt.parts < 1 || opt.parts > MAX_PARTS ||
 	    opt.size < (size_t)opt.parts ||
-	    (*opt.fail && !strstr(" ebadf wronly eisdir efault ", opt.fail)))
+	    (*opt.fail && !strstr(" ebadf noread eisdir efault ", opt.fail)))
 		errx(2, "%s", usage);
 }
 
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
 	if (opt.warm)
 		warm_up(argv[optind], buffer);
 	fd = open(argv[optind],
-		  (strcmp(opt.fail, "wronly") ? O_RDONLY : O_WRONLY) | (opt.direct ? O_DIRECT : 0));
+		  (strcmp(opt.fail, "noread") ? O_RDONLY : O_WRONLY) | (opt.direct ? O_DIRECT : 0));
 	if (fd < 0 || fstat(fd, &status) < 0)
 		err(1, "%s", argv[optind]);
 	blocks = status.st_size / opt.size;
