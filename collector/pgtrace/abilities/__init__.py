@@ -65,6 +65,7 @@ def exit_code(found: list[Group]) -> int:
 
 _NEEDED = {
     "BTF",
+    "PID namespace",
     "kernel",
     "kernel configuration",
     "libbpf",

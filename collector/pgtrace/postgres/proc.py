@@ -72,7 +72,8 @@ def process(pid: int) -> Process:
     try:
         comm, fields = _stat(pid)
         if int(fields[6]) & _KERNEL_THREAD:
-            raise TargetError(f"Process {pid} ({_shown(comm)}) is a kernel thread. {_LIST}")
+            what = f"Process {pid} ({_shown(comm)}) is a kernel thread"
+            raise TargetError(f"{what}. {_hint(pid)}")
         if fields[0] in "ZX":
             raise TargetError(
                 f"Process {pid} ({_shown(comm)}) has ended, and its parent {fields[1]} has not "
@@ -106,10 +107,8 @@ def postgresql(pid: int) -> Process:
     """Look at a process of PostgreSQL's server. As process(); TargetError for any other."""
     found = process(pid)
     if version(found) is None:
-        raise TargetError(
-            f"Process {pid} is not PostgreSQL but {_shown(found.exe)} ({_shown(found.comm)}). "
-            f"{_LIST}"
-        )
+        what = f"{_shown(found.exe)} ({_shown(found.comm)})"
+        raise TargetError(f"Process {pid} is not PostgreSQL but {what}. {_hint(pid)}")
     return found
 
 
@@ -163,18 +162,25 @@ def _no_such(pid: int) -> PgtraceError:
         return PermissionDeniedError(
             f"Process {pid} is hidden from you: /proc is mounted with hidepid. Run as root."
         )
-    outer = [str(other.pid) for other in _known_inside_as(pid)]
-    if outer:
-        return TargetError(
-            f"No process {pid} here, but PostgreSQL process {' or '.join(outer)} has that pid in "
-            f"a PID namespace of its own (a container): pgtrace … {outer[0]}"
-        )
+    hint = _hint(pid)
+    if hint is not _LIST:
+        return TargetError(f"No process {pid}. {hint}")
     if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE:
         return TargetError(
             f"No process {pid} in this PID namespace: pgtrace runs in a container. Run it on the "
             "host, or in the host's namespace (docker run --pid=host …)."
         )
     return TargetError(f"No process {pid}. {_LIST}")
+
+
+def _hint(pid: int) -> str:
+    outer = [str(other.pid) for other in _known_inside_as(pid)]
+    if outer:
+        return (
+            f"PostgreSQL process {' or '.join(outer)} has that pid in a PID namespace of its own "
+            f"(a container). Type: pgtrace … {outer[0]}"
+        )
+    return _LIST
 
 
 def _hidden(pid: int) -> bool:

@@ -216,17 +216,26 @@ def _backend(process: Process, postmaster: Process | None, major: int | None) ->
     title = titles.parse(process.title, cluster, major)
     if process.title_cut and not title.client_addr and not title.leader_pid:
         title = titles.Title()
+    leader_pid = _outer_pid(title.leader_pid, process, postmaster)
+    session = title if leader_pid is None else _title_of(leader_pid, cluster, major)
     return Backend(
         process,
         postmaster.pid if postmaster else None,
         title.backend_type,
-        title.datname,
-        title.usename,
+        session.datname,
+        session.usename,
         client_addr=title.client_addr,
         client_port=title.client_port,
         activity=title.activity if _title_is_fresh(process, postmaster) else None,
-        leader_pid=_outer_pid(title.leader_pid, process, postmaster),
+        leader_pid=leader_pid,
     )
+
+
+def _title_of(pid: int, cluster: str | None, major: int | None) -> titles.Title:
+    try:
+        return titles.parse(proc.process(pid).title, cluster, major)
+    except PgtraceError:
+        return titles.Title()
 
 
 def _title_is_fresh(process: Process, postmaster: Process | None) -> bool:
