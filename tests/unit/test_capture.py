@@ -1,0 +1,287 @@
+"""The capture's file: written whole or not at all, and refused in words when it is no good."""
+
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgtrace import capture
+from pgtrace.capture import Backend, Capture, Host, Latency, Lost, Probes, Query, Server, Totals
+from pgtrace.errors import UsageError
+from pgtrace.histogram import Histogram
+
+
+def some_reads(latencies: list[int], scope: capture.Scope = "query") -> capture.Reads:
+    histogram = Histogram()
+    for ns in latencies:
+        histogram.add(ns)
+    return capture.Reads(
+        source="device",
+        pattern="random",
+        size="1",
+        scope=scope,
+        count=histogram.count,
+        bytes=histogram.count * 8192,
+        blocks=histogram.count,
+        device_bytes=4096,
+        total_ns=histogram.total_ns,
+        min_ns=histogram.min_ns or 0,
+        max_ns=histogram.max_ns or 0,
+        histogram=histogram.to_data(),
+    )
+
+
+def some_capture(latencies: list[int], text: str | None = "select $1") -> Capture:
+    reads = [some_reads(latencies)]
+    query = Query(text, "simple", 1, 0, Latency(1, 9, 9, 9, "ns", [(9, 10, 1)]), reads, query_id=-5)
+    backend = Backend(5167, "client backend", "digoal", "postgres", None, reads, queries=[query])
+    return Capture(
+        started="2026-01-31T12:00:00.000000Z",
+        duration_s=10.0,
+        host=Host("6.1", 2),
+        server=Server("15.18", 1, "/data"),
+        probes=Probes("libbpf", "fentry", "usdt"),
+        lost=Lost(),
+        totals=Totals(),
+        backends=[backend],
+    ).add_up()
+
+
+CAPTURE = some_capture([9000, 9000, 80_000])
+
+
+def names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def stored(**changes: Any) -> bytes:
+    return json.dumps(json.loads(capture.encode(CAPTURE)) | changes).encode()
+
+
+@given(
+    st.lists(st.integers(0, 2**41), max_size=20), st.none() | st.text(st.characters(codec="utf-8"))
+)
+def test_what_is_written_is_what_is_read(
+    tmp_path_factory: pytest.TempPathFactory, latencies: list[int], text: str | None
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "round-trip.json"
+    taken = some_capture(latencies, text)
+    capture.write(taken, path, force=True)
+    assert capture.load(path) == taken
+
+
+def test_the_file_begins_with_its_schema_and_has_a_bucket_a_line() -> None:
+    text = capture.encode(CAPTURE).decode()
+    assert text.startswith('{\n  "schema": "pgtrace.capture/1",\n  "started": ')
+    assert text.endswith("}\n")
+    assert [line.strip(" ,") for line in text.splitlines() if "[8704" in line] == [
+        "[8704, 9216, 2]"
+    ] * 2
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_texts_that_look_like_buckets_are_left_alone(text: str) -> None:
+    taken = some_capture([], "[\n  1,\n  2,\n  3\n]" + text)
+    assert json.loads(capture.encode(taken))["backends"][0]["queries"][0]["text"] == (
+        "[\n  1,\n  2,\n  3\n]" + text
+    )
+
+
+def test_totals_are_the_sum_of_the_backends_reads() -> None:
+    taken = some_capture([1, 2])
+    taken.backends.append(Backend(2, reads=[some_reads([40], "outside")]))
+    taken.backends[1].failed.count = 3
+    taken.backends[1].short.count = 4
+    totals = taken.add_up().totals
+    assert totals == Totals(3, 24576, 3, 43, 8192, failed=3, short=4)
+    assert taken.probes.shortest_ns == 1
+
+
+def test_the_file_is_for_its_owner_alone_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    capture.write(CAPTURE, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_a_file_is_overwritten_by_force_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("precious")
+    for refused in (capture.check_writable, lambda p: capture.write(CAPTURE, p)):
+        with pytest.raises(UsageError) as error:
+            refused(path)
+        assert str(error.value) == f"{path} exists; --force overwrites it"
+    assert path.read_text() == "precious"
+    capture.check_writable(path, force=True)
+    capture.write(CAPTURE, path, force=True)
+    assert capture.load(path) == CAPTURE
+
+
+def test_a_file_made_in_the_last_moment_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    fsync = os.fsync
+
+    def slow(handle: int) -> None:
+        fsync(handle)
+        path.write_text("somebody else's")
+
+    monkeypatch.setattr(os, "fsync", slow)
+    with pytest.raises(UsageError, match="exists"):
+        capture.write(CAPTURE, path)
+    assert path.read_text() == "somebody else's"
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match=r"a\.json cannot be written: No space left on device"):
+        capture.write(CAPTURE, path, force=True)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_file_systems_without_hard_links_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    capture.write(CAPTURE, tmp_path / "a.json")
+    assert capture.load(tmp_path / "a.json") == CAPTURE
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_links_are_not_followed(tmp_path: Path, force: bool) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(UsageError, match="is a symbolic link"):
+        capture.write(CAPTURE, tmp_path / "link", force=force)
+    assert names(tmp_path) == ["link"]
+
+
+def test_devices_are_written_to_and_never_replaced() -> None:
+    capture.check_writable("/dev/null")
+    capture.write(CAPTURE, "/dev/null", force=True)
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    with pytest.raises(UsageError, match="/dev/full cannot be written: No space left"):
+        capture.write(CAPTURE, "/dev/full")
+
+
+def test_places_that_cannot_be_written_are_told_before_tracing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none: no such directory"):
+        capture.check_writable(tmp_path / "none" / "a.json")
+    with pytest.raises(UsageError, match="is not a file"):
+        capture.check_writable(tmp_path, force=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        capture.check_writable(tmp_path / "file" / "a.json")
+    with pytest.raises(UsageError, match="cannot be made there"):
+        capture.check_writable("/proc/self/a.json")
+    with pytest.raises(UsageError, match="cannot be written"):
+        capture.check_writable(tmp_path / ("x" * 300))
+
+
+def test_a_capture_can_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = SimpleNamespace(buffer=io.BytesIO(capture.encode(CAPTURE)))
+    monkeypatch.setattr("sys.stdin", pipe)
+    assert capture.load("-") == CAPTURE
+
+
+def test_keys_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(stored(weather="fine"))
+    assert capture.load(tmp_path / "a.json") == CAPTURE
+
+
+BACKENDS = json.loads(capture.encode(CAPTURE))["backends"]
+
+
+def damaged(**changes: Any) -> list[Any]:
+    """The backends, with the first reads changed."""
+    backend = json.loads(json.dumps(BACKENDS[0]))
+    backend["reads"][0] |= changes
+    return [backend]
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"{", "ends too early: it was cut, or is still written"),
+        (capture.encode(CAPTURE)[:-3], "ends too early"),
+        (b"\x7fELF", "is not JSON"),
+        (b"hello", "is not JSON: JSON is malformed"),
+        (stored() + b"{}", "is not JSON"),
+        (b"[1]", "is not a capture: it is JSON of another program"),
+        (b"{}", "is not a capture: it is JSON of another program"),
+        (b'{"schema": 5}', "is not a capture: it is JSON of another program"),
+        (stored(schema="x/1"), "is not a capture: it is JSON of another program"),
+        (stored(schema="pgtrace.capture/2"),
+         "is a pgtrace.capture/2; this pgtrace reads /1: upgrade pgtrace"),
+        (stored(schema="pgtrace.lab/1"), "is the result of a lab experiment, not a capture"),
+        (stored(duration_s="long"),
+         "is not a whole capture: Expected `float`, got `str` - at `$.duration_s`"),
+        (stored(duration_s=-1), "-1.0 cannot be - at `$.duration_s`"),
+        (stored(started="yesterday"), "Invalid isoformat string: 'yesterday'"),
+        (stored(totals={"reads": 4}), "totals.reads is 4, but the backends' sum is 3"),
+        (stored(totals=json.loads(stored())["totals"] | {"read_ns": 1}),
+         "totals.read_ns is 1, but the backends' sum is 98000"),
+        (stored(backends=[{"pid": "1"}]), "Expected `int`, got `str` - at `$.backends[0].pid`"),
+        (stored(backends=damaged(total_ns=-1)),
+         "-1 cannot be - at `$.backends[0].reads[0].total_ns`"),
+        (stored(backends=damaged(max_ns=10**40)), "at `$.backends[0].reads[0].max_ns`"),
+        (stored(backends=damaged(source="moon")),
+         "Invalid enum value 'moon' - at `$.backends[0].reads[0].source`"),
+        (stored(backends=damaged(histogram={"buckets": [[8192, 8700, 3]]})),
+         "[8192, 8700) is not a bucket of 16 per power of two"),
+        (b'{"schema":"pgtrace.capture/1","x":' + b"[" * 10**5, "is not a whole capture"),
+        (b'{"schema":"pgtrace.capture/1","started":"\xff"}', "is not a whole capture"),
+    ],
+)  # fmt: skip
+def test_what_is_no_capture_is_refused_in_words(tmp_path: Path, raw: bytes, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(raw)
+    with pytest.raises(UsageError) as error:
+        capture.load(path)
+    assert str(error.value).startswith(f"{path} ")
+    assert message in str(error.value)
+
+
+def test_files_that_cannot_be_read_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a\.json: no such file"):
+        capture.load(tmp_path / "a.json")
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        capture.load(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        capture.load("a\0b")
+
+
+@given(st.binary(max_size=60), st.integers(0, 3000))
+def test_damage_is_refused_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.json"
+    whole = stored()
+    path.write_bytes(whole[:at] + noise + whole[at + len(noise) :])
+    try:
+        taken = capture.load(path)
+    except UsageError:
+        return
+    capture.encode(taken)
