@@ -60,8 +60,16 @@ def attach(pid: int) -> "subprocess.Popen[bytes]":
         time.sleep(0.1)
     time.sleep(BETWEEN_S)
     if tracer.poll() is not None:
-        raise SystemExit(tracer.returncode)
+        raise SystemExit(f"demo: pgtrace attach ended with {tracer.returncode}, see above")
     return tracer
+
+
+def end(tracer: "subprocess.Popen[bytes]") -> None:
+    """Wait until it has ended with its backend; it must not outlive us."""
+    try:
+        tracer.wait(timeout=30)
+    finally:
+        tracer.kill()
 
 
 def show(backend: Any, query: str, cold: list[Path], files: list[Path]) -> None:
@@ -70,8 +78,8 @@ def show(backend: Any, query: str, cold: list[Path], files: list[Path]) -> None:
     say(f"{'Cold, its files evicted' if cold else 'Warm, the same again'}: {cached(files)}")
     plan = backend.execute(f"explain (analyze, buffers) {query}").fetchall()
     time.sleep(BETWEEN_S)
-    buffers = next((line.strip() for (line,) in plan if "Buffers:" in line), "no buffers")
-    say(f"PostgreSQL itself says: {buffers}\n")
+    said = [line.partition("Buffers: ")[2] for (line,) in plan if "Buffers: " in line]
+    say(f"PostgreSQL itself says: {', planning: '.join(said)}\n")  # planning comes second
 
 
 def demonstrate(rows: int) -> None:
@@ -99,12 +107,9 @@ def demonstrate(rows: int) -> None:
                     show(backend, query, files, files)
                     show(backend, query, [], files)
                 say("Ending the backend: pgtrace ends with it")
-                backend.close()
-                tracer.wait(timeout=30)
             finally:
-                if tracer.poll() is None:
-                    tracer.send_signal(signal.SIGINT)
-                tracer.wait()
+                backend.close()
+                end(tracer)
     say("The server and its data are removed")
 
 
