@@ -1,14 +1,29 @@
 """Reports: the promised screen, and nothing lost, hidden or shown as zero that is not known."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace.capture import Apart, Reads
+from pgtrace.capture import (
+    Apart,
+    Backend,
+    Capture,
+    Host,
+    Latency,
+    Lost,
+    Probes,
+    Query,
+    Reads,
+    Server,
+    Totals,
+    load,
+)
 from pgtrace.histogram import Histogram
+from pgtrace.reporters import hlog, json, text
 from pgtrace.reporters.block import block, chart
 
 
@@ -79,17 +94,17 @@ def test_reads_without_probes_are_not_measured_rather_than_none() -> None:
 
 
 def test_an_unknown_source_is_never_shown_as_zero() -> None:
-    text = "\n".join(block([some_reads([(5000, 3)], source="unknown")], 10**9, []))
-    assert "where they were served: not measured" in text
-    assert "waiting for the device: not measured" in text
-    assert "device 0" not in text
+    drawn = "\n".join(block([some_reads([(5000, 3)], source="unknown")], 10**9, []))
+    assert "where they were served: not measured" in drawn
+    assert "waiting for the device: not measured" in drawn
+    assert "device 0" not in drawn
 
 
 def test_partly_unknown_sources_make_the_wait_a_lower_bound() -> None:
     reads = [some_reads([(5000, 3)], source="unknown"), some_reads([(10**8, 1)], source="device")]
-    text = "\n".join(block(reads, 10**9, []))
-    assert "device 1   wait 0   unknown 3" in text
-    assert "waiting for the device at least 0.10 s (10 %)" in text
+    drawn = "\n".join(block(reads, 10**9, []))
+    assert "device 1   wait 0   unknown 3" in drawn
+    assert "waiting for the device at least 0.10 s (10 %)" in drawn
 
 
 def test_without_a_latency_the_shares_are_of_the_reading() -> None:
@@ -161,3 +176,215 @@ def test_the_longest_bar_fills_its_column(width: int) -> None:
     row = chart(some_histogram([(9_000, 5)]), width)[1]
     assert row.count("█") == {80: 48, 60: 28}[width]
     assert len(row) == {80: 79, 60: 60 - 1}[width]
+
+
+def some_query(**fields: Any) -> Query:
+    calls = some_histogram([(10**9, 2), (2 * 10**9, 1)])
+    latency = Latency(3, calls.total_ns, 10**9, 2 * 10**9, "ns", calls.to_data().buckets)
+    usual: dict[str, Any] = {
+        "text": "select $1",
+        "protocol": "extended",
+        "calls": 3,
+        "errors": 1,
+        "latency": latency,
+        "reads": [CACHED],
+    }
+    return Query(**(usual | fields))
+
+
+def some_backend(**fields: Any) -> Backend:
+    usual: dict[str, Any] = {
+        "pid": 5167,
+        "backend_type": "client backend",
+        "datname": "digoal",
+        "usename": "postgres",
+        "application_name": "psql",
+        "reads": [CACHED, DEVICE, some_reads([(4_000, 51)], scope="outside")],
+        "queries": [some_query()],
+    }
+    return Backend(**(usual | fields))
+
+
+def some_capture(*backends: Backend, **fields: Any) -> Capture:
+    usual: dict[str, Any] = {
+        "started": "2026-01-31T12:00:00.000000Z",
+        "duration_s": 10.0,
+        "host": Host("6.1.0", 2),
+        "server": Server("15.18", 1, "/data"),
+        "probes": Probes("libbpf", "fentry", "usdt"),
+        "lost": Lost(),
+        "totals": Totals(),
+        "backends": list(backends),
+    }
+    return Capture(**(usual | fields)).add_up()
+
+
+def test_a_report_begins_with_how_it_was_measured() -> None:
+    lines = text.render(some_capture(some_backend())).splitlines()
+    assert lines[:6] == [
+        "Capture of 2026-01-31 12:00:00 UTC, 10.0 s, kernel 6.1.0, 2 CPUs",
+        "Reads by fentry (vfs_read, vfs_readv), queries by USDT, engine libbpf.",
+        "The shortest read that was seen took 4.00 µs.",
+        "Lost: nothing.",
+        "",
+        "Backend 5167  postgres@digoal  client backend  PostgreSQL 15.18  psql",
+    ]
+
+
+def test_what_was_lost_or_not_measured_is_said_at_the_top() -> None:
+    probes = Probes("bcc", "kprobe", "none", ["queries: no probes in the binary"])
+    taken = some_capture(some_backend(), probes=probes, lost=Lost(1200, 1, 2))
+    report = text.render(taken)
+    assert "Not measured: queries: no probes in the binary\n" in report
+    assert "Lost, and in no number below: 1,200 reads and 1 query.\n" in report
+    assert "2 reads were under way when tracing stopped.\n" in report
+    assert "Lost: nothing" not in report
+    assert "Not measured: queries, writes, fsync, locks, CPU." in report
+
+
+def test_reads_in_queries_and_outside_are_kept_apart() -> None:
+    report = text.render(some_capture(some_backend()))
+    assert f"In queries  {88_335 + 5_903:,} reads" in report
+    assert "Outside     51 reads" in report
+
+
+def test_without_query_probes_nothing_is_called_outside() -> None:
+    report = text.render(some_capture(some_backend(), probes=Probes("libbpf", "fentry", "none")))
+    assert f"All reads   {88_335 + 5_903 + 51:,} reads" in report
+    assert "Outside" not in report
+    assert "queries not measured" in report
+
+
+def test_a_statement_has_its_calls_latencies_and_block() -> None:
+    lines = text.render(some_capture(some_backend())).splitlines()
+    at = lines.index("▶ select $1")
+    assert lines[at + 1] == (
+        "  3 calls   1 error   extended protocol   latency p50 1.0 s   p99 2.0 s   max 2.0 s"
+    )
+    assert lines[at + 2].startswith("■ 4.00 s    88,335 reads   690.1 MiB")
+    assert lines[-1].startswith("  Reading took 0.86 s of 4.00 s (21 %)")
+
+
+def test_a_query_that_began_before_or_did_not_end_is_marked() -> None:
+    query = some_query(begun_before=True, unfinished=True, calls=0, latency=Latency())
+    report = text.render(some_capture(some_backend(queries=[query])))
+    assert "  Begun before tracing: time and reads count from when tracing began.\n" in report
+    assert "  Not ended when tracing stopped: its reads so far.\n" in report
+    assert "latency" not in report
+    assert "\n□           88,335 reads" in report
+    assert "of 10.0 s" not in report.split("▶")[1]
+
+
+def test_failed_and_short_reads_of_a_backend_are_shown() -> None:
+    backend = Backend(9, failed=Apart(3, 0, 0, 9_000), short=Apart())
+    report = text.render(some_capture(backend))
+    assert "failed 3 in 9.00 µs   (not counted above)" in report
+    assert "Backend 9\n" in report.replace("  PostgreSQL 15.18", "")
+
+
+def test_quiet_backends_are_named_in_one_line() -> None:
+    report = text.render(some_capture(some_backend(), Backend(7), Backend(8)))
+    assert report.endswith("\nNeither reads nor queries: backends 7, 8\n")
+    assert "Backend 7" not in report
+    assert text.render(some_capture()).endswith("\nNo backend was seen.\n")
+
+
+def test_statements_beyond_the_most_are_summed_up() -> None:
+    queries = [some_query(text=f"select {n}") for n in range(23)]
+    report = text.render(some_capture(some_backend(queries=queries)))
+    assert report.count("▶") == text.MOST_STATEMENTS == 20
+    assert f"3 more statements, in --format json: 9 calls, 12.0 s, {3 * 88_335:,} reads\n" in report
+
+
+def test_names_and_texts_cannot_act_on_the_terminal() -> None:
+    backend = some_backend(datname="a\x1b[2J", application_name="b\u202e", backend_type="c\x9b")
+    backend.queries[0].text = "select \x1b]0;x\x07\n$1"
+    report = text.render(some_capture(backend, host=Host("6\x1b", 1)))
+    assert "\x1b" not in report
+    assert "\u202e" not in report
+    assert r"▶ select \x1b]0;x\x07 $1" in report
+    assert r"postgres@a\x1b[2J  c\x9b" in report
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ({"text": None}, "▶ (text not known)\n"),
+        ({"text": "select a", "text_cut": True}, "▶ select a …\n"),
+        ({"text": "select a…", "text_cut": True}, "▶ select a…\n"),
+        ({"text": "word " * 20}, "▶ " + "word " * 14 + "word\n  " + "word " * 4 + "word\n"),
+    ],
+)
+def test_texts_are_folded_and_cuts_are_marked(query: dict[str, Any], shown: str) -> None:
+    assert shown in text.render(some_capture(some_backend(queries=[some_query(**query)])))
+
+
+def test_a_narrow_report_has_shorter_bars() -> None:
+    taken = some_capture(some_backend())
+    rows = [line for line in text.render(taken, width=60).splitlines() if "█" in line]
+    assert max(map(len, rows)) == 59
+
+
+def test_json_is_what_load_reads(tmp_path: Path) -> None:
+    taken = some_capture(some_backend())
+    (tmp_path / "a.json").write_text(json.render(taken))
+    assert load(tmp_path / "a.json") == taken
+
+
+def intervals(path: Path) -> dict[str, Any]:
+    """What HdrHistogram's own reader finds, by tag."""
+    from hdrh.histogram import HdrHistogram
+    from hdrh.log import HistogramLogReader
+
+    reader = HistogramLogReader(str(path), HdrHistogram(1, 2**40, 3))
+    found: dict[str, Any] = {}
+    while (histogram := reader.get_next_interval_histogram()) is not None:
+        assert histogram.get_tag() not in found
+        found[histogram.get_tag()] = histogram
+    assert reader.get_start_time_sec() == 1769860800.0
+    reader.input_file.close()
+    return found
+
+
+def test_a_log_is_tagged_and_commented(tmp_path: Path) -> None:
+    (tmp_path / "a.hlog").write_text(hlog.render(some_capture(some_backend(), Backend(7))))
+    lines = (tmp_path / "a.hlog").read_text().splitlines()
+    assert lines[0] == "#[Histogram log format version 1.3]"
+    assert (
+        "#[StartTime: 1769860800.000 (seconds since epoch), 2026-01-31T12:00:00.000000Z]" in lines
+    )
+    assert lines[5].startswith('"StartTimestamp","Interval_Length"')
+    assert [line.split(",")[:4] for line in lines[6:]] == [
+        ["Tag=5167.read.device.query", "0.000", "10.000", "0.087000"],
+        ["Tag=5167.read.page_cache.outside", "0.000", "10.000", "0.004000"],
+        ["Tag=5167.read.page_cache.query", "0.000", "10.000", "0.023000"],
+    ]
+    found = intervals(tmp_path / "a.hlog")
+    assert found["5167.read.device.query"].get_total_count() == 5_903
+    assert found["5167.read.device.query"].get_start_time_stamp() == 1769860800_000
+    assert found["5167.read.device.query"].get_end_time_stamp() == 1769860810_000
+
+
+some_latencies = st.lists(
+    st.tuples(st.integers(0, 2**42), st.integers(1, 10**9)), min_size=1, max_size=20
+)
+
+
+@given(some_latencies, some_latencies)
+def test_hdrhistograms_reader_finds_the_same_counts_and_percentiles(
+    tmp_path_factory: pytest.TempPathFactory,
+    one: list[tuple[int, int]],
+    other: list[tuple[int, int]],
+) -> None:
+    reads = [some_reads(one), some_reads(other, pattern="random")]
+    path = tmp_path_factory.getbasetemp() / "some.hlog"
+    path.write_text(hlog.render(some_capture(some_backend(reads=reads))))
+    both = some_histogram(one + other)
+    (found,) = intervals(path).values()
+    assert found.get_total_count() == both.count
+    for p in (50, 90, 99, 99.9):
+        rank = found.get_target_count_at_percentile(p)
+        ours = both.percentile(100 * rank / both.count)
+        assert ours is not None
+        if rank < both.count:  # the last is the greatest, which a log of middles cannot hold
+            assert found.get_value_at_percentile(p) == pytest.approx(ours, rel=0.002, abs=1)

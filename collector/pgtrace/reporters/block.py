@@ -48,20 +48,21 @@ def block(
 ) -> list[str]:
     """Return the lines for `reads`, made within `elapsed_ns` (None: not known).
 
-    `lead` stands before the sums, such as "■ 4.33 s". `not_measured` is what the session lacked;
-    what no session measures is added. `width` shortens the bars; sentences are left whole.
+    `lead` stands before the sums, such as "■ 4.33 s". `not_measured` is what the session lacked,
+    of each the words before a colon; what no session measures is added. `width` shortens the
+    bars; sentences are left whole.
     """
     reads = [r for r in reads if r.operation == "read"]
-    missing = list(dict.fromkeys([*not_measured, *UNTRACED]))
+    missing = list(dict.fromkeys([*(m.partition(":")[0] for m in not_measured), *UNTRACED]))
     total = merge(reads)
     lead = f"{lead:<{INDENT}}" if len(lead) < INDENT - 1 else f"{lead}  "
-    if not total.count:
+    if not any(r.count for r in reads):
         none = "reads: not measured" if "reads" in missing else "no reads"
-        lines = [lead + none, *_apart(failed, short)]
+        lines = [lead + none, *apart(failed, short)]
         return [*lines, "  " + _not_measured(missing)]
-    lines = [lead + _sums(reads, total), *_served(reads), *_details(reads, total)]
-    lines += [*_apart(failed, short), *chart(total, width)]
-    return [*lines, "  " + _sentence(reads, total.total_ns, elapsed_ns, missing)]
+    lines = [lead + _sums(reads, total), *_served(reads), *_details(reads)]
+    lines += [*apart(failed, short), *chart(total, width)]
+    return [*lines, "  " + _sentence(reads, elapsed_ns, missing)]
 
 
 def chart(latencies: Histogram, width: int = WIDTH) -> list[str]:
@@ -87,12 +88,12 @@ def chart(latencies: Histogram, width: int = WIDTH) -> list[str]:
 def _sums(reads: Sequence[Reads], total: Histogram) -> str:
     """How many, how much, how long. Percentiles are right within 3.2 %, so two digits do."""
     p50, p99 = total.percentile(50) or 0, total.percentile(99) or 0
-    count = total.count
+    count = sum(r.count for r in reads)
     return "   ".join(
         [
             f"{units.count(count)} {'read' if count == 1 else 'reads'}",
             units.size(sum(r.bytes for r in reads)),
-            f"mean {units.duration(total.mean_ns or 0)}",
+            f"mean {units.duration(total.total_ns / count)}",
             f"p50 {units.duration(p50, 2)}",
             f"p99 {units.duration(p99, 2)}",
             f"max {units.duration(total.max_ns or 0, 2)}",
@@ -115,18 +116,19 @@ def _served(reads: Sequence[Reads]) -> list[str]:
     return [" " * INDENT + "   ".join(parts)]
 
 
-def _details(reads: Sequence[Reads], total: Histogram) -> list[str]:
+def _details(reads: Sequence[Reads]) -> list[str]:
     """Who read, how many blocks at a time, and past the page cache: where it is not the usual."""
     parts = []
+    count = sum(r.count for r in reads)
     performers: Counter[str] = Counter()
     for r in reads:
         performers[r.performed_by] += r.count
-    if performers["backend"] < total.count:
+    if performers["backend"] < count:
         named = [f"{name} {units.count(performers[p])}" for p, name in PERFORMERS.items()]
         parts.append("by " + ", ".join(n for n in named if not n.endswith(" 0")))
     blocks = sum(r.blocks for r in reads)
-    if blocks > total.count:
-        each = units.duration(total.total_ns / blocks)
+    if blocks > count:
+        each = units.duration(sum(r.total_ns for r in reads) / blocks)
         parts.append(f"{units.count(blocks)} blocks, {each} a block")
     direct = sum(r.count for r in reads if r.direct)
     if direct:
@@ -134,8 +136,8 @@ def _details(reads: Sequence[Reads], total: Histogram) -> list[str]:
     return [" " * INDENT + "   ".join(parts)] if parts else []
 
 
-def _apart(failed: Apart | None, short: Apart | None) -> list[str]:
-    """Reads that are in no histogram."""
+def apart(failed: Apart | None, short: Apart | None) -> list[str]:
+    """Return the line for reads that are in no histogram; none if there were none."""
     parts = []
     if failed and failed.count:
         parts.append(f"failed {units.count(failed.count)} in {units.duration(failed.total_ns)}")
@@ -145,10 +147,9 @@ def _apart(failed: Apart | None, short: Apart | None) -> list[str]:
     return [" " * INDENT + "   ".join([*parts, "(not counted above)"])] if parts else []
 
 
-def _sentence(
-    reads: Sequence[Reads], read_ns: int, elapsed_ns: int | None, missing: Sequence[str]
-) -> str:
+def _sentence(reads: Sequence[Reads], elapsed_ns: int | None, missing: Sequence[str]) -> str:
     """How much of the time was reading, how much of that waiting, and what is not known."""
+    read_ns = sum(r.total_ns for r in reads)
     whole = elapsed_ns or read_ns
 
     def part(ns: int) -> str:

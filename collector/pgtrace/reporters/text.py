@@ -1,0 +1,134 @@
+"""A capture as text for a person: per backend, its reads, then its statements one by one."""
+
+import textwrap
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .. import units
+from ..capture import Backend, Capture, Query
+from ..histogram import Histogram
+from ..statement import ELLIPSIS, escape
+from .block import WIDTH, apart, block
+
+MOST_STATEMENTS = 20
+"""Statements of one backend that are drawn; the others are summed up."""
+READS = {
+    "fentry": "fentry (vfs_read, vfs_readv)",
+    "kprobe": "kprobe (vfs_read, vfs_readv)",
+    "tracepoint": "tracepoint (read, pread64, readv, preadv, preadv2)",
+}
+QUERIES = {"usdt": "queries by USDT", "uprobe": "queries by uprobe", "none": "queries not measured"}
+
+
+def render(capture: Capture, *, width: int = WIDTH) -> str:
+    """Return the report. Bars and statements fit `width` columns; sentences are left whole."""
+    lines = _session(capture)
+    silent = []
+    for backend in capture.backends:
+        if backend.reads or backend.queries or backend.failed.count or backend.short.count:
+            lines += ["", *_backend(capture, backend, width)]
+        else:
+            silent.append(str(backend.pid))
+    if silent:
+        text = f"Neither reads nor queries: {'backend' if len(silent) == 1 else 'backends'} "
+        lines += ["", *_wrap(text + ", ".join(silent), width)]
+    if not capture.backends:
+        lines += ["", "No backend was seen."]
+    return "\n".join(lines) + "\n"
+
+
+def _session(capture: Capture) -> list[str]:
+    """When, where and how it was measured, what was not, and what was lost."""
+    probes, host, lost = capture.probes, capture.host, capture.lost
+    started = datetime.fromisoformat(capture.started).astimezone(UTC)
+    cpus = f"{host.cpus} {'CPU' if host.cpus == 1 else 'CPUs'}"
+    lines = [
+        f"Capture of {started:%Y-%m-%d %H:%M:%S} UTC, {units.duration(capture.duration_s * 1e9)}, "
+        f"kernel {escape(host.kernel)}, {cpus}",
+        f"Reads by {READS[probes.reads]}, {QUERIES[probes.queries]}, engine {probes.engine}.",
+    ]
+    if probes.shortest_ns is not None:
+        lines.append(f"The shortest read that was seen took {units.duration(probes.shortest_ns)}.")
+    lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
+    if lost.reads or lost.queries:
+        parts = [
+            f"{units.count(n)} {one if n == 1 else many}"
+            for n, one, many in ((lost.reads, "read", "reads"), (lost.queries, "query", "queries"))
+            if n
+        ]
+        lines.append(f"Lost, and in no number below: {' and '.join(parts)}.")
+    else:
+        lines.append("Lost: nothing.")
+    if lost.in_flight:
+        were = "read was" if lost.in_flight == 1 else "reads were"
+        lines.append(f"{units.count(lost.in_flight)} {were} under way when tracing stopped.")
+    return lines
+
+
+def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
+    who = f"{backend.usename or '?'}@{backend.datname or '?'}"
+    version = capture.server.version
+    parts = [
+        f"Backend {backend.pid}",
+        who if backend.usename or backend.datname else None,
+        backend.backend_type,
+        f"PostgreSQL {version}" if version else None,
+        backend.application_name,
+    ]
+    lines = ["  ".join(escape(part) for part in parts if part)]
+    missing = capture.probes.not_measured
+    traced_ns = round(capture.duration_s * 1e9)
+    if capture.probes.queries == "none":
+        lines += block(backend.reads, traced_ns, missing, lead="All reads", width=width)
+    else:
+        inside = [r for r in backend.reads if r.scope == "query"]
+        outside = [r for r in backend.reads if r.scope == "outside"]
+        lines += block(inside, traced_ns, missing, lead="In queries", width=width)
+        lines += ["", *block(outside, traced_ns, missing, lead="Outside", width=width)]
+    lines += apart(backend.failed, backend.short)
+    for query in backend.queries[:MOST_STATEMENTS]:
+        lines += ["", *_statement(query, missing, width)]
+    rest = backend.queries[MOST_STATEMENTS:]
+    if rest:
+        took = units.duration(sum(q.latency.total_ns for q in rest))
+        reads_count = units.count(sum(r.count for q in rest for r in q.reads))
+        lines += [
+            "",
+            f"{units.count(len(rest))} more statements, in --format json: "
+            f"{units.count(sum(q.calls for q in rest))} calls, {took}, {reads_count} reads",
+        ]
+    return lines
+
+
+def _statement(query: Query, missing: Sequence[str], width: int) -> list[str]:
+    text = "(text not known)" if query.text is None else escape(query.text)
+    if query.text_cut and not text.endswith(ELLIPSIS):
+        text = f"{text.rstrip()} {ELLIPSIS}"
+    lines = _wrap(f"▶ {text}", width)
+    calls = f"{units.count(query.calls)} {'call' if query.calls == 1 else 'calls'}"
+    errors = f"{units.count(query.errors)} {'error' if query.errors == 1 else 'errors'}"
+    parts = [calls, errors, f"{query.protocol} protocol"]
+    latency = query.latency
+    if latency.count:
+        times = Histogram.from_buckets(
+            latency.buckets, latency.total_ns, latency.min_ns, latency.max_ns
+        )
+        parts += [
+            f"latency p50 {units.duration(times.percentile(50) or 0, 2)}",
+            f"p99 {units.duration(times.percentile(99) or 0, 2)}",
+            f"max {units.duration(latency.max_ns, 2)}",
+        ]
+    if query.query_id is not None:
+        parts.append(f"query_id {query.query_id}")
+    lines.append("  " + "   ".join(parts))
+    if query.begun_before:
+        lines.append("  Begun before tracing: time and reads count from when tracing began.")
+    if query.unfinished:
+        lines.append("  Not ended when tracing stopped: its reads so far.")
+    lead = f"■ {units.duration(latency.total_ns)}" if latency.count else "□"
+    elapsed_ns = latency.total_ns or None
+    return lines + block(query.reads, elapsed_ns, missing, lead=lead, width=width)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 20), subsequent_indent="  ", break_on_hyphens=False)
