@@ -25,13 +25,16 @@ install_packages() (
     # We bring our own clusters: Debian's default one is neither wanted nor started. The setting
     # goes again, as a later installation by hand may want it.
     no_cluster=/etc/postgresql-common/createcluster.d/pgtrace.conf
-    trap 'rm -f "$no_cluster"' EXIT
+    said=$(mktemp)
+    trap 'rm -f "$no_cluster" "$said"' EXIT
     mkdir -p "${no_cluster%/*}"
     echo "create_main_cluster = false" >"$no_cluster"
     export DEBIAN_FRONTEND=noninteractive
-    quiet=(-qq -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0)
-    apt-get "${quiet[@]}" update &&
-        apt-get "${quiet[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null
+    {
+        apt-get -q update &&
+            apt-get -q -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 \
+                install -y --no-install-recommends "${missing[@]}"
+    } >"$said" 2>&1 || { tail -n 40 "$said" >&2 && exit 1; }
 )
 
 # Build pgtrace into .venv, with what else is named. Without build isolation nothing is
