@@ -1,0 +1,123 @@
+"""The command line: finds the command, runs it, and prints what went wrong, in one place."""
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from . import __version__, commands
+from .errors import PgtraceError, UsageError
+
+DESCRIPTION = "Shows every read that a PostgreSQL query caused, how long it took, and from where."
+UNEXPECTED = 1
+INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Option names are whole; errors are UsageError. --version, -v and -q are everywhere."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("allow_abbrev", False)
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**settings)
+        self.add_argument("--version", action="version", version=f"pgtrace {__version__}")
+        # No defaults: what was said before the command must not be unsaid after it.
+        for short, name, text in (
+            ("-v", "--verbose", "say more; of an unexpected error, the traceback"),
+            ("-q", "--quiet", "say nothing but data and errors"),
+        ):
+            self.add_argument(
+                short, name, action="store_true", default=argparse.SUPPRESS, help=text
+            )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run pgtrace with `argv`, by default the process's, and return its exit code."""
+    args = argparse.Namespace(verbose=False, quiet=False)
+    try:
+        _prepare_output()
+        code = _run(list(sys.argv[1:] if argv is None else argv), args)
+        if sys.stdout:
+            sys.stdout.flush()
+    except PgtraceError as error:
+        _say(str(error))
+        code = error.exit_code
+    except BrokenPipeError:
+        # The reader has seen enough, as in `pgtrace report F | head`.
+        code = 0
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except Exception as error:
+        code = UNEXPECTED
+        if args.verbose:
+            import traceback
+
+            _say(traceback.format_exc())
+        else:
+            told = f"{type(error).__name__}: {error}".splitlines()[0]
+            _say(f"unexpected error: {told} (run again with -v for the traceback)")
+    _abandon_output()
+    return code
+
+
+def _run(argv: list[str], args: argparse.Namespace) -> int:
+    at = next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
+    width = max(map(len, commands.TABLE))
+    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in commands.TABLE.items()]
+    top = _Parser(
+        prog="pgtrace",
+        usage="pgtrace COMMAND [options]",
+        description=DESCRIPTION,
+        epilog="\n".join(["commands:", *lines, "", "`pgtrace COMMAND --help` says more."]),
+    )
+    try:
+        top.parse_args(argv[:at], args)
+        if at == len(argv):
+            raise UsageError("which command? `pgtrace --help` lists them")
+        command = commands.load(argv[at])
+        import inspect
+
+        parser = _Parser(prog=f"pgtrace {argv[at]}", description=inspect.getdoc(command))
+        command.prepare_parser(parser)
+        parser.parse_args(argv[at + 1 :], args)
+    except SystemExit as error:  # --help and --version
+        if sys.stdout:
+            sys.stdout.flush()
+        return error.code if isinstance(error.code, int) else 0
+    return command.run(args)
+
+
+def _prepare_output() -> None:
+    """Let files be UTF-8, whatever the locale; a terminal shows ? for what it lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="replace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")
+
+
+def _abandon_output() -> None:
+    """Lest Python say at its exit, in other words, that stdout could not be written."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(message: str) -> None:
+    from .statement import escape
+
+    with contextlib.suppress(OSError):
+        print(f"pgtrace: {escape(message.rstrip(), lines=True)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""The command line itself: exit codes, where messages go, and a quick start."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgtrace import __version__, commands, errors
+from pgtrace.__main__ import main
+
+COLLECTOR = Path(commands.__file__).parents[2]
+
+
+class Fake:
+    """Do what a test says.
+
+    At length.
+    """
+
+    def __init__(self, outcome: Any = 0) -> None:
+        self.outcome = outcome
+        self.args = argparse.Namespace()
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--duration", type=float)
+        parser.add_argument("name", nargs="?")
+
+    def run(self, args: argparse.Namespace) -> int:
+        self.args = args
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return int(self.outcome)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    command = Fake()
+    monkeypatch.setattr(commands, "load", lambda _: command)
+    return command
+
+
+def pgtrace(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run it as users do."""
+    return subprocess.run(
+        [sys.executable, "-m", "pgtrace", *args],
+        env=os.environ | {"PYTHONPATH": str(COLLECTOR)},
+        text=True,
+        check=False,
+        **{"capture_output": True, "encoding": "utf-8"} | settings,
+    )
+
+
+def test_help_names_every_command_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out, err = capsys.readouterr()
+    for name, (_, text) in commands.TABLE.items():
+        assert f"  {name:<7}  {text}\n" in out
+    assert err == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str], fake: Fake) -> None:
+    for argv in (["--version"], ["list", "--version"]):
+        assert main(argv) == 0
+        assert capsys.readouterr() == (f"pgtrace {__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", commands.TABLE)
+def test_every_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"usage: pgtrace {name} ")
+    description = out.split("\n\n")[1]
+    assert (commands.load(name).__doc__ or "").startswith(description.splitlines()[0])
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "which command? `pgtrace --help` lists them"),
+        (["-v"], "which command? `pgtrace --help` lists them"),
+        (["repot"], "there is no command 'repot'; did you mean `pgtrace report`?"),
+        (["xyz"], "there is no command 'xyz'; `pgtrace --help` lists them"),
+        (["a\x1b[31m"], r"there is no command 'a\x1b[31m'; `pgtrace --help` lists them"),
+        (["--frob", "list"], "unrecognized arguments: --frob; see `pgtrace --help`"),
+        (["list", "--frob"], "unrecognized arguments: --frob; see `pgtrace list --help`"),
+        (["report"], "the following arguments are required: FILE; see `pgtrace report --help`"),
+        (["list", "--verb"], "unrecognized arguments: --verb; see `pgtrace list --help`"),
+        (["--verb", "list"], "unrecognized arguments: --verb; see `pgtrace --help`"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr() == ("", f"pgtrace: {message}\n")
+
+
+@pytest.mark.parametrize("word", ["-v", "--verbose", "-q", "--quiet"])
+def test_shared_options_go_before_and_after_the_command(fake: Fake, word: str) -> None:
+    wanted = {"verbose": "v" in word, "quiet": "q" in word}
+    for argv in ([word, "list"], ["list", word], ["list", "name", word], [word, "list", word]):
+        assert main(argv) == 0
+        assert {key: vars(fake.args)[key] for key in wanted} == wanted
+    assert main(["list"]) == 0
+    assert (fake.args.verbose, fake.args.quiet) == (False, False)
+
+
+def test_the_commands_own_options_and_exit_code_count(fake: Fake) -> None:
+    fake.outcome = 6
+    assert main(["list", "--duration", "2.5", "digoal"]) == 6
+    assert (fake.args.duration, fake.args.name) == (2.5, "digoal")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.PgtraceError, 1), (errors.UsageError, 2), (errors.TargetError, 3),
+        (errors.PermissionDeniedError, 4), (errors.UnsupportedError, 5),
+        (errors.IncompleteError, 6), (errors.DatabaseError, 7),
+        (errors.NothingCapturedError, 130),
+    ],
+)  # fmt: skip
+def test_errors_are_told_on_stderr_with_their_exit_codes(
+    fake: Fake, kind: type[errors.PgtraceError], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.outcome = kind("no such\x1b thing.\nType: that")
+    assert main(["list"]) == code
+    assert capsys.readouterr() == ("", "pgtrace: no such\\x1b thing.\nType: that\n")
+
+
+def test_the_unexpected_is_one_line_and_a_traceback_on_request(
+    fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.outcome = ZeroDivisionError("x\ny")
+    assert main(["list"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "pgtrace: unexpected error: ZeroDivisionError: x (run again with -v for the traceback)\n",
+    )
+    for argv in (["list", "-v"], ["-v", "list"]):
+        assert main(argv) == 1
+        err = capsys.readouterr().err
+        assert "Traceback (most recent call last)" in err
+        assert "in run" in err
+
+
+def test_an_interrupt_is_130_without_words(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.outcome = KeyboardInterrupt()
+    assert main(["list"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = pgtrace("--help", capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_is_an_error() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = pgtrace("--help", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr.startswith("pgtrace: unexpected error: OSError: [Errno 28] No space left")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_imports_no_command_and_no_library() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pgtrace.__main__ import main; main(['--help'])\n"
+            "print(*sys.modules, file=sys.stderr)",
+        ],
+        env=os.environ | {"PYTHONPATH": str(COLLECTOR)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {name for name in done.stderr.split() if not name.startswith("_")}
+    assert {name for name in loaded if name.startswith("pgtrace")} == {
+        "pgtrace",
+        "pgtrace.__main__",
+        "pgtrace.commands",
+        "pgtrace.errors",
+    }
+    assert not loaded & {"msgspec", "hdrh", "elftools", "psycopg", "ctypes"}
+
+
+def test_a_command_does_not_import_the_others() -> None:
+    code = (
+        "import sys; from pgtrace.__main__ import main; main(['report', '--help'])\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(COLLECTOR)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stderr.split())
+    assert "pgtrace.commands.report" in loaded
+    others = {f"pgtrace.commands.{module}" for module, _ in commands.TABLE.values()}
+    assert loaded & others == {"pgtrace.commands.report"}
