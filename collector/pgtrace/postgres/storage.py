@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..errors import PermissionDeniedError, TargetError
 
+_SYS = Path("/sys")
 _IN_MEMORY = {"tmpfs", "ramfs"}
 _WITHOUT_BLOCK_DEVICE = {"btrfs"}  # it has several, and shows a number of its own instead
 _ELSEWHERE = {
@@ -139,7 +140,7 @@ def _device(number: str, filesystem: str, source: str) -> Device | None:
         if not source.startswith("/") or not stat.S_ISBLK(found.st_mode):
             return None
         number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
-    directory = Path(f"/sys/dev/block/{number}").resolve()
+    directory = (_SYS / "dev/block" / number).resolve()
     if not directory.is_dir():
         return None
     own = directory.name
@@ -178,7 +179,7 @@ def _beneath(directory: Path) -> tuple[str, ...]:
 
 def _read_ahead_of_btrfs(device: str) -> str | None:
     # Its read-ahead is its own, larger by default than that of its devices.
-    for link in Path("/sys/fs/btrfs").glob(f"*/devices/{device}"):
+    for link in (_SYS / "fs/btrfs").glob(f"*/devices/{device}"):
         return _read(link.parent.parent / "bdi/read_ahead_kb")
     return None
 

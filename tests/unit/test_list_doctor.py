@@ -1,0 +1,249 @@
+"""What `list` and `doctor` print, and how doctor judges what it was shown."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgtrace.abilities import Ability, Group, exit_code, groups, host, tracing
+from pgtrace.abilities import server as of_server
+from pgtrace.commands import doctor, list_
+from pgtrace.errors import PermissionDeniedError, TargetError
+from pgtrace.postgres import processes
+from pgtrace.postgres.proc import Process
+from pgtrace.postgres.processes import Backend, Server
+from pgtrace.postgres.storage import Device, Storage
+
+ALL = (1 << 41) - 1
+
+
+def process(pid: int) -> Process:
+    return Process(pid, 1, pid, 1, 101, "postgres", "/bin/postgres", False, "postgres: …", False)
+
+
+def server(**changes: Any) -> Server:
+    values: dict[str, Any] = {
+        "postmaster": process(100),
+        "version": "15.18",
+        "data_directory": "/srv/data",
+        "block_size": 8192,
+        "port": 5432,
+        "socket_directory": "/tmp",
+        "cluster_name": "15/main",
+    }
+    return Server(**values | changes)
+
+
+def backend(pid: int, kind: str | None = "client backend", **fields: Any) -> Backend:
+    return Backend(process(pid), 100, kind, **fields)
+
+
+BACKENDS = [
+    backend(100, "postmaster"),
+    backend(101, "logical replication launcher"),
+    backend(5167, datname="digoal", usename="postgres", client_addr="[local]", activity="idle"),
+    backend(5168, client_addr="[local]"),
+    backend(5169, "parallel worker", datname="digoal", usename="postgres", leader_pid=5167),
+    backend(5170, None),
+    backend(5171, datname="\x1b[31m", usename="a", client_addr="[local]", activity="SELECT"),
+]
+
+
+def test_list_table() -> None:
+    assert list_.table(server(), BACKENDS) == [
+        "PostgreSQL 15.18  15/main  port 5432  /srv/data",
+        " PID  BACKEND TYPE                  DATABASE  USER      ACTIVITY",
+        " 100  postmaster",
+        " 101  logical replication launcher",
+        "5167  client backend                digoal    postgres  idle",
+        "5168  client backend                ?         ?         ?",
+        "5169  parallel worker               digoal    postgres  for 5167",
+        "5170  ?",
+        r"5171  client backend                \x1b[31m  a         SELECT",
+    ]
+    assert all(len(line) <= 80 for line in list_.table(server(), BACKENDS))
+
+
+def test_list_json_says_null_for_what_is_not_known() -> None:
+    found = list_.as_json(server(port=None), BACKENDS)
+    assert found["port"] is None
+    assert found["backends"][2] == {
+        "pid": 5167,
+        "backend_type": "client backend",
+        "datname": "digoal",
+        "usename": "postgres",
+        "application_name": None,
+        "client_addr": "[local]",
+        "client_port": None,
+        "activity": "idle",
+        "leader_pid": None,
+    }
+
+
+@pytest.mark.parametrize(("hidden", "error"), [([], TargetError), ([7, 8], PermissionDeniedError)])
+def test_list_without_a_server_fails(
+    monkeypatch: pytest.MonkeyPatch, hidden: list[int], error: type[Exception]
+) -> None:
+    import argparse
+
+    monkeypatch.setattr(processes, "servers", list)
+    monkeypatch.setattr(processes, "unreadable", lambda: hidden)
+    with pytest.raises(error):
+        list_.COMMAND.run(argparse.Namespace(json=False))
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        (ALL, [True, True, True]),
+        (0, [False, False, False]),
+        (1 << 38 | 1 << 39, [True, False, False]),
+        (1 << 39, [False, False, False]),
+        (1 << 21, [True, True, False]),
+        (1 << 19, [False, False, True]),
+    ],
+)
+def test_privileges(capabilities: int, expected: list[bool]) -> None:
+    found = host.privileges(capabilities, whole_host=True, first_pid_namespace=True)
+    assert [ability.ok for ability in found] == expected
+    assert all(ability.remedy for ability in found if not ability.ok)
+
+
+def test_containers_are_told_apart() -> None:
+    found = host.privileges(ALL, whole_host=False, first_pid_namespace=False)
+    assert [ability.name for ability in found if ability.ok is False] == [
+        "user namespace",
+        "PID namespace",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("release", "ok"),
+    [("6.18.44-fc", True), ("5.10.0-28-amd64", True), ("5.8", True), ("5.4.0", False)],
+)
+def test_kernel(release: str, ok: bool) -> None:
+    assert host.kernel(release, "x86_64").ok is ok
+
+
+@pytest.mark.parametrize(
+    ("text", "ok"),
+    [
+        ("[none] integrity confidentiality\n", True),
+        ("none [integrity] confidentiality\n", True),
+        ("none integrity [confidentiality]\n", False),
+        (None, None),
+    ],
+)
+def test_lockdown(text: str | None, ok: bool | None) -> None:
+    assert host.lockdown(text).ok is ok
+
+
+def test_kernel_configuration() -> None:
+    whole = {"BPF_SYSCALL": "y", "BPF_EVENTS": "y", "PERF_EVENTS": "y"}
+    assert host.configuration(whole).ok is True
+    lacking = host.configuration(whole | {"BPF_EVENTS": "n"})
+    assert lacking.ok is False
+    assert "CONFIG_BPF_EVENTS" in lacking.reason
+    assert host.configuration(None).ok is None
+
+
+def test_object_file(tmp_path: Path) -> None:
+    missing = host.object_file(tmp_path / "pgtrace.bpf.o")
+    assert missing.ok is False
+    assert missing.remedy
+
+
+def test_reads_by_the_best_way() -> None:
+    ways = {"fentry": None, "kprobe": "refused", "tracepoint": None}
+    best, *others = tracing.reads(ways)
+    assert best.ok is True
+    assert "fentry" in best.reason
+    assert [ability.ok for ability in others] == [True, None, True]
+
+
+def test_tracepoints_alone_come_with_their_price() -> None:
+    ways = {"fentry": "refused", "kprobe": "refused", "tracepoint": None}
+    assert "every system call" in tracing.reads(ways)[0].reason
+
+
+def test_reads_by_no_way() -> None:
+    found = tracing.reads({"fentry": "refused", "kprobe": "refused", "tracepoint": "no tracefs"})
+    assert [ability.ok for ability in found] == [False] * 4
+
+
+GOOD = Ability("reads", True, "")
+
+
+@pytest.mark.parametrize(
+    ("abilities", "code"),
+    [
+        ([GOOD], 0),
+        ([GOOD, Ability("query probes", False, "")], 0),
+        ([GOOD, Ability("attach to queries", False, "", permission=True)], 4),
+        ([Ability("load programs", False, "", permission=True)], 4),
+        ([Ability("reads", False, "")], 5),
+        ([GOOD, Ability("BTF", False, "")], 5),
+        ([], 5),
+    ],
+)
+def test_exit_code(abilities: list[Ability], code: int) -> None:
+    assert exit_code([Group("", abilities)]) == code
+
+
+def test_nothing_is_loaded_when_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never() -> dict[str, str | None]:
+        raise AssertionError("tried")
+
+    monkeypatch.setattr(host, "abilities", lambda: [host.btf(False)])
+    found = groups(never)
+    assert exit_code(found) == 5
+    assert "BTF" in found[1].abilities[0].reason
+
+
+@pytest.mark.parametrize(
+    ("major", "ok"), [(13, False), (14, True), (18, True), (19, False), (None, False)]
+)
+def test_version(major: int | None, ok: bool) -> None:
+    assert of_server.version(f"{major}.1", major).ok is ok
+
+
+def test_query_probes() -> None:
+    assert of_server.query_probes(set(of_server.QUERY_PROBES)).ok is True
+    lacking = of_server.query_probes({"query__start"})
+    assert lacking.ok is False
+    assert "query__done" in lacking.reason
+    assert "--enable-dtrace" in of_server.query_probes(set()).reason
+
+
+def test_where_sources_are_told() -> None:
+    disk = Device("sda", "SCSI", True, 128, None, ())
+    there = Storage(Path("/x"), "ext4", "/dev/sda1", "/x", disk, None)
+    ability = of_server.sources("data directory", there)
+    assert ability.ok is True
+    assert "ext4 on sda (SCSI, rotational), read-ahead 128 KiB" in ability.reason
+    zfs = Storage(Path("/x"), "zfs", "pool/x", "/x", None, "ZFS reads in threads of its own")
+    ability = of_server.sources("data directory", zfs)
+    assert ability.ok is False
+    assert "`unknown`, for ZFS reads" in ability.reason
+
+
+def test_doctor_lines() -> None:
+    group = Group(
+        "Host",
+        [
+            Ability("kernel", True, "6.18", "never shown"),
+            Ability("lockdown", None, "cannot be read", "mount it"),
+            Ability("tracefs", False, "not mounted \x1b", "mount -t tracefs " + "x" * 80),
+        ],
+    )
+    assert list(doctor.lines(group, None)) == [
+        "Host",
+        "  ok  kernel: 6.18",
+        "  -   lockdown: cannot be read",
+        "      → mount it",
+        r"  no  tracefs: not mounted \x1b",
+        "      → mount -t tracefs " + "x" * 80,
+    ]
+    narrow = list(doctor.lines(Group("Host", [Ability("a", True, "word " * 30)]), 60))
+    assert len(narrow) > 3
+    assert all(len(line) <= 60 for line in narrow)
