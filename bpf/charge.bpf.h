@@ -6,8 +6,7 @@
 /* Set before the programs are loaded, so that the verifier drops what is not asked for. */
 const volatile struct options options SEC(".rodata.options");
 
-/* How many slots and chunks were ever taken. */
-struct taken taken SEC(".data.taken");
+struct live live SEC(".data.live");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -24,23 +23,123 @@ struct {
 	__type(value, __u32); /* index in pgt_tasks */
 } pgt_indexes SEC(".maps");
 
-/* Without a target this thread leaves on the first comparison. */
-static __always_inline struct task *traced_task(__u32 *index)
+/* Tasks that nobody has, prepared by user space. A queue needs no atomic counter whose value
+ * is used: those came with 5.12 (5ffa25502b5a, "bpf: Add instructions for atomic_[cmp]xchg"). */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} pgt_free_tasks SEC(".maps");
+
+static __always_inline bool is_postmaster(__u32 tgid)
+{
+	__u32 i;
+
+	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
+		if (live.postmasters[i] == tgid)
+			return true;
+	return false;
+}
+
+/* "postgres: parallel worker for PID 1", "postgres: cluster name: io worker 1" */
+static __always_inline bool is_helper(const char *title)
+{
+	__u32 i;
+
+	for (i = 0; i < TITLE - 8; i++) {
+		if (title[i] != ' ')
+			continue;
+		if (title[i + 1] == 'p' && title[i + 2] == 'a' && title[i + 3] == 'r' &&
+		    title[i + 4] == 'a' && title[i + 5] == 'l')
+			return true;
+		if (title[i + 1] == 'i' && title[i + 2] == 'o' && title[i + 3] == ' ' &&
+		    title[i + 4] == 'w' && title[i + 5] == 'o')
+			return true;
+	}
+	return false;
+}
+
+/* The first event of a new child. Titles of background processes and parallel workers stand
+ * from their start, those of clients' backends once they are authenticated. */
+static __noinline int begin_task(__u32 tid)
+{
+	struct task *task;
+	__u32 index;
+
+	if (bpf_map_pop_elem(&pgt_free_tasks, &index)) {
+		__sync_fetch_and_add(&live.lost_tasks, 1);
+		index = NOBODY; /* counted once; its place is not looked for again */
+		bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY);
+		return -1;
+	}
+	task = bpf_map_lookup_elem(&pgt_tasks, &index);
+	if (!task)
+		return -1;
+	read_title(task->title, TITLE);
+	if (options.helpers_only && !is_helper(task->title)) {
+		bpf_map_push_elem(&pgt_free_tasks, &index, 0);
+		index = NOBODY;
+		bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY);
+		return -1;
+	}
+	task->tid = tid;
+	task->tgid = bpf_get_current_pid_tgid() >> 32;
+	task->inner_tgid = inner_tid();
+	task->postmaster = parent_tgid();
+	task->began_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY))
+		__sync_fetch_and_add(&live.lost_tasks, 1);
+	return index;
+}
+
+static __always_inline struct task *traced_task(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
-	__u32 *found;
+	__u32 *found, index = 0;
+	struct task *task;
+	bool child;
+	int fresh;
 
-	*index = 0;
-	if (options.only_tid) {
-		if (tid != options.only_tid)
-			return NULL;
+	if (options.only_tid && tid == options.only_tid)
+		return bpf_map_lookup_elem(&pgt_tasks, &index);
+	if (!options.listed && !options.children)
+		return NULL;
+	child = options.children && is_postmaster(parent_tgid());
+	if (!options.listed && !child && !live.orphans)
+		return NULL;
+	found = bpf_map_lookup_elem(&pgt_indexes, &tid);
+	if (found) {
+		index = *found;
 	} else {
-		found = bpf_map_lookup_elem(&pgt_indexes, &tid);
-		if (!found)
+		if (!child)
 			return NULL;
-		*index = *found;
+		fresh = begin_task(tid);
+		if (fresh < 0)
+			return NULL;
+		index = fresh;
 	}
-	return bpf_map_lookup_elem(&pgt_tasks, index);
+	task = bpf_map_lookup_elem(&pgt_tasks, &index);
+	return task && !task->ignored ? task : NULL;
+}
+
+/* Before the pid can be another's; before the children of a postmaster have another parent. */
+SEC("tracepoint")
+int pgt_exit(void *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = id, *found;
+	struct task *task;
+
+	if (tid == id >> 32 && is_postmaster(tid))
+		live.orphans = 1;
+	found = bpf_map_lookup_elem(&pgt_indexes, &tid);
+	if (!found)
+		return 0;
+	task = bpf_map_lookup_elem(&pgt_tasks, found);
+	if (task)
+		task->ended_ns = bpf_ktime_get_ns();
+	bpf_map_delete_elem(&pgt_indexes, &tid);
+	return 0;
 }
 
 #endif

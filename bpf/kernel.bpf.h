@@ -44,10 +44,56 @@ struct task_io_accounting {
 	__u64 read_bytes;
 };
 
+struct mm_struct {
+	unsigned long arg_start;
+};
+
+struct pid_namespace;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
 struct task_struct {
+	int tgid;
 	unsigned long nvcsw;
 	struct task_io_accounting ioac;
 	struct files_struct *files;
+	struct task_struct *real_parent;
+	struct mm_struct *mm;
+	struct pid *thread_pid;
+};
+
+struct io_ring_ctx;
+
+struct io_kiocb {
+	struct file *file;
+	__u8 opcode;
+};
+
+struct kiocb {
+	long long ki_pos;
+};
+
+struct io_rw {
+	struct kiocb kiocb;
+	__u64 addr;
+	__u32 len;
+};
+
+struct trace_event_raw_io_uring_submit_req {
+	struct io_kiocb *req;
+};
+
+struct trace_event_raw_io_uring_complete {
+	void *req;
+	int res;
 };
 
 #pragma clang attribute pop
@@ -130,6 +176,40 @@ static __always_inline struct counters current_counters(void)
 			counters.read_bytes = BPF_CORE_READ(task, ioac.read_bytes);
 	}
 	return counters;
+}
+
+/* The thread group of the current task's parent: of a backend, its postmaster. */
+static __always_inline __u32 parent_tgid(void)
+{
+	struct task_struct *task;
+
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		return task->real_parent->tgid;
+	}
+	task = (void *)bpf_get_current_task();
+	return BPF_CORE_READ(task, real_parent, tgid);
+}
+
+/* The current thread's number in its own PID namespace, the innermost. */
+static __always_inline __u32 inner_tid(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	struct upid number = {};
+	__u64 offset = __builtin_preserve_field_info(pid->numbers, BPF_FIELD_BYTE_OFFSET);
+
+	offset += BPF_CORE_READ(pid, level) * sizeof(struct upid);
+	bpf_probe_read_kernel(&number, sizeof(number), (void *)pid + offset);
+	return number.nr;
+}
+
+/* What `ps` shows: PostgreSQL writes its title over its arguments. */
+static __always_inline void read_title(char *title, __u32 size)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	bpf_probe_read_user_str(title, size, (void *)BPF_CORE_READ(task, mm, arg_start));
 }
 
 static __always_inline struct file *current_file(__u32 fd)

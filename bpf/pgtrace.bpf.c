@@ -10,5 +10,6 @@
 #include "files.bpf.h"
 #include "reads.bpf.c"
 #include "queries.bpf.c"
+#include "aio.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -8,15 +8,14 @@
  * query__done nor query__execute__done: longjmp skips them. docs/architecture.md has the
  * sequences that each kind of client makes. */
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} pgt_queries SEC(".maps");
-
 static __always_inline void open_scope(struct task *task, __u64 now)
 {
 	struct query *query = &task->query;
 
+	if (!query->number)
+		read_title(task->title, TITLE); /* now its user and database stand in it */
+	query->record = RECORD_QUERY;
+	query->serial = task->serial;
 	query->number++;
 	query->start_ns = now;
 	query->end_ns = 0;
@@ -51,7 +50,7 @@ static __noinline int close_scope(struct task *task)
 	if (size > TEXT)
 		size = TEXT;
 	size += __builtin_offsetof(struct query, text);
-	if (bpf_ringbuf_output(&pgt_queries, query, size, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&pgt_records, query, size, BPF_RB_NO_WAKEUP))
 		task->lost_queries++;
 	return 0;
 }
@@ -115,8 +114,7 @@ static __always_inline int status_text(struct task *task, const char *text)
 
 static __always_inline int status(const char *text)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 
 	if (!task)
 		return 0;
@@ -129,8 +127,7 @@ static __always_inline int status(const char *text)
 
 static __always_inline int simple_start(const char *text)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 
 	if (!task)
 		return 0;
@@ -145,8 +142,7 @@ static __always_inline int simple_start(const char *text)
 
 static __always_inline int simple_done(void)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 
 	if (!task || !task->query.open)
 		return 0;
@@ -157,8 +153,7 @@ static __always_inline int simple_done(void)
 
 static __always_inline int portal_start(void)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 
 	if (task)
 		task->query.depth++;
@@ -167,8 +162,7 @@ static __always_inline int portal_start(void)
 
 static __always_inline int portal_done(void)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 
 	if (!task)
 		return 0;
@@ -182,8 +176,7 @@ static __always_inline int portal_done(void)
 
 static __always_inline int aborted(void)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 
 	if (!task)
 		return 0;

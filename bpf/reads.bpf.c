@@ -6,6 +6,30 @@ struct {
 	__uint(max_entries, 4096);
 } pgt_durations SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64); /* struct io_kiocb * */
+	__type(value, struct request);
+} pgt_requests SEC(".maps");
+
+/* Bytes that the task asked its devices for since a request was submitted are that request's:
+ * the kernel issues each before it takes the next. */
+static __noinline int settle_request(struct task *task, __u64 read_bytes)
+{
+	struct request *request;
+	__u64 key;
+
+	if (!task)
+		return 0;
+	key = task->last_request;
+	request = bpf_map_lookup_elem(&pgt_requests, &key);
+	if (request)
+		request->device_bytes += read_bytes - task->request_bytes;
+	task->request_bytes = read_bytes;
+	return 0;
+}
+
 /* The clock is read last here, and first at the exit: what this costs is not in the time. */
 static __always_inline int read_enter(struct task *task, struct file *file, __u64 asked,
 				      __u64 position)
@@ -15,6 +39,9 @@ static __always_inline int read_enter(struct task *task, struct file *file, __u6
 	if (!file || !find_file(task, file))
 		return 0;
 	counters = current_counters();
+	if (task->last_request)
+		settle_request(task, counters.read_bytes);
+	task->last_request = 0;
 	task->read_bytes = counters.read_bytes;
 	task->switches = counters.switches;
 	task->asked = asked;
@@ -34,14 +61,14 @@ static __always_inline __u32 source_of(__u32 flags, __u64 grown, bool slept)
 	return slept ? WAIT : PAGE_CACHE;
 }
 
-static __always_inline __u32 pattern_of(struct task *task, __u64 next)
+static __always_inline __u32 pattern_of(struct task *task, __u64 next, __u64 position)
 {
 	if (next == NOWHERE)
 		/* Once files were forgotten, "never seen" and "forgotten" look alike */
 		return task->files_used > FILES ? PATTERN_UNKNOWN : FIRST;
-	if (task->position == next)
+	if (position == next)
 		return SEQUENTIAL;
-	if (task->position > next && task->position - next <= options.near_window)
+	if (position > next && position - next <= options.near_window)
 		return NEAR;
 	return RANDOM;
 }
@@ -66,22 +93,34 @@ static __always_inline void count_apart(struct apart *apart, __u64 bytes, __u64 
 	apart->total_ns += ns;
 }
 
+static __always_inline __u32 key_of(bool in_query, __u32 performer, __u32 flags, __u64 bytes,
+				    __u32 pattern, __u32 source)
+{
+	__u32 key = (in_query * PERFORMERS + performer) * 2 + !!(flags & DIRECT);
+
+	return ((key * SIZES + size_of(bytes)) * PATTERNS + pattern) * SOURCES + source;
+}
+
 static __always_inline int read_exit(__s64 ret)
 {
 	struct counters counters;
 	struct file_state *state;
+	struct owner owner = {};
+	struct charge charge;
 	struct task *task;
 	struct slot *slot;
 	__u64 now, ns, grown;
-	__u32 index, key, source, pattern;
+	__u32 source, pattern, taken;
 	bool in_query;
 
-	task = traced_task(&index);
+	task = traced_task();
 	if (!task || !task->start_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
 	ns = now - task->start_ns;
 	task->start_ns = 0;
+	charge = task->charge;
+	task->charge.payer = 0;
 	counters = current_counters();
 	grown = counters.read_bytes - task->read_bytes;
 	if (ret < 0) {
@@ -89,7 +128,7 @@ static __always_inline int read_exit(__s64 ret)
 		return 0;
 	}
 	state = &task->files[task->file & (FILES - 1)];
-	pattern = pattern_of(task, state->next);
+	pattern = pattern_of(task, state->next, task->position);
 	state->next = task->position + ret;
 	if ((__u64)ret < task->asked) {
 		count_apart(&task->cut_short, ret, grown, ns);
@@ -98,10 +137,24 @@ static __always_inline int read_exit(__s64 ret)
 	if (options.emit_durations)
 		bpf_ringbuf_output(&pgt_durations, &ns, sizeof(ns), 0);
 	source = source_of(state->flags, grown, counters.switches != task->switches);
-	in_query = task->query.open;
-	key = in_query * 2 + !!(state->flags & DIRECT);
-	key = ((key * SIZES + size_of(ret)) * PATTERNS + pattern) * SOURCES + source;
-	slot = slot_of(task, index, key, in_query);
+	owner.task = task->serial;
+	if (charge.payer) {
+		/* Of requests by many, the order here is not the order in which any asked */
+		owner.payer = charge.payer;
+		owner.query = charge.query;
+		owner.key =
+		    key_of(charge.query, ITSELF, state->flags, ret, PATTERN_UNKNOWN, source);
+		taken = charged_slot(&owner);
+		slot = taken ? slot_at(taken - 1) : NULL;
+		if (slot)
+			slot->queued_ns += charge.queued_ns;
+	} else {
+		in_query = task->query.open;
+		owner.payer = task->serial;
+		owner.query = in_query ? task->query.number : 0;
+		owner.key = key_of(in_query, ITSELF, state->flags, ret, pattern, source);
+		slot = own_slot(task, &owner);
+	}
 	if (!slot || !count_read(slot, ns, ret, grown))
 		task->lost_reads++;
 	return 0;
@@ -129,8 +182,7 @@ static __always_inline __u64 vector_length(const struct iovec *vector, __u64 cou
 SEC("tracepoint")
 int pgt_tp_read(struct syscall_enter *ctx)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 	struct file *file;
 
 	if (!task)
@@ -142,8 +194,7 @@ int pgt_tp_read(struct syscall_enter *ctx)
 SEC("tracepoint")
 int pgt_tp_pread(struct syscall_enter *ctx)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 
 	if (!task)
 		return 0;
@@ -153,8 +204,7 @@ int pgt_tp_pread(struct syscall_enter *ctx)
 SEC("tracepoint")
 int pgt_tp_readv(struct syscall_enter *ctx)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 	struct file *file;
 
 	if (!task)
@@ -168,8 +218,7 @@ int pgt_tp_readv(struct syscall_enter *ctx)
 SEC("tracepoint")
 int pgt_tp_preadv(struct syscall_enter *ctx)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 	__u64 position = ctx->args[3];
 	struct file *file;
 
@@ -191,8 +240,7 @@ int pgt_tp_exit(struct syscall_exit *ctx)
 
 static __always_inline int vfs_enter(struct file *file, __u64 asked, const __u64 *position)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 	__u64 at = 0;
 
 	if (!task)
@@ -204,8 +252,7 @@ static __always_inline int vfs_enter(struct file *file, __u64 asked, const __u64
 static __always_inline int vfs_enter_vector(struct file *file, const struct iovec *vector,
 					    __u64 count, const __u64 *position)
 {
-	__u32 index;
-	struct task *task = traced_task(&index);
+	struct task *task = traced_task();
 	__u64 at = 0;
 
 	if (!task)

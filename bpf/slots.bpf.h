@@ -20,86 +20,143 @@ struct {
 	__type(value, struct chunk);
 } pgt_chunks SEC(".maps");
 
+/* Slots come back empty, with the chunks they had. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
 	__type(value, __u32);
-} pgt_free SEC(".maps");
+} pgt_free_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} pgt_free_chunks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct charged_key);
+	__type(value, __u32); /* index of a slot */
+} pgt_charged SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} pgt_records SEC(".maps");
+
+struct owner {
+	__u32 task;
+	__u32 payer;
+	__u64 query;
+	__u32 key;
+};
 
 static __always_inline struct slot *slot_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&pgt_slots, &index);
 }
 
-/* Slots given back come empty, with the chunks they had. */
-static __noinline __u32 take_slot(void)
+static __always_inline bool is_of(struct slot *slot, struct owner *owner)
 {
-	__u32 index;
-
-	if (bpf_map_pop_elem(&pgt_free, &index) == 0)
-		return index + 1;
-	/* Looked at before it is added to, so that it cannot run around */
-	if (taken.slots >= options.max_slots)
-		return 0;
-	index = __sync_fetch_and_add(&taken.slots, 1);
-	return index < options.max_slots ? index + 1 : 0;
+	return slot->query == owner->query && slot->owner == owner->task &&
+	       slot->payer == owner->payer && slot->key == owner->key;
 }
 
-static __noinline __u32 take_chunk(void)
+/* Returns its index + 1, or 0 if none is left. */
+static __always_inline __u32 take_slot(struct owner *owner)
 {
-	__u32 index;
-
-	if (taken.chunks >= options.max_chunks)
-		return 0;
-	index = __sync_fetch_and_add(&taken.chunks, 1);
-	return index < options.max_chunks ? index + 1 : 0;
-}
-
-static __always_inline struct slot *slot_of(struct task *task, __u32 index, __u32 key,
-					    bool in_query)
-{
-	__u64 query = in_query ? task->query.number : 0;
 	struct slot *slot;
-	__u32 fresh;
+	__u32 index;
 
-	if (key >= KEYS)
+	if (bpf_map_pop_elem(&pgt_free_slots, &index))
+		return 0;
+	slot = slot_at(index);
+	if (!slot)
+		return 0;
+	slot->owner = owner->task;
+	slot->payer = owner->payer;
+	slot->query = owner->query;
+	slot->key = owner->key;
+	slot->next = 0;
+	return index + 1;
+}
+
+/* The slot for what a task reads for itself. */
+static __always_inline struct slot *own_slot(struct task *task, struct owner *owner)
+{
+	struct slot *slot;
+	__u32 taken;
+
+	if (owner->key >= KEYS)
 		return NULL;
-	if (task->slot[key]) {
-		slot = slot_at(task->slot[key] - 1);
-		if (slot && slot->query == query && slot->task == index && slot->key == key)
+	if (task->slot[owner->key]) {
+		slot = slot_at(task->slot[owner->key] - 1);
+		if (slot && is_of(slot, owner))
 			return slot;
 	}
-	fresh = take_slot();
-	slot = fresh ? slot_at(fresh - 1) : NULL;
+	taken = take_slot(owner);
+	slot = taken ? slot_at(taken - 1) : NULL;
 	if (!slot)
 		return NULL;
-	slot->task = index;
-	slot->key = key;
-	slot->query = query;
-	slot->next = 0;
-	if (in_query) {
+	if (owner->query) {
 		slot->next = task->query.first_slot;
-		task->query.first_slot = fresh;
+		task->query.first_slot = taken;
 	}
-	task->slot[key] = fresh;
+	task->slot[owner->key] = taken;
 	return slot;
+}
+
+/* The slot for what a task reads for another; user space is told of each one taken. */
+static __noinline __u32 charged_slot(struct owner *owner)
+{
+	struct charged_key key = {};
+	struct charged charged = {};
+	struct slot *slot;
+	__u32 *found, index;
+
+	if (!owner)
+		return 0;
+	key.owner = owner->task;
+	key.payer = owner->payer;
+	key.query = owner->query;
+	key.key = owner->key;
+	found = bpf_map_lookup_elem(&pgt_charged, &key);
+	if (found) {
+		slot = slot_at(*found);
+		if (slot && is_of(slot, owner))
+			return *found + 1;
+	}
+	index = take_slot(owner);
+	if (!index)
+		return 0;
+	charged.record = RECORD_CHARGED;
+	charged.payer = owner->payer;
+	charged.query = owner->query;
+	charged.slot = index--;
+	bpf_map_update_elem(&pgt_charged, &key, &index, BPF_ANY);
+	bpf_ringbuf_output(&pgt_records, &charged, sizeof(charged), BPF_RB_NO_WAKEUP);
+	return index + 1;
 }
 
 /* Counts one read; false if there was no room to. */
 static __always_inline bool count_read(struct slot *slot, __u64 ns, __u64 bytes, __u64 device_bytes)
 {
 	struct chunk *chunk;
-	__u32 which, sub;
+	__u32 which, sub, index;
 
 	locate(ns, &which, &sub);
 	if (which >= CHUNKS)
-		return 0;
-	if (!slot->chunk[which])
-		slot->chunk[which] = take_chunk();
-	which = slot->chunk[which] - 1;
-	chunk = bpf_map_lookup_elem(&pgt_chunks, &which);
+		return false;
+	if (!slot->chunk[which]) {
+		if (bpf_map_pop_elem(&pgt_free_chunks, &index))
+			return false;
+		slot->chunk[which] = index + 1;
+	}
+	index = slot->chunk[which] - 1;
+	chunk = bpf_map_lookup_elem(&pgt_chunks, &index);
 	if (!chunk)
-		return 0;
+		return false;
 	chunk->count[sub & (SUBS - 1)]++;
 	if (!slot->count || ns < slot->min_ns)
 		slot->min_ns = ns;
@@ -109,7 +166,7 @@ static __always_inline bool count_read(struct slot *slot, __u64 ns, __u64 bytes,
 	slot->bytes += bytes;
 	slot->device_bytes += device_bytes;
 	slot->total_ns += ns;
-	return 1;
+	return true;
 }
 
 #endif

@@ -61,6 +61,8 @@ class Lost(msgspec.Struct):
 
     reads: int = 0
     queries: int = 0
+    backends: int = 0
+    """Processes that there was no room for: nothing of theirs was counted."""
     in_flight: int = 0
     """Reads still under way when tracing stopped."""
 
@@ -111,6 +113,8 @@ class Reads(msgspec.Struct):
     operation: Operation = "read"
     relation: str | None = None
     performed_by: Performer = "backend"
+    queued_ns: int | None = None
+    """How long the requests lay waiting for an I/O worker, in all; not in total_ns."""
     direct: bool = False
 
 
@@ -154,6 +158,20 @@ class Backend(msgspec.Struct):
     failed: Apart = msgspec.field(default_factory=Apart)
     short: Apart = msgspec.field(default_factory=Apart)
     queries: list[Query] = []
+    began: str | None = None
+    """When it was first seen, and when it ended, if that was while tracing; UTC, ISO 8601."""
+    ended: str | None = None
+    merged: int | None = None
+    """How many backends that ended are added up here; their pids are not told."""
+
+
+class Gap(msgspec.Struct):
+    """A server was away: from its postmaster's end until its next one was traced."""
+
+    data_directory: str
+    began: str
+    ended: str | None
+    """None: it did not come back."""
 
 
 class Capture(msgspec.Struct):
@@ -167,6 +185,7 @@ class Capture(msgspec.Struct):
     lost: Lost
     totals: Totals
     backends: list[Backend]
+    gaps: list[Gap] = []
     schema: str = SCHEMA
 
     def add_up(self) -> Self:

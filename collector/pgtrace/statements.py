@@ -1,9 +1,14 @@
 """Queries added up by statement, in bounded memory."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import capture, histogram, statement
-from .engines import Counts, QueryEvent, ReadsByKey, add_reads
+from .engines import ApartCounts, Counts, QueryEvent, ReadsByKey, add_reads
+
+if TYPE_CHECKING:
+    from .registry import Account, Found
 
 MOST_TEXTS = 1000
 """Distinct texts kept as they came; more are folded by what is left without their literals."""
@@ -50,7 +55,7 @@ class Statements:
         total = self._fresh.get(name)
         if total is None:
             if len(self._fresh) >= MOST_TEXTS:
-                self._fold()
+                self.fold()
             total = self._fresh[name] = _Sum()
         total.calls += 1
         total.errors += event.error
@@ -58,9 +63,16 @@ class Statements:
         if event.reads:
             add_reads(total.reads, event.reads)
 
+    def merge(self, other: "Statements") -> None:
+        """Count the other's calls too."""
+        other.fold()
+        self.fold()
+        for name, total in other._folded.items():
+            self._add(name, total)
+
     def queries(self, block_size: int) -> list[capture.Query]:
         """Every statement so far, those that took longest first."""
-        self._fold()
+        self.fold()
         ordered = sorted(self._folded.items(), key=lambda item: -item[1].latency.total_ns)
         return [
             capture.Query(
@@ -76,13 +88,17 @@ class Statements:
             for (text, cut, protocol, before), total in ordered
         ]
 
-    def _fold(self) -> None:
+    def fold(self) -> None:
+        """Keep no text but as it is shown."""
         for name, total in self._fresh.items():
             shown = name._replace(text=shown_text(name.text, name.cut, literals=self._literals))
-            if shown not in self._folded and len(self._folded) >= MOST_STATEMENTS:
-                shown = name._replace(text=None, cut=False)
-            self._folded.setdefault(shown, _Sum()).add(total)
+            self._add(shown, total)
         self._fresh.clear()
+
+    def _add(self, name: _Name, total: _Sum) -> None:
+        if name not in self._folded and len(self._folded) >= MOST_STATEMENTS:
+            name = name._replace(text=None, cut=False)
+        self._folded.setdefault(name, _Sum()).add(total)
 
 
 def shown_text(text: bytes | str | None, cut: bool, *, literals: bool) -> str | None:
@@ -117,6 +133,8 @@ def reads_list(reads: ReadsByKey, block_size: int) -> list[capture.Reads]:
             size=key.size,
             scope=key.scope,
             direct=key.direct,
+            performed_by=key.performed_by,
+            queued_ns=counts.queued_ns if key.performed_by == "io worker" else None,
             count=counts.count,
             bytes=counts.bytes,
             blocks=counts.bytes // block_size,
@@ -143,3 +161,44 @@ def _latency(latency: histogram.Histogram) -> capture.Latency:
         max_ns=latency.max_ns or 0,
         buckets=latency.to_data().buckets,
     )
+
+
+def backends(
+    found: "Found", block_size: int, wall: Callable[[int], datetime], *, literals: bool
+) -> list[capture.Backend]:
+    """Everybody as a capture holds them: those who read most first."""
+    listed = [_backend(account, block_size, wall, literals) for account in found.accounts]
+    return sorted(listed, key=lambda b: (-sum(r.total_ns for r in b.reads), b.pid))
+
+
+def stamp(moment: datetime) -> str:
+    """A moment in UTC, as captures have it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _backend(
+    account: "Account", block_size: int, wall: Callable[[int], datetime], literals: bool
+) -> capture.Backend:
+    person, task = account.person, account.snapshot
+    queries = person.statements.queries(block_size) if person.statements else []
+    if account.running:
+        queries.append(unfinished(account.running, block_size, literals=literals))
+    began = None if person.was_there or account.merged else stamp(wall(person.began_ns))
+    ended = stamp(wall(person.ended_ns)) if person.ended_ns and not account.merged else None
+    return capture.Backend(
+        pid=0 if account.merged else person.pid,
+        merged=account.merged,
+        backend_type=person.title.backend_type,
+        datname=person.title.datname,
+        usename=person.title.usename,
+        began=began,
+        ended=ended,
+        reads=reads_list(account.reads, block_size),
+        failed=_apart(task.failed),
+        short=_apart(task.short),
+        queries=queries,
+    )
+
+
+def _apart(counts: ApartCounts) -> capture.Apart:
+    return capture.Apart(counts.count, counts.bytes, counts.device_bytes, counts.total_ns)

@@ -1,4 +1,4 @@
-"""One tracing session: a process and an engine, snapshots of what they did, and the capture."""
+"""One tracing session: a target and an engine, snapshots of what was done, and the capture."""
 
 import contextlib
 import os
@@ -6,34 +6,17 @@ import platform
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from . import statements
-from .capture import Apart, Backend, Capture, Host, Lost, Probes, Server, Totals
-from .engines import ApartCounts, Engine, QueryEvent, ReadsWay, Request, TaskSnapshot
+from .capture import Capture, Host, Lost, Probes, Server, Totals
+from .engines import Engine, QueryEvent, ReadsWay
 from .engines import choice as engines
-from .errors import PgtraceError
-from .postgres import binary, processes
+from .registry import Account, Registry
+from .targets import MOST_BACKENDS, Target
 
 POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps about 5,000 between."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The process to trace, and what is known of it."""
-
-    pid: int
-    backend: processes.Backend | None = None
-    server: processes.Server | None = None
-
-    @classmethod
-    def find(cls, pid: int) -> "Target":
-        """A PostgreSQL process. Raises TargetError or PermissionDeniedError if it is none."""
-        backend = processes.backend(pid)
-        server = processes.server(pid) if backend.postmaster_pid else None
-        return cls(pid, backend, server)
 
 
 class Tracer:
@@ -48,30 +31,23 @@ class Tracer:
         *,
         reads: ReadsWay | None = None,
         literals: bool = False,
+        charge: bool = True,
+        most_backends: int = MOST_BACKENDS,
         emit_durations: bool = False,
     ) -> None:
         self.target = target
-        self._literals = literals
-        server = target.server
-        self.block_size = (server and server.block_size) or 8192
-        self._statements: dict[int, statements.Statements] = {}
         self._events: list[QueryEvent] = []
         self._lock = threading.Lock()
         self._finished: Capture | None = None
-        self.started = datetime.now(UTC)
-        self.engine: Engine = engines.start(
-            Request(
-                target.pid,
-                reads,
-                queries=target.backend is not None,
-                all_threads=target.backend is None,
-                block_size=self.block_size,
-                emit_durations=emit_durations,
-            )
+        request = target.request(
+            reads, charge=charge, most=most_backends, emit_durations=emit_durations
         )
+        self.block_size = request.block_size
+        self.started = datetime.now(UTC)
+        self.engine: Engine = engines.start(request)
         self.started_ns = time.monotonic_ns()
-        self._before = self._running_text()
-        """The text, and whether it was cut, of the query that ran when tracing began."""
+        self.registry = Registry(self.engine, target, charge=charge, literals=literals)
+        self.registry.see_first()
 
     def poll(self) -> list[QueryEvent]:
         """Fetch and count the queries that ended; return those of since the last call."""
@@ -79,6 +55,19 @@ class Tracer:
             self._poll()
             events, self._events = self._events, []
             return events
+
+    def account(self) -> Account:
+        """Of the one backend that is traced, what it did so far."""
+        with self._lock:
+            self._poll()
+            return self.registry.look().accounts[0]
+
+    def read_count(self) -> int:
+        """How many reads were counted so far."""
+        with self._lock:
+            self._poll()
+            accounts = self.registry.look().accounts
+            return sum(counts.count for account in accounts for counts in account.reads.values())
 
     def wall_time(self, monotonic_ns: int) -> datetime:
         """When that was, in UTC."""
@@ -88,19 +77,13 @@ class Tracer:
         """Each read's nanoseconds since the last call, if they were asked for."""
         return self.engine.durations()
 
-    def snapshot(self) -> dict[int, TaskSnapshot]:
-        """What each traced thread did so far, by thread id."""
-        with self._lock:
-            self._poll()
-            return self._snapshot()
-
     def capture(self) -> Capture:
         """Everything measured so far, or, once stopped, in all."""
         with self._lock:
             if self._finished:
                 return self._finished
             self._poll()
-            return self._capture(self._snapshot(), time.monotonic_ns())
+            return self._capture(time.monotonic_ns())
 
     def stop(self) -> Capture:
         """Detach, leave nothing in the kernel, and return what was measured."""
@@ -111,49 +94,19 @@ class Tracer:
             self.engine.detach()
             self._poll()
             try:
-                self._finished = self._capture(self._snapshot(), ended_ns)
+                self._finished = self._capture(ended_ns)
             finally:
                 self.engine.close()
             return self._finished
 
     def _poll(self) -> None:
-        for event in self.engine.poll():
-            if not event.is_call and not event.begun_before:
-                continue
-            named = self._named(event)
-            of_task = self._statements.get(named.tid)
-            if of_task is None:
-                of_task = statements.Statements(literals=self._literals)
-                self._statements[named.tid] = of_task
-            of_task.add(named)
-            self._events.append(named)
+        if not self._finished:
+            self._events += self.registry.poll()
 
-    def _snapshot(self) -> dict[int, TaskSnapshot]:
-        found = self.engine.snapshot()
-        for snapshot in found.values():
-            if snapshot.running:
-                snapshot.running = self._named(snapshot.running)
-        return found
-
-    def _named(self, event: QueryEvent) -> QueryEvent:
-        if event.begun_before and self._before:
-            return replace(event, text=self._before[0], text_cut=self._before[1])
-        return event
-
-    def _running_text(self) -> tuple[bytes, bool] | None:
-        if self.target.backend is None or self.engine.queries_way == "none":
-            return None
-        try:
-            running = binary.running_query(self.target.pid)
-        except PgtraceError as error:
-            self.engine.not_measured.append(f"text of the query that ran before: {error}")
-            return None
-        if running is None:
-            self.engine.was_idle(self.target.pid)
-        return running
-
-    def _capture(self, snapshots: dict[int, TaskSnapshot], ended_ns: int) -> Capture:
-        server, engine = self.target.server, self.engine
+    def _capture(self, ended_ns: int) -> Capture:
+        engine, servers = self.engine, self.target.servers
+        server = servers[0] if len(servers) == 1 else None
+        found = self.registry.look()
         return Capture(
             started=self.started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             duration_s=(ended_ns - self.started_ns) / 1e9,
@@ -167,35 +120,13 @@ class Tracer:
             probes=Probes(
                 engine.name, engine.reads_way, engine.queries_way, list(engine.not_measured)
             ),
-            lost=Lost(
-                sum(s.lost_reads for s in snapshots.values()),
-                sum(s.lost_queries for s in snapshots.values()),
-                sum(s.in_flight for s in snapshots.values()),
-            ),
+            lost=Lost(found.lost_reads, found.lost_queries, engine.lost_tasks(), found.in_flight),
             totals=Totals(),
-            backends=[self._backend(tid, snapshot) for tid, snapshot in snapshots.items()],
+            backends=statements.backends(
+                found, self.block_size, self.wall_time, literals=self.registry.literals
+            ),
+            gaps=self.registry.gaps(self.wall_time),
         ).add_up()
-
-    def _backend(self, tid: int, snapshot: TaskSnapshot) -> Backend:
-        known, size = self.target.backend, self.block_size
-        of_task = self._statements.get(tid)
-        queries = of_task.queries(size) if of_task else []
-        if snapshot.running:
-            queries.append(statements.unfinished(snapshot.running, size, literals=self._literals))
-        return Backend(
-            pid=tid,
-            backend_type=known.backend_type if known else None,
-            datname=known.datname if known else None,
-            usename=known.usename if known else None,
-            reads=statements.reads_list(snapshot.reads, size),
-            failed=_apart(snapshot.failed),
-            short=_apart(snapshot.short),
-            queries=queries,
-        )
-
-
-def _apart(counts: ApartCounts) -> Apart:
-    return Apart(counts.count, counts.bytes, counts.device_bytes, counts.total_ns)
 
 
 @contextlib.contextmanager
@@ -205,15 +136,18 @@ def trace(
     any_process: bool = False,
     reads: ReadsWay | None = None,
     literals: bool = False,
+    charge: bool = True,
     emit_durations: bool = False,
 ) -> Iterator[Tracer]:
-    """Trace a backend while the block runs; `capture()` of what it yields has the result.
+    """Trace a backend, or of a postmaster the whole server, while the block runs.
 
-    With `any_process`, the reads of a process that need not be PostgreSQL, all of the threads
-    that it has now. Errors as Tracer.
+    `capture()` of what it yields has the result. With `any_process`, the reads of a process that
+    need not be PostgreSQL, all of the threads that it has now. Errors as Tracer.
     """
-    target = Target(pid) if any_process else Target.find(pid)
-    tracer = Tracer(target, reads=reads, literals=literals, emit_durations=emit_durations)
+    target = Target((pid,)) if any_process else Target.find(pid)
+    tracer = Tracer(
+        target, reads=reads, literals=literals, charge=charge, emit_durations=emit_durations
+    )
     leave = threading.Event()
 
     def fetch() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from ..capture import Pattern, Scope, Size, Source
+from ..capture import Pattern, Performer, Scope, Size, Source
 from ..capture import Protocol as ProtocolName
 
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
@@ -14,6 +14,7 @@ class Key(NamedTuple):
     """What is told apart of reads."""
 
     scope: Scope
+    performed_by: Performer
     direct: bool
     size: Size
     pattern: Pattern
@@ -30,6 +31,8 @@ class Counts:
     total_ns: int = 0
     min_ns: int = 0
     max_ns: int = 0
+    queued_ns: int = 0
+    """How long those that another process performed lay waiting for it."""
     buckets: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: "Counts") -> None:
@@ -41,6 +44,7 @@ class Counts:
         self.bytes += other.bytes
         self.device_bytes += other.device_bytes
         self.total_ns += other.total_ns
+        self.queued_ns += other.queued_ns
         for index, count in other.buckets.items():
             self.buckets[index] = self.buckets.get(index, 0) + count
 
@@ -48,17 +52,28 @@ class Counts:
 ReadsByKey = dict[Key, Counts]
 
 
-def add_reads(into: ReadsByKey, reads: ReadsByKey, scope: Scope | None = None) -> None:
-    """Add reads to others, under another scope if one is given."""
+def add_reads(
+    into: ReadsByKey,
+    reads: ReadsByKey,
+    *,
+    scope: Scope | None = None,
+    performed_by: Performer | None = None,
+) -> None:
+    """Add reads to others, under another scope or performer if one is given."""
     for key, counts in reads.items():
-        into.setdefault(key._replace(scope=scope) if scope else key, Counts()).add(counts)
+        if scope:
+            key = key._replace(scope=scope)  # noqa: PLW2901
+        if performed_by:
+            key = key._replace(performed_by=performed_by)  # noqa: PLW2901
+        into.setdefault(key, Counts()).add(counts)
 
 
 @dataclass(slots=True)
 class QueryEvent:
     """One query as the client sees it. Times are CLOCK_MONOTONIC, in nanoseconds."""
 
-    tid: int
+    serial: int
+    """Of the task that ran it."""
     text: bytes
     text_cut: bool
     protocol: ProtocolName
@@ -69,6 +84,8 @@ class QueryEvent:
     end_ns: int
     """0 while it runs."""
     reads: ReadsByKey
+    pid: int = 0
+    """Of the process that ran it; for whoever knows the serial to fill in."""
 
     @property
     def is_call(self) -> bool:
@@ -88,8 +105,18 @@ class ApartCounts:
 
 @dataclass(slots=True)
 class TaskSnapshot:
-    """All that one thread did since tracing began."""
+    """All that one traced thread did, and had others do, since it was first seen."""
 
+    serial: int
+    tid: int
+    tgid: int
+    inner_tgid: int
+    """As its own PID namespace has it."""
+    postmaster: int
+    title: bytes
+    began_ns: int
+    ended_ns: int
+    """0 while it runs."""
     reads: ReadsByKey = field(default_factory=dict)
     failed: ApartCounts = field(default_factory=ApartCounts)
     short: ApartCounts = field(default_factory=ApartCounts)
@@ -103,13 +130,30 @@ class TaskSnapshot:
 class Request:
     """What to trace, decided before anything is loaded."""
 
-    pid: int
+    pids: tuple[int, ...] = ()
+    """Processes that run already, traced whoever their parent is."""
+    postmasters: tuple[int, ...] = ()
+    """Their children are traced, those to come too."""
+    binaries: tuple[tuple[str, int], ...] = ()
+    """Where to put the probes of queries: the file, and the process or -1 for all that run it."""
     reads: ReadsWay | None = None
     """A way in that is forced; None takes the best that loads."""
-    queries: bool = True
+    only: int = 0
+    """The one process of `pids` that matters most: it is found first."""
+    listed: bool = False
+    """Some of `pids` are no children of the postmasters."""
+    performers: tuple[tuple[str, int], ...] = ()
+    """As binaries: where I/O workers run, of PostgreSQL 18."""
+    ignored: tuple[int, ...] = ()
+    """Children of the postmasters that run already and are of no interest."""
+    helpers_only: bool = False
+    """Of the children to come, only parallel workers and I/O workers."""
+    aio: bool = False
+    """The server may leave reads to I/O workers or io_uring."""
     all_threads: bool = False
     block_size: int = 8192
     near_window: int = 128 << 10
+    most_tasks: int = 64
     emit_durations: bool = False
 
 
@@ -124,11 +168,32 @@ class Engine(Protocol):
     def poll(self) -> list[QueryEvent]:
         """The queries that ended since the last call; does not wait."""
 
-    def was_idle(self, tid: int) -> None:
+    def serials(self) -> list[tuple[int, int, int]]:
+        """(serial, thread, when it ended or 0) of each traced thread: cheap.
+
+        One whose queries were not all fetched has not ended yet.
+        """
+
+    def task(self, serial: int) -> TaskSnapshot:
+        """One of them, without its reads."""
+
+    def snapshot(self) -> list[TaskSnapshot]:
+        """What each traced thread did so far. Poll first."""
+
+    def release(self, serial: int) -> TaskSnapshot:
+        """What a thread did in all; its place in the kernel is free for another."""
+
+    def ignore(self, serial: int) -> None:
+        """Count nothing more of this thread."""
+
+    def was_idle(self, serial: int) -> None:
         """That thread ran no query when tracing began: what it read then was outside."""
 
-    def snapshot(self) -> dict[int, TaskSnapshot]:
-        """What each traced thread did so far, by thread id."""
+    def add_postmaster(self, pid: int) -> None:
+        """Trace the children of this postmaster too."""
+
+    def lost_tasks(self) -> int:
+        """Threads that there was no room for."""
 
     def durations(self) -> list[int]:
         """Each read's time since the last call, if the request asked for them."""

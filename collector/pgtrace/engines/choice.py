@@ -2,7 +2,8 @@
 
 from ..errors import PermissionDeniedError, UnsupportedError
 from . import Engine, ReadsWay, Request
-from .libbpf_engine import WAYS, LibbpfEngine
+from .libbpf_engine import LibbpfEngine
+from .probes import WAYS
 
 
 def start(request: Request) -> Engine:
@@ -26,7 +27,7 @@ def reads_ways(pid: int) -> dict[ReadsWay, str | None]:
     ways: dict[ReadsWay, str | None] = {}
     for way in WAYS:
         try:
-            LibbpfEngine(Request(pid, way, queries=False), way).close()
+            LibbpfEngine(Request((pid,)), way).close()
             ways[way] = None
         except (UnsupportedError, PermissionDeniedError) as error:
             ways[way] = str(error)

@@ -6,19 +6,25 @@ tests/unit/test_layout.py compiles the header and holds every size and offset ag
 import ctypes
 from ctypes import c_char, c_uint8, c_uint32, c_uint64
 
-from ..capture import Pattern, Scope, Size, Source
+from ..capture import Pattern, Performer, Protocol, Scope, Size, Source
 
 SUBS = 16
 CHUNKS = 38
 FILES = 16
 TEXT = 1024
+SERVERS = 16
+TITLE = 160
+NOBODY = 0xFFFFFFFF
 
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
 PATTERNS: tuple[Pattern, ...] = ("sequential", "near", "random", "first", "unknown")
 SIZES: tuple[Size, ...] = ("1", "2-4", "5-15", "16+")
 SCOPES: tuple[Scope, ...] = ("outside", "query")
-PROTOCOLS = ("unknown", "simple", "extended")
-KEYS = len(SCOPES) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
+PERFORMERS: tuple[Performer, ...] = ("backend", "io_uring")
+PROTOCOLS: tuple[Protocol, ...] = ("unknown", "simple", "extended")
+KEYS = len(SCOPES) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
+RECORD_QUERY = 1
+RECORD_CHARGED = 2
 
 
 class Options(ctypes.Structure):
@@ -27,35 +33,41 @@ class Options(ctypes.Structure):
     _fields_ = (
         ("near_window", c_uint64),
         ("only_tid", c_uint32),
-        ("max_slots", c_uint32),
-        ("max_chunks", c_uint32),
+        ("listed", c_uint32),
+        ("children", c_uint32),
         ("block_shift", c_uint32),
         ("emit_durations", c_uint32),
-        ("unused", c_uint32),
+        ("helpers_only", c_uint32),
     )
 
 
-class Taken(ctypes.Structure):
-    """struct taken."""
+class Live(ctypes.Structure):
+    """struct live."""
 
-    _fields_ = (("slots", c_uint32), ("chunks", c_uint32))
+    _fields_ = (
+        ("postmasters", c_uint32 * SERVERS),
+        ("orphans", c_uint32),
+        ("unused", c_uint32),
+        ("lost_tasks", c_uint64),
+    )
 
 
 class Slot(ctypes.Structure):
     """struct slot."""
 
     _fields_ = (
-        ("task", c_uint32),
-        ("key", c_uint32),
+        ("owner", c_uint32),
+        ("payer", c_uint32),
         ("query", c_uint64),
+        ("key", c_uint32),
         ("next", c_uint32),
-        ("unused", c_uint32),
         ("count", c_uint64),
         ("bytes", c_uint64),
         ("device_bytes", c_uint64),
         ("total_ns", c_uint64),
         ("min_ns", c_uint64),
         ("max_ns", c_uint64),
+        ("queued_ns", c_uint64),
         ("chunk", c_uint32 * CHUNKS),
     )
 
@@ -81,10 +93,11 @@ class QueryRecord(ctypes.Structure):
     """struct query."""
 
     _fields_ = (
+        ("record", c_uint32),
+        ("serial", c_uint32),
         ("number", c_uint64),
         ("start_ns", c_uint64),
         ("end_ns", c_uint64),
-        ("tid", c_uint32),
         ("first_slot", c_uint32),
         ("protocol", c_uint8),
         ("open", c_uint8),
@@ -96,7 +109,20 @@ class QueryRecord(ctypes.Structure):
         ("unused", c_uint8),
         ("depth", c_uint32),
         ("text_length", c_uint32),
+        ("unused2", c_uint32),
         ("text", c_char * TEXT),
+    )
+
+
+class Charged(ctypes.Structure):
+    """struct charged."""
+
+    _fields_ = (
+        ("record", c_uint32),
+        ("payer", c_uint32),
+        ("query", c_uint64),
+        ("slot", c_uint32),
+        ("unused", c_uint32),
     )
 
 
@@ -113,6 +139,17 @@ class FileState(ctypes.Structure):
     )
 
 
+class Charge(ctypes.Structure):
+    """struct charge."""
+
+    _fields_ = (
+        ("payer", c_uint32),
+        ("unused", c_uint32),
+        ("query", c_uint64),
+        ("queued_ns", c_uint64),
+    )
+
+
 class Task(ctypes.Structure):
     """struct task."""
 
@@ -123,17 +160,50 @@ class Task(ctypes.Structure):
         ("asked", c_uint64),
         ("position", c_uint64),
         ("file", c_uint32),
+        ("serial", c_uint32),
+        ("ignored", c_uint32),
         ("tid", c_uint32),
+        ("tgid", c_uint32),
+        ("inner_tgid", c_uint32),
+        ("postmaster", c_uint32),
+        ("files_used", c_uint32),
+        ("began_ns", c_uint64),
+        ("ended_ns", c_uint64),
         ("lost_reads", c_uint64),
         ("lost_queries", c_uint64),
+        ("charge", Charge),
         ("failed", Apart),
         ("cut_short", Apart),
-        ("files_used", c_uint32),
-        ("unused", c_uint32),
         ("ignored_file", c_uint64),
         ("ignored_inode", c_uint64),
+        ("last_request", c_uint64),
+        ("request_bytes", c_uint64),
         ("files", FileState * FILES),
         ("slot", c_uint32 * KEYS),
+        ("title", c_char * TITLE),
         ("query", QueryRecord),
         ("scratch", c_char * TEXT),
+    )
+
+
+class Handle(ctypes.Structure):
+    """struct handle."""
+
+    _fields_ = (
+        ("payer", c_uint32),
+        ("unused", c_uint32),
+        ("query", c_uint64),
+        ("asked_ns", c_uint64),
+    )
+
+
+class ChargedKey(ctypes.Structure):
+    """struct charged_key."""
+
+    _fields_ = (
+        ("owner", c_uint32),
+        ("payer", c_uint32),
+        ("query", c_uint64),
+        ("key", c_uint32),
+        ("unused", c_uint32),
     )

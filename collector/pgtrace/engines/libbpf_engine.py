@@ -1,48 +1,34 @@
 """The libbpf engine: the CO-RE object that ships in the package."""
 
 import contextlib
-import errno
 import mmap
-import os
 import struct
-from ctypes import sizeof
+import time
+from collections import deque
 from pathlib import Path
 from typing import Literal
 
-from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
+from ..errors import UnsupportedError
 from ..libbpf.objects import LibbpfError, Object, Ring
-from . import QueriesWay, QueryEvent, ReadsWay, Request, TaskSnapshot, layout
-from .slots import BEGUN_BEFORE, SlotPool
+from . import QueriesWay, QueryEvent, ReadsWay, Request, TaskSnapshot, layout, probes
+from .slots import SlotPool
+from .tasks import TaskTable
 
 OBJECT = Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"
-WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
 
-_PREFIX = {"fentry": "pgt_f_", "kprobe": "pgt_k_", "tracepoint": "pgt_tp_"}
-_FUNCTIONS = ("read", "readv", "read_exit", "readv_exit")
-_SYSTEM_CALLS = {
-    "read": "pgt_tp_read",
-    "pread64": "pgt_tp_pread",
-    "readv": "pgt_tp_readv",
-    "preadv": "pgt_tp_preadv",
-    "preadv2": "pgt_tp_preadv",
-}
-_PROVIDER = "postgresql"
-_QUERY_PROBES = {
-    "statement__status": "pgt_q_status",
-    "query__start": "pgt_q_start",
-    "query__done": "pgt_q_done",
-    "query__execute__start": "pgt_q_portal_start",
-    "query__execute__done": "pgt_q_portal_done",
-}
-_SLOTS = 4096
-_CHUNKS = 16384
+_SLOTS_PER_TASK = 16
+_CHUNKS_PER_SLOT = 4
+_FEWEST_SLOTS = 1024
 _RING = 1 << 20
+_SETTLE_S = 0.1
+"""Queries are handed over that much later: by then the reads that others made are counted."""
 _TEXT_OFFSET = layout.QueryRecord.text.offset
-_RECORD = struct.Struct("<QQQII8BII")
+_RECORD = struct.Struct("<IIQQQI8BIII")
+_CHARGED = struct.Struct("<IIQII")
 
 
 class LibbpfEngine:
-    """Reads by one way in, query scopes by USDT, for one process."""
+    """Reads by one way in, query scopes by USDT, asynchronous I/O by uprobes and io_uring."""
 
     name: Literal["libbpf", "bcc"] = "libbpf"
 
@@ -50,27 +36,29 @@ class LibbpfEngine:
         self.reads_way: ReadsWay = way
         self.queries_way: QueriesWay = "none"
         self.not_measured: list[str] = []
-        self._events: list[QueryEvent] = []
+        self._ended: deque[tuple[float, bytes]] = deque()
         self._durations: list[int] = []
-        self._tids = _threads(request.pid) if request.all_threads else [request.pid]
+        self._detached = False
         with contextlib.ExitStack() as stack:
             self._object = stack.enter_context(Object(OBJECT))
+            self._uring = request.aio and probes.has_uring()
             self._prepare(request)
             try:
                 self._object.load()
             except LibbpfError as error:
-                raise _refusal(error, f"{way} programs") from error
+                raise probes.refusal(error, f"{way} programs") from error
             self._open(request)
             stack.callback(self.close)
-            if request.queries:
-                self._attach_queries(request.pid)
-            self._attach_reads()
+            self._attach(request)
             stack.pop_all()
 
     def poll(self) -> list[QueryEvent]:
         """The queries that ended since the last call; does not wait."""
-        self._queries.consume()
-        events, self._events = self._events, []
+        self._records.consume()
+        due = time.monotonic() - (0 if self._detached else _SETTLE_S)
+        events = []
+        while self._ended and self._ended[0][0] <= due:
+            events.append(self._query(self._ended.popleft()[1], ended=True))
         return events
 
     def durations(self) -> list[int]:
@@ -79,148 +67,164 @@ class LibbpfEngine:
         times, self._durations = self._durations, []
         return times
 
-    def was_idle(self, tid: int) -> None:
-        """That thread ran no query when tracing began."""
-        self._pool.idle.add(self._tids.index(tid))
+    def was_idle(self, serial: int) -> None:
+        """That thread ran no query when tracing began: what it read then was outside."""
+        self._pool.idle.add(serial)
 
-    def snapshot(self) -> dict[int, TaskSnapshot]:
-        """What each traced thread did so far, by thread id. Poll first."""
+    def serials(self) -> list[tuple[int, int, int]]:
+        """(serial, thread, when it ended or 0) of each traced thread: cheap.
+
+        One whose queries were not all fetched has not ended yet.
+        """
+        pending = {int.from_bytes(data[4:8], "little") for _, data in self._ended}
+        return [
+            (serial, tid, 0 if serial in pending else ended)
+            for serial, tid, ended in self._tasks.serials()
+        ]
+
+    def task(self, serial: int) -> TaskSnapshot:
+        """One of them, without its reads."""
+        return self._tasks.snapshot(serial)
+
+    def snapshot(self) -> list[TaskSnapshot]:
+        """What each traced thread did so far. Poll first."""
         totals = self._pool.totals()
-        return {
-            tid: self._task_snapshot(i, TaskSnapshot(reads=totals.get(i, {})))
-            for i, tid in enumerate(self._tids)
-        }
+        found = [self._tasks.snapshot(serial) for serial, _, _ in self._tasks.serials()]
+        for task in found:
+            task.reads = totals.get(task.serial, {})
+            self._add_running(task)
+        return found
+
+    def release(self, serial: int) -> TaskSnapshot:
+        """What a thread did in all; its place in the kernel is free for another."""
+        task = self._tasks.snapshot(serial)
+        self._add_running(task)
+        task.reads = self._pool.release(serial)
+        self._tasks.release(serial)
+        return task
+
+    def ignore(self, serial: int) -> None:
+        """Count nothing more of this thread."""
+        self._tasks.ignore(serial)
+
+    def add_postmaster(self, pid: int) -> None:
+        """Trace the children of this postmaster too. Raises UnsupportedError past the 16th."""
+        free = [i for i, known in enumerate(self._live.postmasters) if known in (0, pid)]
+        if not free:
+            raise UnsupportedError(f"more than {layout.SERVERS} servers cannot be traced at once")
+        self._live.postmasters[free[0]] = pid
+
+    def lost_tasks(self) -> int:
+        """Threads that there was no room for."""
+        return int(self._live.lost_tasks)
 
     def detach(self) -> None:
         """Stop measuring; what was measured can still be read."""
         self._object.detach()
+        self._detached = True
 
     def close(self) -> None:
         """Leave nothing behind in the kernel."""
         self._object.detach()
-        self._queries.close()
+        self._records.close()
         self._durations_ring.close()
         self._pool.close()
         self._tasks.close()
+        del self._live
+        self._live_memory.close()
         self._object.close()
 
     def _prepare(self, request: Request) -> None:
-        self._object.choose(
-            lambda name: name.startswith(
-                (_PREFIX[self.reads_way], "pgt_q_"[: 6 * request.queries or None])
-            )
-        )
+        wanted = [probes.PREFIX[self.reads_way], probes.EXIT]
+        wanted += [probes.QUERIES] if request.binaries else []
+        wanted += [probes.AIO] if request.aio else []
+        wanted += [probes.URING] if self._uring else []
+        self._object.choose(lambda name: name.startswith(tuple(wanted)))
         options = layout.Options(
             near_window=request.near_window,
-            only_tid=self._tids[0] if len(self._tids) == 1 else 0,
-            max_slots=_SLOTS,
-            max_chunks=_CHUNKS,
+            only_tid=request.only,
+            listed=request.listed,
+            children=bool(request.postmasters),
             block_shift=request.block_size.bit_length() - 1,
             emit_durations=request.emit_durations,
+            helpers_only=request.helpers_only,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
+        self._live_initial(request)
+        self._slot_count = max(_FEWEST_SLOTS, request.most_tasks * _SLOTS_PER_TASK)
         for name, size in {
-            "pgt_tasks": len(self._tids),
-            "pgt_indexes": len(self._tids),
-            "pgt_slots": _SLOTS,
-            "pgt_free": _SLOTS,
-            "pgt_chunks": _CHUNKS,
-            "pgt_queries": _RING,
+            "pgt_tasks": request.most_tasks,
+            "pgt_free_tasks": request.most_tasks,
+            "pgt_indexes": request.most_tasks + 4096,
+            "pgt_slots": self._slot_count,
+            "pgt_free_slots": self._slot_count,
+            "pgt_chunks": self._slot_count * _CHUNKS_PER_SLOT,
+            "pgt_free_chunks": self._slot_count * _CHUNKS_PER_SLOT,
+            "pgt_charged": self._slot_count if request.aio else 1,
+            "pgt_handles": 16384 if request.aio else 1,
+            "pgt_requests": 16384 if self._uring else 1,
+            "pgt_records": _RING,
             "pgt_durations": _RING if request.emit_durations else mmap.PAGESIZE,
         }.items():
             self._object.map(name).set_max_entries(size)
 
+    def _live_initial(self, request: Request) -> None:
+        live = layout.Live()
+        live.postmasters[: len(request.postmasters)] = request.postmasters
+        self._object.map(".data.live").set_initial(bytes(live))
+
     def _open(self, request: Request) -> None:
-        self._pool = SlotPool(self._object)
-        self._queries = Ring(self._object.map("pgt_queries"), self._take_query)
+        self._live_memory = mmap.mmap(self._object.map(".data.live").fd, mmap.PAGESIZE)
+        self._live = layout.Live.from_buffer(self._live_memory)
+        self._pool = SlotPool(self._object, self._slot_count, self._slot_count * _CHUNKS_PER_SLOT)
+        self._records = Ring(self._object.map("pgt_records"), self._take_record)
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
-        self._tasks = self._object.map("pgt_tasks").memory()
-        indexes = self._object.map("pgt_indexes")
-        for i, tid in enumerate(self._tids):
-            task = layout.Task(tid=tid)
-            if request.queries:
-                task.query = layout.QueryRecord(
-                    number=BEGUN_BEFORE, tid=tid, open=1, begun_before=1, start_ns=_now()
-                )
-            start = i * sizeof(layout.Task)
-            self._tasks[start : start + sizeof(layout.Task)] = bytes(task)
-            indexes.update(struct.pack("<I", tid), struct.pack("<I", i))
+        self._tasks = TaskTable(self._object, request.most_tasks)
+        for tid, tgid in _threads(request):
+            self._tasks.add(tid, tgid, in_query=bool(request.binaries))
+        for pid in request.ignored:
+            self._tasks.refuse(pid)
+        self._tasks.offer_rest()
 
-    def _attach_reads(self) -> None:
-        try:
-            if self.reads_way == "tracepoint":
-                for call, program in _SYSTEM_CALLS.items():
-                    self._object.attach_tracepoint("pgt_tp_exit", "syscalls", f"sys_exit_{call}")
-                    self._object.attach_tracepoint(program, "syscalls", f"sys_enter_{call}")
-            else:
-                for function in reversed(_FUNCTIONS):
-                    self._object.attach(_PREFIX[self.reads_way] + function)
-        except LibbpfError as error:
-            raise _refusal(error, f"reads by {self.reads_way}") from error
-
-    def _attach_queries(self, pid: int) -> None:
-        binary = f"/proc/{pid}/exe"
-        missing = []
-        for probe, program in _QUERY_PROBES.items():
-            try:
-                self._object.attach_usdt(program, pid, binary, _PROVIDER, probe)
-            except LibbpfError as error:
-                if error.errno != errno.ENOENT:
-                    raise _refusal(error, f"USDT probe {probe}", pid) from error
-                _require_alive(pid)
-                missing.append(probe)
-        if missing:
-            self._object.detach()
-            self._without_queries(missing)
-            return
-        self.queries_way = "usdt"
-        try:
-            self._object.attach_uprobe("pgt_q_abort", pid, binary, "AbortCurrentTransaction")
-        except LibbpfError as error:
-            if error.errno != errno.ENOENT:
-                raise _refusal(error, "uprobe AbortCurrentTransaction", pid) from error
-            _require_alive(pid)
-            self.not_measured.append(
-                "errors of extended queries: the binary exports no AbortCurrentTransaction"
+    def _attach(self, request: Request) -> None:
+        probes.attach_exit(self._object)
+        for binary, pid in request.binaries:
+            way, missing = probes.attach_queries(self._object, binary, pid)
+            self.queries_way = way
+            self.not_measured += missing
+        if request.binaries and self.queries_way == "none":
+            self._tasks.close_scopes()
+        if request.aio:
+            self.not_measured += probes.attach_aio(
+                self._object, list(request.binaries), list(request.performers)
             )
+        if self._uring:
+            probes.attach_uring(self._object)
+        probes.attach_reads(self._object, self.reads_way)
 
-    def _without_queries(self, missing: list[str]) -> None:
-        self.not_measured.append(f"queries: the binary has no USDT probe {', '.join(missing)}")
-        for i in range(len(self._tids)):
-            start = i * sizeof(layout.Task) + layout.Task.query.offset
-            self._tasks[start : start + sizeof(layout.QueryRecord)] = bytes(
-                layout.QueryRecord(number=BEGUN_BEFORE)
-            )
-
-    def _take_query(self, data: bytes) -> None:
-        self._events.append(self._query(data, ended=True))
+    def _take_record(self, data: bytes) -> None:
+        if data[0] == layout.RECORD_QUERY:
+            self._ended.append((time.monotonic(), data))
+        else:
+            _, payer, query, place, _ = _CHARGED.unpack_from(data)
+            self._pool.note_charged(payer, query, place)
 
     def _take_duration(self, data: bytes) -> None:
         self._durations.append(int.from_bytes(data, "little"))
 
+    def _add_running(self, task: TaskSnapshot) -> None:
+        query = self._tasks.read(task.serial).query
+        if query.open and not (query.begun_before and task.serial in self._pool.idle):
+            task.running = self._query(bytes(query), ended=False)
+
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:
-        (
-            _,
-            start,
-            end,
-            tid,
-            first,
-            protocol,
-            _,
-            executed,
-            done,
-            failed,
-            before,
-            cut,
-            _,
-            _,
-            length,
-        ) = _RECORD.unpack_from(data)
+        (_, serial, number, start, end, first, protocol, _, executed, done, failed, before, cut,
+         _, _, length, _) = _RECORD.unpack_from(data)  # fmt: skip
         event = QueryEvent(
-            tid=tid,
+            serial=serial,
             text=data[_TEXT_OFFSET : _TEXT_OFFSET + length],
             text_cut=bool(cut),
-            protocol=layout.PROTOCOLS[protocol],  # type: ignore[arg-type]
+            protocol=layout.PROTOCOLS[protocol],
             # Without AbortCurrentTransaction a simple query's missing query__done tells as much
             error=bool(failed) or (ended and protocol == 1 and not done),
             executed=bool(executed),
@@ -231,51 +235,18 @@ class LibbpfEngine:
         )
         if ended:
             outside = not event.is_call and not event.begun_before
-            event.reads = self._pool.hand_over(first, outside=outside)
+            event.reads = self._pool.hand_over(serial, number, first, outside=outside)
         else:
-            event.reads = self._pool.of_query(first)
+            event.reads = self._pool.of_query(serial, number, first)
         return event
 
-    def _task_snapshot(self, index: int, snapshot: TaskSnapshot) -> TaskSnapshot:
-        start = index * sizeof(layout.Task)
-        task = layout.Task.from_buffer_copy(self._tasks, start)
-        for into, apart in ((snapshot.failed, task.failed), (snapshot.short, task.cut_short)):
-            into.count, into.bytes = apart.count, apart.bytes
-            into.device_bytes, into.total_ns = apart.device_bytes, apart.total_ns
-        snapshot.lost_reads, snapshot.lost_queries = task.lost_reads, task.lost_queries
-        snapshot.in_flight = task.start_ns != 0
-        idle = task.query.begun_before and index in self._pool.idle
-        if task.query.open and not idle:
-            snapshot.running = self._query(bytes(task.query), ended=False)
-        return snapshot
 
-
-def _now() -> int:
-    import time
-
-    return time.monotonic_ns()
-
-
-def _threads(pid: int) -> list[int]:
-    return sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())
-
-
-def _require_alive(pid: int) -> None:
-    if not Path(f"/proc/{pid}/exe").exists():
-        raise TargetError(f"process {pid} ended before it could be traced")
-
-
-def _refusal(error: LibbpfError, what: str, pid: int | None = None) -> PgtraceError:
-    """The error to show for a refusal by the kernel; -v shows libbpf's whole log."""
-    if pid is not None:
-        with contextlib.suppress(PermissionError):
-            _require_alive(pid)
-    if error.errno in {errno.EPERM, errno.EACCES} and os.geteuid() != 0:
-        return PermissionDeniedError(
-            f"the kernel does not permit {what} to this user; run it as root: sudo pgtrace …"
-        )
-    if error.errno == errno.ENOENT and not Path("/sys/kernel/tracing/events").exists():
-        return UnsupportedError(
-            "tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing"
-        )
-    return UnsupportedError(f"the kernel refuses {what}: {os.strerror(error.errno or 0)}")
+def _threads(request: Request) -> list[tuple[int, int]]:
+    """(thread, process) of each that runs already."""
+    if not request.all_threads:
+        return [(pid, pid) for pid in request.pids]
+    return [
+        (int(entry.name), pid)
+        for pid in request.pids
+        for entry in sorted(Path(f"/proc/{pid}/task").iterdir())
+    ]

@@ -1,22 +1,27 @@
 """The kernel's slots, read through memory that both halves share."""
 
 import functools
-import mmap
 import struct
+from collections.abc import Iterable, Iterator
 from ctypes import sizeof
 
-from ..libbpf.objects import Map, Object
+from ..libbpf.objects import Object
 from . import Counts, Key, ReadsByKey, add_reads, layout
 
-_SLOT = struct.Struct(f"<IIQII6Q{layout.CHUNKS}I")
 BEGUN_BEFORE = 1  # the number of the scope that is open when tracing begins
-_HEAD = struct.calcsize("<IIQII6Q")  # what is emptied before a slot is given back
+
+_HEAD_FORMAT = "<IIQII7Q"
+_SLOT = struct.Struct(f"{_HEAD_FORMAT}{layout.CHUNKS}I")
+_HEAD = struct.calcsize(_HEAD_FORMAT)  # what is emptied before a slot is given back
 _CHUNK = struct.Struct(f"<{layout.SUBS}Q")
 _EMPTY_CHUNK = bytes(_CHUNK.size)
-_EMPTY_HEAD = struct.pack("<IIQII6Q", 0, layout.KEYS, *([0] * 9))
+_EMPTY_HEAD = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 8))
+_OWNER, _PAYER, _QUERY, _KEY, _NEXT, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 12
 
 assert _SLOT.size == sizeof(layout.Slot)
 assert _CHUNK.size == sizeof(layout.Chunk)
+
+_Values = tuple[int, ...]
 
 
 @functools.cache
@@ -25,9 +30,11 @@ def key_of(number: int) -> Key:
     rest, source = divmod(number, len(layout.SOURCES))
     rest, pattern = divmod(rest, len(layout.PATTERNS))
     rest, size = divmod(rest, len(layout.SIZES))
-    scope, direct = divmod(rest, 2)
+    rest, direct = divmod(rest, 2)
+    scope, performer = divmod(rest, len(layout.PERFORMERS))
     return Key(
         layout.SCOPES[scope],
+        layout.PERFORMERS[performer],
         bool(direct),
         layout.SIZES[size],
         layout.PATTERNS[pattern],
@@ -36,83 +43,136 @@ def key_of(number: int) -> Key:
 
 
 class SlotPool:
-    """Reads slots, and gives back those of queries that ended."""
+    """Reads slots, and gives back those of queries and tasks that ended.
 
-    def __init__(self, loaded: Object) -> None:
+    Tasks are named by their serials. An index that the kernel keeps is one more than it says,
+    and 0 none.
+    """
+
+    def __init__(self, loaded: Object, slots: int, chunks: int) -> None:
         self._slots = loaded.map("pgt_slots").memory()
         self._chunks = loaded.map("pgt_chunks").memory()
-        self._free: Map = loaded.map("pgt_free")
-        self._taken_memory = mmap.mmap(loaded.map(".data.taken").fd, mmap.PAGESIZE)
-        self._taken = layout.Taken.from_buffer(self._taken_memory)
+        self._free_slots = loaded.map("pgt_free_slots")
+        self._charged_map = loaded.map("pgt_charged")
+        self._count = slots
+        for index in range(slots):
+            self._free_slots.update(None, struct.pack("<I", index))
+            self._slots[index * _SLOT.size : index * _SLOT.size + _HEAD] = _EMPTY_HEAD
+        free_chunks = loaded.map("pgt_free_chunks")
+        for index in range(chunks):
+            free_chunks.update(None, struct.pack("<I", index))
         self._returned: dict[int, ReadsByKey] = {}
+        self._charged: dict[tuple[int, int], list[int]] = {}
         self.idle: set[int] = set()
         """Tasks that ran no query when tracing began: what they read then was outside."""
 
-    def hand_over(self, first: int, *, outside: bool) -> ReadsByKey:
+    def note_charged(self, payer: int, query: int, place: int) -> None:
+        """Another task has taken a slot for reads that this one pays."""
+        self._charged.setdefault((payer, query), []).append(place)
+
+    def hand_over(self, payer: int, query: int, first: int, *, outside: bool) -> ReadsByKey:
         """Read and give back the slots of a scope that ended.
 
-        `first` is index + 1, and 0 the end, as in the kernel. Their reads stay counted here,
-        so that totals keep them: outside queries, if the scope was none.
+        Their reads stay counted here, so that totals keep them: outside queries, if the scope
+        was none.
         """
+        places = [*self._chain(first), *self._charged.pop((payer, query), ())]
+        reads = self._take(payer, query, places)
+        add_reads(self._returned.setdefault(payer, {}), reads, scope="outside" if outside else None)
+        return reads
+
+    def of_query(self, payer: int, query: int, first: int) -> ReadsByKey:
+        """Reads so far of a query that still runs."""
+        places = [*self._chain(first), *self._charged.get((payer, query), ())]
         reads: ReadsByKey = {}
-        task = 0
-        while first:
-            index = first - 1
-            at = index * _SLOT.size
-            values = _SLOT.unpack_from(self._slots, at)
-            task, first = values[0], values[3]
-            add_reads(reads, {self._key(values): self._counts(values)})
-            for chunk in values[11:]:
-                if chunk:
-                    place = (chunk - 1) * _CHUNK.size
-                    self._chunks[place : place + _CHUNK.size] = _EMPTY_CHUNK
-            self._slots[at : at + _HEAD] = _EMPTY_HEAD
-            self._free.update(None, struct.pack("<I", index))
-        add_reads(self._returned.setdefault(task, {}), reads, "outside" if outside else None)
+        for values in map(self._values, places):
+            if (values[_PAYER], values[_QUERY]) == (payer, query):
+                add_reads(reads, {self._key(values): self._counts(values)})
         return reads
 
     def totals(self) -> dict[int, ReadsByKey]:
-        """By task, all reads since tracing began."""
+        """By payer, all reads since tracing began, without those of released tasks."""
         totals: dict[int, ReadsByKey] = {}
-        for task, reads in self._returned.items():
-            add_reads(totals.setdefault(task, {}), reads)
-        for values in self._live():
-            add_reads(totals.setdefault(values[0], {}), {self._key(values): self._counts(values)})
+        for payer, reads in self._returned.items():
+            add_reads(totals.setdefault(payer, {}), reads)
+        for _, values in self._live():
+            add_reads(
+                totals.setdefault(values[_PAYER], {}), {self._key(values): self._counts(values)}
+            )
         return totals
 
-    def of_query(self, first: int) -> ReadsByKey:
-        """Reads so far of a query that still runs."""
-        reads: ReadsByKey = {}
-        while first:
-            values = _SLOT.unpack_from(self._slots, (first - 1) * _SLOT.size)
-            first = values[3]
-            add_reads(reads, {self._key(values): self._counts(values)})
+    def release(self, payer: int) -> ReadsByKey:
+        """All reads that a task paid; its slots are given back."""
+        reads = self._returned.pop(payer, {})
+        mine = [place for place, values in self._live(payer)]
+        add_reads(reads, self._take(payer, None, mine))
+        for key in [key for key in self._charged if key[0] == payer]:
+            del self._charged[key]
+        self.idle.discard(payer)
         return reads
 
     def close(self) -> None:
         """Give back the memory."""
-        del self._taken
-        for memory in (self._slots, self._chunks, self._taken_memory):
-            memory.close()
+        self._slots.close()
+        self._chunks.close()
 
-    def _key(self, values: tuple[int, ...]) -> Key:
-        key = key_of(values[1])
-        if values[2] == BEGUN_BEFORE and values[0] in self.idle:
+    def _chain(self, first: int) -> Iterator[int]:
+        while first:
+            yield first
+            first = self._values(first)[_NEXT]
+
+    def _values(self, place: int) -> _Values:
+        return _SLOT.unpack_from(self._slots, (place - 1) * _SLOT.size)
+
+    def _take(self, payer: int, query: int | None, places: Iterable[int]) -> ReadsByKey:
+        reads: ReadsByKey = {}
+        for place in list(places):
+            values = self._values(place)
+            if values[_PAYER] != payer or query not in (None, values[_QUERY]):
+                continue
+            add_reads(reads, {self._key(values): self._counts(values)})
+            for chunk in values[_CHUNKS:]:
+                if chunk:
+                    at = (chunk - 1) * _CHUNK.size
+                    self._chunks[at : at + _CHUNK.size] = _EMPTY_CHUNK
+            at = (place - 1) * _SLOT.size
+            self._slots[at : at + _HEAD] = _EMPTY_HEAD
+            if values[_OWNER] != values[_PAYER]:
+                self._charged_map.delete(
+                    bytes(layout.ChargedKey(*values[: _KEY + 1], 0))  # owner, payer, query, key
+                )
+            self._free_slots.update(None, struct.pack("<I", place - 1))
+        return reads
+
+    def _key(self, values: _Values) -> Key:
+        key = key_of(values[_KEY])
+        if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
+            return key._replace(performed_by="io worker")
+        if values[_QUERY] == BEGUN_BEFORE and values[_PAYER] in self.idle:
             return key._replace(scope="outside")
         return key
 
-    def _live(self) -> list[tuple[int, ...]]:
-        count = min(self._taken.slots, len(self._slots) // _SLOT.size)
-        slots = (_SLOT.unpack_from(self._slots, i * _SLOT.size) for i in range(count))
-        return [values for values in slots if values[5]]
+    def _live(self, payer: int | None = None) -> Iterator[tuple[int, _Values]]:
+        payers = memoryview(self._slots)[: self._count * _SLOT.size].cast("I")
+        stride = _SLOT.size // 4
+        wanted = [
+            i + 1
+            for i, found in enumerate(payers[1::stride])
+            if found and (payer is None or found == payer)
+        ]
+        payers.release()
+        for place in wanted:
+            values = self._values(place)
+            if values[_COUNT]:
+                yield place, values
 
-    def _counts(self, values: tuple[int, ...]) -> Counts:
+    def _counts(self, values: _Values) -> Counts:
         buckets = {}
-        for chunk, place in enumerate(values[11:]):
+        for chunk, place in enumerate(values[_CHUNKS:]):
             if place:
                 numbers = _CHUNK.unpack_from(self._chunks, (place - 1) * _CHUNK.size)
                 for sub, number in enumerate(numbers):
                     if number:
                         buckets[chunk * layout.SUBS + sub] = number
-        count, size, device, total, low, high = values[5:11]
-        return Counts(count, size, device, total, low, high, buckets)
+        count, size, device, total, low, high, queued = values[_COUNT:_CHUNKS]
+        return Counts(count, size, device, total, low, high, queued, buckets)

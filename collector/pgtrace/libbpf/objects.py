@@ -101,6 +101,10 @@ class Map:
         if result < 0:
             raise LibbpfError(-result, self.name)
 
+    def delete(self, key: bytes) -> None:
+        """Remove one entry, if it is there."""
+        library().bpf_map_delete_elem(self.fd, key)
+
 
 class Object:
     """A compiled object: open, choose its programs, size its maps, load, attach; then close."""
@@ -175,9 +179,13 @@ class Object:
         )
         self._hold(link, function)
 
-    def detach(self) -> None:
-        """Detach everything; what was counted can still be read."""
-        while self._links:
+    def mark(self) -> int:
+        """How much is attached now, for detach()."""
+        return len(self._links)
+
+    def detach(self, mark: int = 0) -> None:
+        """Detach what was attached since the mark; what was counted can still be read."""
+        while len(self._links) > mark:
             self._lib.bpf_link__destroy(self._links.pop())
 
     def close(self) -> None:

@@ -115,15 +115,18 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
     return data
 
 
-def running_query(pid: int, limit: int = 1024) -> tuple[bytes, bool] | None:
+def running_query(
+    pid: int, limit: int = 1024, variable: int | None = None
+) -> tuple[bytes, bool] | None:
     """Text of the statement that a backend runs now, and whether more than `limit` bytes were cut.
 
     None when it runs none, or statements too short to be caught. The bytes are in the encoding
     of the database; a cut may split a character. The source is `debug_query_string`, which the
-    server sets for both protocols and clears when the statement ends. Errors as
-    variable_address().
+    server sets for both protocols and clears when the statement ends. `variable` is its address,
+    if it is known: the same in all processes of a server. Errors as variable_address().
     """
-    variable = variable_address(pid, "debug_query_string")
+    if variable is None:
+        variable = variable_address(pid, "debug_query_string")
     for _ in range(3):
         pointer = _pointer(pid, variable)
         if pointer == 0:

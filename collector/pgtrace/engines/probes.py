@@ -1,0 +1,136 @@
+"""Which program goes where: the names of kernel and server functions are only here."""
+
+import errno
+import os
+from pathlib import Path
+
+from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
+from ..libbpf.objects import LibbpfError, Object
+from . import QueriesWay, ReadsWay
+
+WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
+PREFIX = {"fentry": "pgt_f_", "kprobe": "pgt_k_", "tracepoint": "pgt_tp_"}
+QUERIES, AIO, URING, EXIT = "pgt_q_", "pgt_a_", "pgt_u_", "pgt_exit"
+TRACEFS = Path("/sys/kernel/tracing/events")
+
+_FUNCTIONS = ("readv_exit", "read_exit", "readv", "read")
+_SYSTEM_CALLS = {
+    "read": "pgt_tp_read",
+    "pread64": "pgt_tp_pread",
+    "readv": "pgt_tp_readv",
+    "preadv": "pgt_tp_preadv",
+    "preadv2": "pgt_tp_preadv",
+}
+_PROVIDER = "postgresql"
+_USDT = {
+    "statement__status": "pgt_q_status",
+    "query__start": "pgt_q_start",
+    "query__done": "pgt_q_done",
+    "query__execute__start": "pgt_q_portal_start",
+    "query__execute__done": "pgt_q_portal_done",
+}
+_ABORT = "AbortCurrentTransaction"
+_URING = {"io_uring_submit_req": "pgt_u_submit", "io_uring_complete": "pgt_u_complete"}
+
+
+def attach_reads(loaded: Object, way: ReadsWay) -> None:
+    """Attach one way in. Exits first: a read whose entry was not seen is not counted."""
+    try:
+        if way == "tracepoint":
+            for call, program in _SYSTEM_CALLS.items():
+                loaded.attach_tracepoint("pgt_tp_exit", "syscalls", f"sys_exit_{call}")
+                loaded.attach_tracepoint(program, "syscalls", f"sys_enter_{call}")
+        else:
+            for function in _FUNCTIONS:
+                loaded.attach(PREFIX[way] + function)
+    except LibbpfError as error:
+        raise refusal(error, f"reads by {way}") from error
+
+
+def attach_exit(loaded: Object) -> None:
+    """Learn of the end of threads before their pids can be others'."""
+    try:
+        loaded.attach_tracepoint(EXIT, "sched", "sched_process_exit")
+    except LibbpfError as error:
+        raise refusal(error, "tracepoint sched_process_exit") from error
+
+
+def attach_queries(loaded: Object, binary: str, pid: int) -> tuple[QueriesWay, list[str]]:
+    """Attach what brackets queries; also what is not measured, each with its reason."""
+    attached = loaded.mark()
+    missing = [
+        probe for probe, program in _USDT.items() if not _usdt(loaded, program, pid, binary, probe)
+    ]
+    if missing:
+        loaded.detach(attached)
+        return "none", [f"queries: the binary has no USDT probe {', '.join(missing)}"]
+    if not _uprobe(loaded, "pgt_q_abort", pid, binary, _ABORT):
+        return "usdt", [f"errors of extended queries: the binary does not export {_ABORT}"]
+    return "usdt", []
+
+
+def attach_aio(
+    loaded: Object, askers: list[tuple[str, int]], performers: list[tuple[str, int]]
+) -> list[str]:
+    """PostgreSQL 18's I/O workers: who asked, and who reads. What is not measured."""
+    reason = "reads by I/O workers, as their queries': the binary does not export "
+    for program, function, places in (
+        ("pgt_a_perform", "pgaio_io_perform_synchronously", performers),
+        ("pgt_a_submit", "pgaio_io_prepare_submit", askers),
+    ):
+        for binary, pid in places:
+            if not _uprobe(loaded, program, pid, binary, function):
+                return [reason + function]
+    return []
+
+
+def has_uring() -> bool:
+    """Whether this kernel tells of io_uring requests by their addresses (6.0 and later)."""
+    return all((TRACEFS / "io_uring" / name).exists() for name in _URING)
+
+
+def attach_uring(loaded: Object) -> None:
+    """Requests of io_uring, from submission to completion."""
+    for name, program in reversed(_URING.items()):
+        try:
+            loaded.attach_tracepoint(program, "io_uring", name)
+        except LibbpfError as error:
+            raise refusal(error, f"tracepoint {name}") from error
+
+
+def _usdt(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bool:
+    try:
+        loaded.attach_usdt(program, pid, binary, _PROVIDER, probe)
+    except LibbpfError as error:
+        return _absent(error, f"USDT probe {probe}", binary)
+    return True
+
+
+def _uprobe(loaded: Object, program: str, pid: int, binary: str, function: str) -> bool:
+    try:
+        loaded.attach_uprobe(program, pid, binary, function)
+    except LibbpfError as error:
+        return _absent(error, f"uprobe {function}", binary)
+    return True
+
+
+def _absent(error: LibbpfError, what: str, binary: str) -> bool:
+    """False if the binary has no such thing; else raise what is wrong."""
+    if not Path(binary).exists():
+        raise TargetError("the process ended before it could be traced")
+    if error.errno != errno.ENOENT:
+        raise refusal(error, what) from error
+    return False
+
+
+def refusal(error: LibbpfError, what: str) -> PgtraceError:
+    """The error to show for a refusal by the kernel."""
+    if error.errno in {errno.EPERM, errno.EACCES} and os.geteuid() != 0:
+        return PermissionDeniedError(
+            f"the kernel does not permit {what} to this user; run it as root: sudo pgtrace …"
+        )
+    if error.errno == errno.ENOENT and not TRACEFS.exists():
+        return UnsupportedError(
+            "tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing"
+        )
+    return UnsupportedError(f"the kernel refuses {what}: {os.strerror(error.errno or 0)}")

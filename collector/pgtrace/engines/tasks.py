@@ -1,0 +1,125 @@
+"""The kernel's tasks: what is known of each traced thread."""
+
+import struct
+import time
+from ctypes import sizeof
+
+from ..libbpf.objects import Object
+from . import ApartCounts, TaskSnapshot, layout
+from .slots import BEGUN_BEFORE
+
+_SIZE = sizeof(layout.Task)
+_NUMBER = struct.Struct("<I")
+_HEAD = struct.Struct("<8I")  # file … files_used: see layout.Task
+_HEAD_AT = layout.Task.file.offset
+_TIMES = struct.Struct("<2Q")
+_TIMES_AT = layout.Task.began_ns.offset
+
+
+class TaskTable:
+    """Tasks by serial. A serial is given out once; a place is used again after release()."""
+
+    def __init__(self, loaded: Object, count: int) -> None:
+        self._memory = loaded.map("pgt_tasks").memory()
+        self._indexes = loaded.map("pgt_indexes")
+        self._free = loaded.map("pgt_free_tasks")
+        self._count = count
+        self._next_serial = 1
+        self._place: dict[int, int] = {}
+        self._spare = list(range(count))
+
+    def add(self, tid: int, tgid: int, *, in_query: bool) -> int:
+        """Take a thread that runs already; its serial. With `in_query`, a scope is open."""
+        index = self._spare.pop(0)
+        task = self._prepared(index)
+        task.tid, task.tgid, task.began_ns = tid, tgid, time.monotonic_ns()
+        if in_query:
+            task.query = layout.QueryRecord(
+                record=layout.RECORD_QUERY,
+                serial=task.serial,
+                number=BEGUN_BEFORE,
+                open=1,
+                begun_before=1,
+                start_ns=task.began_ns,
+            )
+        self._write(index, task)
+        self._indexes.update(_NUMBER.pack(tid), _NUMBER.pack(index))
+        return int(task.serial)
+
+    def refuse(self, tid: int) -> None:
+        """Never trace this thread."""
+        self._indexes.update(_NUMBER.pack(tid), _NUMBER.pack(layout.NOBODY))
+
+    def offer_rest(self) -> None:
+        """Let the kernel take the places that are left."""
+        while self._spare:
+            self._offer(self._spare.pop(0))
+
+    def serials(self) -> list[tuple[int, int, int]]:
+        """(serial, tid, ended) of each task that was taken."""
+        found = []
+        for serial, index in list(self._place.items()):
+            head = _HEAD.unpack_from(self._memory, index * _SIZE + _HEAD_AT)
+            if head[3]:
+                _, ended = _TIMES.unpack_from(self._memory, index * _SIZE + _TIMES_AT)
+                found.append((serial, head[3], ended))
+        return found
+
+    def read(self, serial: int) -> layout.Task:
+        """A copy of all that the kernel knows of it."""
+        return layout.Task.from_buffer_copy(self._memory, self._place[serial] * _SIZE)
+
+    def snapshot(self, serial: int) -> TaskSnapshot:
+        """The same without its reads and its query."""
+        task = self.read(serial)
+        return TaskSnapshot(
+            serial,
+            task.tid,
+            task.tgid,
+            task.inner_tgid or task.tgid,
+            task.postmaster,
+            task.title,
+            task.began_ns,
+            task.ended_ns,
+            failed=_apart(task.failed),
+            short=_apart(task.cut_short),
+            lost_reads=task.lost_reads,
+            lost_queries=task.lost_queries,
+            in_flight=task.start_ns != 0,
+        )
+
+    def ignore(self, serial: int) -> None:
+        """Count nothing more of it."""
+        at = self._place[serial] * _SIZE + layout.Task.ignored.offset
+        self._memory[at : at + 4] = _NUMBER.pack(1)
+
+    def close_scopes(self) -> None:
+        """No scope is open after all: there are no probes to close it."""
+        for index in self._place.values():
+            at = index * _SIZE + layout.Task.query.offset + layout.QueryRecord.open.offset
+            self._memory[at : at + 1] = b"\0"
+
+    def release(self, serial: int) -> None:
+        """Forget it, and offer its place to the next."""
+        self._offer(self._place.pop(serial))
+
+    def close(self) -> None:
+        """Give back the memory."""
+        self._memory.close()
+
+    def _prepared(self, index: int) -> layout.Task:
+        task = layout.Task(serial=self._next_serial)
+        self._place[self._next_serial] = index
+        self._next_serial += 1
+        return task
+
+    def _offer(self, index: int) -> None:
+        self._write(index, self._prepared(index))
+        self._free.update(None, _NUMBER.pack(index))
+
+    def _write(self, index: int, task: layout.Task) -> None:
+        self._memory[index * _SIZE : (index + 1) * _SIZE] = bytes(task)
+
+
+def _apart(apart: layout.Apart) -> ApartCounts:
+    return ApartCounts(apart.count, apart.bytes, apart.device_bytes, apart.total_ns)

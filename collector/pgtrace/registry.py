@@ -1,0 +1,297 @@
+"""Keeps account of everybody who is traced: names them, lets helpers' reads be their leaders'."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from . import people, statements
+from .capture import Gap
+from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
+from .errors import PgtraceError
+from .people import Person
+from .postgres import binary, proc, processes, titles
+from .targets import Target
+
+MOST_ENDED = 2000
+"""Backends that ended and are still told one by one; more are added up by user and database."""
+_LOOK_FOR_SERVERS_S = 0.5
+_MOST_WAIT_NS = 2_000_000_000
+
+
+@dataclass(slots=True)
+class Found:
+    """Everybody's account at one moment."""
+
+    accounts: list["Account"] = field(default_factory=list)
+    lost_reads: int = 0
+    lost_queries: int = 0
+    in_flight: int = 0
+
+
+@dataclass(slots=True)
+class Account:
+    """One backend's reads, those of its helpers included."""
+
+    person: Person
+    reads: ReadsByKey
+    snapshot: TaskSnapshot
+    running: QueryEvent | None
+    merged: int | None = None
+
+
+class Registry:
+    """All persons of one session."""
+
+    def __init__(self, engine: Engine, target: Target, *, charge: bool, literals: bool) -> None:
+        self._engine = engine
+        self._target = target
+        self._charge = charge
+        self.literals = literals
+        self._people: dict[int, Person] = {}
+        self._ended: list[Person] = []
+        self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
+        self._servers = {server.postmaster_pid: server for server in target.servers}
+        self._next_look = 0.0
+        self._gaps: list[tuple[str, int, int | None]] = []
+        self._lost_reads = self._lost_queries = 0
+
+    def see_first(self) -> None:
+        """Meet those who ran when tracing began, and ask each what it ran."""
+        addresses: dict[int, int | None] = {}
+        for serial, _, _ in self._engine.serials():
+            person = self._meet(serial)
+            person.was_there = True
+            if self._engine.queries_way != "none" and (
+                self._target.whole or person.pid in self._target.pids
+            ):
+                person.before = self._running_text(person, addresses)
+            if person.before is None and not person.title.leader_pid:
+                self._engine.was_idle(serial)
+
+    def poll(self) -> list[QueryEvent]:
+        """Count the queries that ended, and let go of who ended; the calls, in their order."""
+        calls = []
+        for event in self._engine.poll():
+            person = self._people.get(event.serial)
+            if person is None:
+                person = self._meet(event.serial)
+            if event.is_call or event.begun_before:
+                event.pid = person.pid
+                self._take_helpers(person, event)
+                person.named(event)
+                if person.statements is None:
+                    person.statements = statements.Statements(literals=self.literals)
+                person.statements.add(event)
+                calls.append(event)
+        now = time.monotonic_ns()
+        for serial, _, ended_ns in self._engine.serials():
+            person = self._people.get(serial) or self._meet(serial)
+            # A leader's record may come a moment after its helpers' end, so they go last
+            if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
+                self._let_go(person)
+        self._watch_servers()
+        return calls
+
+    def look(self) -> Found:
+        """Everybody's account now. Poll first."""
+        found = Found(lost_reads=self._lost_reads, lost_queries=self._lost_queries)
+        live = {task.serial: task for task in self._engine.snapshot()}
+        for serial, task in live.items():
+            person = self._people.get(serial) or self._meet(serial)
+            found.lost_reads += task.lost_reads
+            found.lost_queries += task.lost_queries
+            found.in_flight += task.in_flight
+            if self._is_meant(person):
+                found.accounts.append(self._account(person, task, live))
+        for person in self._ended:
+            if person.final and self._is_meant(person):
+                found.accounts.append(self._account(person, person.final, live))
+        found.accounts += self._merged.values()
+        return found
+
+    def person(self, serial: int) -> Person:
+        """Who that is."""
+        return self._people[serial]
+
+    def gaps(self, wall: Callable[[int], datetime]) -> list[Gap]:
+        """When servers were away."""
+        return [
+            Gap(
+                directory,
+                statements.stamp(wall(began)),
+                statements.stamp(wall(ended)) if ended else None,
+            )
+            for directory, began, ended in self._gaps
+        ]
+
+    def _meet(self, serial: int) -> Person:
+        task = self._engine.task(serial)
+        server = self._servers.get(task.postmaster)
+        cluster, major = (server.cluster_name, server.major) if server else (None, None)
+        title = people.title_of(task.title, cluster, major)
+        if not task.title or not title.backend_type:
+            title = self._title_now(task.tgid) or title
+        person = Person(serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns)
+        self._people[serial] = person
+        if title.leader_pid and self._charge:
+            leader = self._leader(person)
+            if leader:
+                person.leader = leader
+                leader.helpers.append(person)
+            elif not self._target.whole:
+                self._engine.ignore(serial)
+        return person
+
+    def _title_now(self, pid: int) -> titles.Title | None:
+        try:
+            known = processes.backend(pid)
+        except PgtraceError:
+            return None
+        return titles.Title(
+            backend_type=known.backend_type,
+            usename=known.usename,
+            datname=known.datname,
+            leader_pid=known.leader_pid,
+        )
+
+    def _leader(self, helper: Person) -> Person | None:
+        for person in self._people.values():
+            same = person.postmaster == helper.postmaster or not person.postmaster
+            inner = person.inner_pid == helper.title.leader_pid
+            if same and (inner or person.pid == helper.title.leader_pid):
+                return person
+        return None
+
+    def _take_helpers(self, leader: Person, event: QueryEvent) -> None:
+        """Let the event pay for the parallel workers that its query started."""
+        for helper in [h for h in leader.helpers if h.began_ns <= event.end_ns]:
+            if helper.final is None and helper.serial in self._people:
+                self._let_go(helper)
+            leader.helpers.remove(helper)
+            if helper.final:
+                reads = people.helper_reads(helper.final)
+                add_reads(event.reads, reads)
+                add_reads(leader.helped, reads)
+                for into, counts in zip(
+                    leader.apart, (helper.final.failed, helper.final.short), strict=True
+                ):
+                    people.add_apart(into, counts)
+
+    def _let_go(self, person: Person) -> None:
+        """Read its account for the last time, and free its place."""
+        person.final = self._engine.release(person.serial)
+        person.ended_ns = person.final.ended_ns
+        self._lost_reads += person.final.lost_reads
+        self._lost_queries += person.final.lost_queries
+        del self._people[person.serial]
+        if person.leader is None:
+            self._ended.append(person)
+        if len(self._ended) > MOST_ENDED:
+            self._merge(self._ended.pop(0))
+
+    def _merge(self, person: Person) -> None:
+        """Add up one who ended long ago with others of its kind: memory is not for ever."""
+        if person.final is None or not self._is_meant(person):
+            return
+        account = self._account(person, person.final, {})
+        kind = (person.title.backend_type, person.title.datname, person.title.usename)
+        known = self._merged.get(kind)
+        if known is None:
+            account.merged = 1
+            self._merged[kind] = account
+            return
+        known.merged = (known.merged or 0) + 1
+        add_reads(known.reads, account.reads)
+        for into, counts in (
+            (known.snapshot.failed, account.snapshot.failed),
+            (known.snapshot.short, account.snapshot.short),
+        ):
+            people.add_apart(into, counts)
+        if person.statements:
+            if known.person.statements is None:
+                known.person.statements = statements.Statements(literals=self.literals)
+            known.person.statements.merge(person.statements)
+
+    def _account(
+        self, person: Person, task: TaskSnapshot, live: dict[int, TaskSnapshot]
+    ) -> Account:
+        reads: ReadsByKey = {}
+        running = task.running
+        unowned = running is not None and not person.is_client and not running.is_call
+        add_reads(reads, task.reads, scope="outside" if unowned else None)
+        if unowned:
+            running = None
+        add_reads(reads, person.helped)
+        pending: ReadsByKey = {}
+        for helper in person.helpers:
+            snapshot = helper.final or live.get(helper.serial)
+            if snapshot:
+                add_reads(pending, people.helper_reads(snapshot))
+        add_reads(reads, pending)
+        if running:
+            running.pid = person.pid
+            person.named(running)
+            add_reads(running.reads, pending)
+        task = replace(task, failed=replace(task.failed), short=replace(task.short))
+        for into, counts in zip((task.failed, task.short), person.apart, strict=True):
+            people.add_apart(into, counts)
+        return Account(person, reads, task, running)
+
+    def _is_meant(self, person: Person) -> bool:
+        if person.leader:
+            return False
+        if self._target.whole:
+            title = person.title
+            return self._target.filters.allow(title.datname, title.usename, title.backend_type)
+        return not self._target.backends or person.pid in self._target.pids
+
+    def _running_text(
+        self, person: Person, addresses: dict[int, int | None]
+    ) -> tuple[bytes, bool] | None:
+        """What it runs now; one look into the binary serves all backends of a server."""
+        try:
+            if person.postmaster not in addresses:
+                addresses[person.postmaster] = None
+                addresses[person.postmaster] = binary.variable_address(
+                    person.pid, "debug_query_string"
+                )
+            address = addresses[person.postmaster]
+            return binary.running_query(person.pid, variable=address) if address else None
+        except PgtraceError as error:
+            missing = f"text of the query that ran before: {error}"
+            if missing not in self._engine.not_measured and not self._target.whole:
+                self._engine.not_measured.append(missing)
+            return None
+
+    def _watch_servers(self) -> None:
+        """Notice that a server stopped, and trace the one that is started in its place."""
+        now = time.monotonic()
+        if not self._target.whole or now < self._next_look:
+            return
+        self._next_look = now + _LOOK_FOR_SERVERS_S
+        for pid, server in list(self._servers.items()):
+            if not _runs(server.postmaster):
+                if not any(d == server.data_directory and e is None for d, _, e in self._gaps):
+                    self._gaps.append((server.data_directory, time.monotonic_ns(), None))
+                successor = next(
+                    (s for s in processes.servers() if s.data_directory == server.data_directory),
+                    None,
+                )
+                if successor:
+                    del self._servers[pid]
+                    self._servers[successor.postmaster_pid] = successor
+                    self._engine.add_postmaster(successor.postmaster_pid)
+                    self._gaps = [
+                        (d, b, e or time.monotonic_ns())
+                        if d == server.data_directory
+                        else (d, b, e)
+                        for d, b, e in self._gaps
+                    ]
+
+
+def _runs(process: proc.Process) -> bool:
+    try:
+        return proc.process(process.pid).start_time_ticks == process.start_time_ticks
+    except PgtraceError:
+        return False

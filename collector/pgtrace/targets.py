@@ -1,0 +1,131 @@
+"""What a user means to trace, and the request for an engine that follows from it."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .engines import ReadsWay, Request
+from .errors import TargetError
+from .postgres import processes
+from .postgres.processes import Backend, Server
+
+FIRST_AIO = 18
+"""The first version with asynchronous reads."""
+MOST_BACKENDS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which backends count; an empty set lets all pass."""
+
+    datnames: frozenset[str] = frozenset()
+    usenames: frozenset[str] = frozenset()
+    backend_types: frozenset[str] = frozenset()
+
+    def allow(self, datname: str | None, usename: str | None, backend_type: str | None) -> bool:
+        """Whether such a backend is meant."""
+        return all(
+            not wanted or value in wanted
+            for wanted, value in (
+                (self.datnames, datname),
+                (self.usenames, usename),
+                (self.backend_types, backend_type),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Backends, or whole servers, or (neither) a process that need not be PostgreSQL."""
+
+    pids: tuple[int, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    servers: tuple[Server, ...] = ()
+    whole: bool = False
+    """The servers with all their processes, also those to come."""
+    filters: Filters = field(default_factory=Filters)
+
+    @classmethod
+    def find(cls, pid: int) -> "Target":
+        """A PostgreSQL process; a postmaster means its whole server.
+
+        Raises TargetError or PermissionDeniedError if it is none.
+        """
+        return cls.of_pids((pid,))
+
+    @classmethod
+    def of_pids(cls, pids: Sequence[int], filters: Filters | None = None) -> "Target":
+        """Processes of PostgreSQL; if one is a postmaster, whole servers. Errors as find()."""
+        backends = tuple(processes.backend(pid) for pid in dict.fromkeys(pids))
+        servers = _servers_of(backends)
+        masters = {b.pid for b in backends if b.backend_type == "postmaster"}
+        if masters and masters != {b.pid for b in backends}:
+            raise TargetError(
+                "a postmaster stands for its whole server: give it alone, or backends alone"
+            )
+        if masters:
+            return cls.of_servers(servers, filters)
+        return cls(tuple(b.pid for b in backends), backends, servers, False, filters or Filters())
+
+    @classmethod
+    def of_servers(cls, servers: Sequence[Server], filters: Filters | None = None) -> "Target":
+        """Whole servers."""
+        return cls((), (), tuple(servers), True, filters or Filters())
+
+    def request(
+        self, reads: ReadsWay | None, *, charge: bool, most: int, emit_durations: bool
+    ) -> Request:
+        """What the engine has to do."""
+        if not self.backends and not self.whole:
+            return Request(
+                self.pids,
+                reads=reads,
+                listed=True,
+                all_threads=True,
+                most_tasks=max(64, len(os.listdir(f"/proc/{self.pids[0]}/task"))),  # noqa: PTH208
+                emit_durations=emit_durations,
+            )
+        family = [backend for server in self.servers for backend in server.backends()]
+        children = [b for b in family if b.backend_type != "postmaster"]
+        asynchronous = charge and any((s.major or 0) >= FIRST_AIO for s in self.servers)
+        io_workers = [b.pid for b in children if asynchronous and b.backend_type == "io worker"]
+        if self.whole:
+            pids = [b.pid for b in children]
+            binaries = _binaries(self.servers)
+            performers = binaries
+        else:
+            helpers = [b.pid for b in children if b.leader_pid in self.pids] if charge else []
+            pids = [*self.pids, *helpers, *io_workers]
+            binaries = tuple((f"/proc/{pid}/exe", pid) for pid in self.pids)
+            performers = tuple((f"/proc/{pid}/exe", pid) for pid in io_workers)
+        return Request(
+            tuple(pids),
+            tuple(server.postmaster_pid for server in self.servers),
+            binaries,
+            reads,
+            performers=performers,
+            only=self.pids[0] if len(self.pids) == 1 else 0,
+            listed=any(b.postmaster_pid is None for b in self.backends),
+            ignored=() if self.whole else tuple({b.pid for b in children} - set(pids)),
+            helpers_only=not self.whole,
+            aio=asynchronous,
+            block_size=next((s.block_size for s in self.servers if s.block_size), 8192),
+            most_tasks=max(most if self.whole else 64, len(pids) + 64),
+            emit_durations=emit_durations,
+        )
+
+
+def _servers_of(backends: Sequence[Backend]) -> tuple[Server, ...]:
+    masters = {b.postmaster_pid: b.pid for b in backends if b.postmaster_pid}
+    return tuple(processes.server(pid) for pid in masters.values())
+
+
+def _binaries(servers: Sequence[Server]) -> tuple[tuple[str, int], ...]:
+    """Each binary once: probes in it count for every process that runs it."""
+    found: dict[tuple[int, int], tuple[str, int]] = {}
+    for server in servers:
+        path = f"/proc/{server.postmaster_pid}/exe"
+        status = Path(path).stat()
+        found.setdefault((status.st_dev, status.st_ino), (path, -1))
+    return tuple(found.values())
