@@ -384,7 +384,7 @@ def test_hdrhistograms_reader_finds_the_same_counts_and_percentiles(
     assert found.get_total_count() == both.count
     for p in (50, 90, 99, 99.9):
         rank = found.get_target_count_at_percentile(p)
-        ours = both.percentile(100 * rank / both.count)
+        ours = both.percentile(100 * (rank - 0.5) / both.count)
         assert ours is not None
         if rank < both.count:  # the last is the greatest, which a log of middles cannot hold
             assert found.get_value_at_percentile(p) == pytest.approx(ours, rel=0.002, abs=1)
