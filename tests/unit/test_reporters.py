@@ -299,7 +299,8 @@ def test_statements_beyond_the_most_are_summed_up() -> None:
 def test_names_and_texts_cannot_act_on_the_terminal() -> None:
     backend = some_backend(datname="a\x1b[2J", application_name="b\u202e", backend_type="c\x9b")
     backend.queries[0].text = "select \x1b]0;x\x07\n$1"
-    report = text.render(some_capture(backend, host=Host("6\x1b", 1)))
+    probes = Probes("libbpf", "fentry", "usdt", ["a probe: \x1b"])
+    report = text.render(some_capture(backend, host=Host("6\x1b", 1), probes=probes))
     assert "\x1b" not in report
     assert "\u202e" not in report
     assert r"▶ select \x1b]0;x\x07 $1" in report
