@@ -73,6 +73,7 @@ def test_every_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixt
     assert main([name, "--help"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"usage: pgtrace {name} ")
+    assert type(commands.load(name)).__name__ == f"{name.capitalize()}Command"
     description = out.split("\n\n")[1]
     assert (commands.load(name).__doc__ or "").startswith(description.splitlines()[0])
     assert err == ""
