@@ -25,8 +25,8 @@ def compile_bpf() -> None:
     if machine not in TARGETS:
         sys.exit(f"pgtrace: cannot be built for {machine}, only for {' and '.join(TARGETS)}")
     arch, triplet = TARGETS[machine]
-    if not any((Path(d) / "bpf/usdt.bpf.h").exists() for d in ("/usr/include", "/usr/local/include")) \
-            and not (Path("/usr/include") / triplet / "bpf/usdt.bpf.h").exists():
+    places = ("/usr/include", "/usr/local/include", f"/usr/include/{triplet}")
+    if not any((Path(place) / "bpf/usdt.bpf.h").exists() for place in places):
         sys.exit("pgtrace: libbpf's headers are needed to build: apt-get install libbpf-dev")
     OBJECT.parent.mkdir(exist_ok=True)
     command = [
@@ -42,6 +42,7 @@ class BuildBpf(build_py):
     """build_py with the in-kernel half compiled first, so that it is found as package data."""
 
     def run(self) -> None:
+        """Compile, then build as usual."""
         compile_bpf()
         super().run()
 
@@ -50,10 +51,12 @@ class PlatformWheel(bdist_wheel):
     """The object reads registers of one architecture; nothing in it depends on the Python."""
 
     def finalize_options(self) -> None:
+        """Let the wheel be of one platform."""
         super().finalize_options()
         self.root_is_pure = False
 
     def get_tag(self) -> tuple[str, str, str]:
+        """Any Python 3, this platform."""
         return "py3", "none", super().get_tag()[2]
 
 

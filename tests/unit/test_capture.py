@@ -251,6 +251,8 @@ def damaged(**changes: Any) -> list[Any]:
          "Invalid enum value 'moon' - at `$.backends[0].reads[0].source`"),
         (stored(backends=damaged(histogram={"buckets": [[8192, 8700, 3]]})),
          "[8192, 8700) is not a bucket of 16 per power of two"),
+        (stored(backends=[BACKENDS[0] | {"queries": [BACKENDS[0]["queries"][0] | {
+            "latency": {"buckets": [[5, 7, 1]]}}]}]), "[5, 7) is not a bucket"),
         (b'{"schema":"pgtrace.capture/1","x":' + b"[" * 10**5, "is not a whole capture"),
         (b'{"schema":"pgtrace.capture/1","started":"\xff"}', "is not a whole capture"),
     ],

@@ -43,11 +43,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     return command
 
 
-def pgtrace(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+def pgtrace(*args: str, unbuffered: str = "", **settings: Any) -> subprocess.CompletedProcess[str]:
     """Run it as users do."""
     return subprocess.run(
         [sys.executable, "-m", "pgtrace", *args],
-        env=os.environ | {"PYTHONPATH": str(COLLECTOR)},
+        env=os.environ | {"PYTHONPATH": str(COLLECTOR), "PYTHONUNBUFFERED": unbuffered},
         text=True,
         check=False,
         **{"capture_output": True, "encoding": "utf-8"} | settings,
@@ -73,6 +73,7 @@ def test_every_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixt
     assert main([name, "--help"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"usage: pgtrace {name} ")
+    assert type(commands.load(name)).__name__ == f"{name.capitalize()}Command"
     description = out.split("\n\n")[1]
     assert (commands.load(name).__doc__ or "").startswith(description.splitlines()[0])
     assert err == ""
@@ -108,6 +109,19 @@ def test_shared_options_go_before_and_after_the_command(fake: Fake, word: str) -
         assert {key: vars(fake.args)[key] for key in wanted} == wanted
     assert main(["list"]) == 0
     assert (fake.args.verbose, fake.args.quiet) == (False, False)
+
+
+def test_shared_options_reach_through_a_commands_own_subcommands(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(parser: argparse.ArgumentParser) -> None:
+        parser.add_subparsers(dest="experiment").add_parser("pages")
+
+    monkeypatch.setattr(fake, "prepare_parser", prepare)
+    for argv in (["-v", "lab", "pages"], ["lab", "-v", "pages"], ["lab", "pages", "-v"]):
+        assert main(argv) == 0
+        assert fake.args.verbose, argv
+    assert main(["lab", "pages", "--verb"]) == 2
 
 
 def test_the_commands_own_options_and_exit_code_count(fake: Fake) -> None:
@@ -155,17 +169,21 @@ def test_an_interrupt_is_130_without_words(fake: Fake, capsys: pytest.CaptureFix
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_is_no_error(unbuffered: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = pgtrace("--help", capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+    streams: dict[str, Any] = {"stdout": writing, "stderr": subprocess.PIPE}
+    done = pgtrace("--help", unbuffered=unbuffered, capture_output=False, **streams)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_disk_is_an_error() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_an_error(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
-        done = pgtrace("--help", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        streams: dict[str, Any] = {"stdout": full, "stderr": subprocess.PIPE}
+        done = pgtrace("--help", unbuffered=unbuffered, capture_output=False, **streams)
     assert done.returncode == 1
     assert done.stderr.startswith("pgtrace: unexpected error: OSError: [Errno 28] No space left")
     assert len(done.stderr.splitlines()) == 1

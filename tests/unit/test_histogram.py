@@ -91,6 +91,14 @@ def test_ranks_do_not_drift_with_large_counts() -> None:
     assert histogram.percentile(99.9000001) == 996  # the middle of [992, 1024), cut at 1000
 
 
+def test_a_share_is_the_decimal_that_was_written() -> None:
+    histogram = Histogram()
+    histogram.add(10, 329_871)
+    histogram.add(1000, 443_375 - 329_871)
+    assert 74.4 * 443_375 / 100 > 329_871  # as a binary fraction it would be the next rank
+    assert histogram.percentile(74.4) == 10
+
+
 def test_beyond_2_to_40_the_greatest_value_is_the_bound() -> None:
     histogram = of([5, 2**40, 2**40 + 100])
     assert histogram.percentile(100) == 2**40 + 100

@@ -299,7 +299,8 @@ def test_statements_beyond_the_most_are_summed_up() -> None:
 def test_names_and_texts_cannot_act_on_the_terminal() -> None:
     backend = some_backend(datname="a\x1b[2J", application_name="b\u202e", backend_type="c\x9b")
     backend.queries[0].text = "select \x1b]0;x\x07\n$1"
-    report = text.render(some_capture(backend, host=Host("6\x1b", 1)))
+    probes = Probes("libbpf", "fentry", "usdt", ["a probe: \x1b"])
+    report = text.render(some_capture(backend, host=Host("6\x1b", 1), probes=probes))
     assert "\x1b" not in report
     assert "\u202e" not in report
     assert r"▶ select \x1b]0;x\x07 $1" in report
@@ -384,7 +385,7 @@ def test_hdrhistograms_reader_finds_the_same_counts_and_percentiles(
     assert found.get_total_count() == both.count
     for p in (50, 90, 99, 99.9):
         rank = found.get_target_count_at_percentile(p)
-        ours = both.percentile(100 * rank / both.count)
+        ours = both.percentile(100 * (rank - 0.5) / both.count)
         assert ours is not None
         if rank < both.count:  # the last is the greatest, which a log of middles cannot hold
             assert found.get_value_at_percentile(p) == pytest.approx(ours, rel=0.002, abs=1)

@@ -37,6 +37,7 @@ UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")
         ("select '--', '/*', \"--\", \"/*\"", 'select $1, $2, "--", "/*"'),
         ("a like 'x' escape '\\'", "a like $1 escape $2"),
         ("select $99999999999, $65535", "select $65536, $65535"),
+        ("select $" + "9" * 5000 + ", $000001", "select $1, $2"),
         ("  select 1 ;  ", "select $1 ;"),
         ("", ""),
     ],

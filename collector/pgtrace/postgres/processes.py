@@ -65,7 +65,7 @@ class Server:
     version: str | None
     """Such as `15.18` or `18beta1`."""
     data_directory: str
-    """As the server sees it; read `directory` instead, which leads there from here."""
+    """As the kernel names it: a path of its mount namespace. Open `directory` instead."""
     block_size: int | None
     """In bytes."""
     port: int | None

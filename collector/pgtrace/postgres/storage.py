@@ -61,11 +61,11 @@ class Storage:
 
     directory: Path
     filesystem: str
-    """Type, as mount(8) names it; `unknown` when it is not mounted where it can be seen."""
+    """Type, as mount(8) names it; `unknown` when its mount cannot be seen."""
     source: str
     """What is mounted, such as `/dev/sda1`."""
     mount_point: str
-    """As its server sees it."""
+    """As its server sees it, or else as seen from here."""
     device: Device | None
     unknown_because: str | None
     """Why a read that reached no device is `unknown` there; None when its source is told."""
@@ -82,14 +82,18 @@ def storage(directory: Path, pid: int | None = None) -> Storage:
         mount_id, number = _mount_of(directory)
         process = re.match(r"/proc/(\d+)/", str(directory))
         owner = pid or (process[1] if process else "self")
-        mounts = Path(f"/proc/{owner}/mountinfo").read_text(errors="surrogateescape")
+        # A chroot hides the mounts outside of it: then they may be our own.
+        mounts = [
+            Path(f"/proc/{which}/mountinfo").read_text(errors="surrogateescape")
+            for which in (owner, "self")
+        ]
     except PermissionError as error:
         raise PermissionDeniedError(
             f"{directory} may not be reached ({error.strerror}). Run as root."
         ) from error
     except OSError as error:
         raise TargetError(f"There is no directory {directory}: {error.strerror}.") from error
-    for line in mounts.splitlines():
+    for line in "".join(mounts).splitlines():
         fields = line.split(" ")
         if fields[0] == mount_id:
             filesystem, source = map(_unescape, fields[fields.index("-") + 1 :][:2])
@@ -101,7 +105,8 @@ def storage(directory: Path, pid: int | None = None) -> Storage:
                 _device(fields[2], filesystem, source),
                 unknown_because(filesystem, fields[2]),
             )
-    why = "its mount is not among those of the process"
+    # In a chroot of another mount namespace; a block device behind it is seen all the same.
+    why = "its mount cannot be seen from here" if number.startswith("0:") else None
     return Storage(directory, "unknown", "", "", _device(number, "unknown", ""), why)
 
 
