@@ -4,7 +4,7 @@ import time
 from typing import Protocol
 
 from . import statement, statements, units
-from .engines import QueryEvent, ReadsByKey, TaskSnapshot, add_reads
+from .engines import QueryEvent, ReadsByKey, add_reads
 from .reporters import block
 from .tracer import Tracer
 
@@ -52,7 +52,7 @@ class JsonLines:
             one.add(event)
             query = msgspec.to_builtins(one.queries(self._tracer.block_size)[0])
             started = self._tracer.wall_time(event.start_ns)
-            stamp = {"pid": event.tid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+            stamp = {"pid": event.pid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
             print(msgspec.json.encode(stamp | query).decode(), flush=True)
 
     def end(self, reason: str) -> None:
@@ -78,11 +78,10 @@ class TextScreen:
     def begin(self) -> None:
         """Say which backend this is, what it does, and how it is measured."""
         target, engine = self._tracer.target, self._tracer.engine
-        backend = target.backend
-        assert backend is not None
-        version = target.server.version if target.server else None
+        backend = target.backends[0]
+        version = target.servers[0].version if target.servers else None
         parts = [
-            f"Backend {target.pid}",
+            f"Backend {backend.pid}",
             f"{backend.usename or '?'}@{backend.datname or '?'}" if backend.datname else "",
             backend.backend_type or "",
             f"PostgreSQL {version}" if version else "PostgreSQL",
@@ -94,7 +93,7 @@ class TextScreen:
             _print(f"Not measured: {missing}")
         if backend.activity is None and engine.queries_way == "none":
             _print("What the backend does now cannot be told.")
-        running = self._task().running
+        running = self._tracer.account().running
         if running:
             self._announce(running)
 
@@ -147,9 +146,6 @@ class TextScreen:
                 f"{lost.in_flight} read under way when tracing stopped."
             )
 
-    def _task(self) -> TaskSnapshot:
-        return self._tracer.snapshot()[self._tracer.target.pid]
-
     def _announce(self, event: QueryEvent) -> None:
         if event.start_ns == self._announced_ns:
             return
@@ -170,15 +166,15 @@ class TextScreen:
         self._block(event.reads, latency, lead)
 
     def _look(self) -> None:
-        task = self._task()
+        account = self._tracer.account()
         now = time.monotonic_ns()
-        if task.running:
-            self._announce(task.running)
-            elapsed = now - task.running.start_ns
-            self._block(task.running.reads, elapsed, f"… {units.duration(elapsed)}")
+        if account.running:
+            self._announce(account.running)
+            elapsed = now - account.running.start_ns
+            self._block(account.running.reads, elapsed, f"… {units.duration(elapsed)}")
         elif self._tracer.engine.queries_way == "none":
             elapsed = now - self._tracer.started_ns
-            self._block(task.reads, elapsed, f"… {units.duration(elapsed)}")
+            self._block(account.reads, elapsed, f"… {units.duration(elapsed)}")
 
     def _block(self, reads: ReadsByKey, elapsed_ns: int, lead: str) -> None:
         listed = statements.reads_list(reads, self._tracer.block_size)

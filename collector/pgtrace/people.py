@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from . import statement, statements
+from . import statement
 from .engines import ApartCounts, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
 from .postgres import titles
+from .statements import Statements
 
 CLIENTS = frozenset({"client backend", "walsender"})
 """Types whose open statement is a query: the others show a text and run no portal."""
@@ -25,7 +26,7 @@ class Person:
     """It ran when tracing began."""
     before: tuple[bytes, bool] | None = None
     """The text, and whether it was cut, of the query that ran when tracing began."""
-    statements: statements.Statements | None = None
+    statements: Statements | None = None
     final: TaskSnapshot | None = None
     """What it did in all, once it ended."""
     leader: "Person | None" = None

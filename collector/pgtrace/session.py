@@ -4,7 +4,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Literal
 
@@ -47,23 +47,33 @@ class Stopper:
 
 
 class Watched:
-    """The process that is traced, held by a pidfd: its pid cannot become another's."""
+    """The processes that are traced, held by pidfds: their pids cannot become others'."""
 
-    def __init__(self, pid: int) -> None:
-        try:
-            self._fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            raise TargetError(
-                f"no process {pid}; `pgtrace list` shows PostgreSQL's processes"
-            ) from None
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._fds: list[int] = []
+        for pid in pids:
+            try:
+                self._fds.append(os.pidfd_open(pid))
+            except ProcessLookupError:
+                self.close()
+                raise TargetError(
+                    f"no process {pid}; `pgtrace list` shows PostgreSQL's processes"
+                ) from None
 
     def ended(self, wait_s: float) -> bool:
-        """Wait that long for its end; True if it came."""
-        return bool(select.select([self._fd], [], [], wait_s)[0])
+        """Wait that long for the end of all; True if it came. Of no processes it never does."""
+        if not self._fds:
+            time.sleep(wait_s)
+            return False
+        for fd in select.select(self._fds, [], [], wait_s)[0]:
+            self._fds.remove(fd)
+            os.close(fd)
+        return not self._fds
 
     def close(self) -> None:
-        """Let go of it."""
-        os.close(self._fd)
+        """Let go of them."""
+        while self._fds:
+            os.close(self._fds.pop())
 
 
 def run(

@@ -23,6 +23,11 @@ class Filters:
     usenames: frozenset[str] = frozenset()
     backend_types: frozenset[str] = frozenset()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all pass."""
+        return not (self.datnames or self.usenames or self.backend_types)
+
     def allow(self, datname: str | None, usename: str | None, backend_type: str | None) -> bool:
         """Whether such a backend is meant."""
         return all(
@@ -45,6 +50,13 @@ class Target:
     whole: bool = False
     """The servers with all their processes, also those to come."""
     filters: Filters = field(default_factory=Filters)
+
+    def __str__(self) -> str:
+        if self.whole:
+            return ", ".join(f"the server in {s.data_directory}" for s in self.servers)
+        return ("process " if len(self.pids) == 1 else "processes ") + ", ".join(
+            str(pid) for pid in self.pids
+        )
 
     @classmethod
     def find(cls, pid: int) -> "Target":

@@ -33,7 +33,9 @@ class AttachCommand:
         """Trace until the end of something, drawing as it comes."""
         from .. import live, session
 
-        with tracing.attached(args, literals=args.literals or not args.json) as parts:
+        with tracing.attached(
+            args, tracing.find_one, literals=args.literals or not args.json
+        ) as parts:
             tracer, watched, stopper = parts
             screen: live.Screen
             if args.json:

@@ -24,6 +24,7 @@ class CaptureCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
         tracing.add_arguments(parser)
+        tracing.add_server_arguments(parser)
         parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there")
         parser.add_argument("--force", action="store_true", help="overwrite FILE")
         parser.add_argument("--json", action="store_true", help="print the capture itself")
@@ -56,15 +57,17 @@ class CaptureCommand:
         from .. import session
 
         progress = _Progress(args)
-        with tracing.attached(args, literals=args.literals) as (tracer, watched, stopper):
-            tracing.note(args, f"Tracing process {tracer.target.pid}. Ctrl-C to stop.")
+        with tracing.attached(args, tracing.find_any, literals=args.literals) as (
+            tracer,
+            watched,
+            stopper,
+        ):
+            tracing.note(args, f"Tracing {tracer.target}. Ctrl-C to stop.")
 
             def tick() -> None:
                 tracer.poll()
                 if progress.is_due():
-                    progress.show(
-                        sum(c.count for s in tracer.snapshot().values() for c in s.reads.values())
-                    )
+                    progress.show(tracer.read_count())
 
             session.run(stopper, watched, args.duration, tick)
             progress.clear()

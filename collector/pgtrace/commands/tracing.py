@@ -3,21 +3,26 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import IncompleteError, TargetError, UsageError
 
 if TYPE_CHECKING:
     from ..capture import Capture
+    from ..postgres.processes import Server
     from ..session import Stopper, Watched
-    from ..tracer import Target, Tracer
+    from ..targets import Filters, Target
+    from ..tracer import Tracer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of every command that traces."""
     parser.add_argument("target", nargs="?", type=_pid, metavar="PID", help="the backend's pid")
-    parser.add_argument("-p", "--pid", type=_pid, metavar="PID", help="the same, as an option")
+    parser.add_argument(
+        "-p", "--pid", type=_pid, metavar="PID", action="append", help="the same, as an option"
+    )
     parser.add_argument(
         "--duration", type=seconds, metavar="S", help="stop after that many seconds"
     )
@@ -27,7 +32,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the way in for reads; otherwise the best that the kernel allows",
     )
     parser.add_argument(
+        "--no-charge",
+        dest="charge",
+        action="store_false",
+        help="leave reads of parallel and I/O workers where they ran",
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="exit 6 if anything was lost or not measured"
+    )
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that can trace several processes."""
+    parser.add_argument(
+        "--server", metavar="DIR|PORT", help="all processes of the server, also those to come"
+    )
+    parser.add_argument("--all", action="store_true", help="all servers on this host")
+    for name in ("datname", "usename", "backend-type"):
+        parser.add_argument(
+            f"--{name}", metavar="NAME", action="append", help="only such backends; repeatable"
+        )
+    parser.add_argument(
+        "--wait", action="store_true", help="do not mind if no backend passes the filters yet"
+    )
+    parser.add_argument(
+        "--max-backends",
+        type=_count,
+        default=1024,
+        metavar="N",
+        help="processes of a server that there is room for at once (1024)",
     )
 
 
@@ -39,18 +72,23 @@ def note(args: argparse.Namespace, message: str) -> None:
 
 @contextlib.contextmanager
 def attached(
-    args: argparse.Namespace, *, literals: bool
+    args: argparse.Namespace, find: Callable[[argparse.Namespace], "Target"], *, literals: bool
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
-    """Trace the process that the arguments name; detached at any end."""
+    """Trace what the arguments name; detached at any end."""
     from ..session import Stopper, Watched
     from ..tracer import Tracer
 
     stopper = Stopper()
     try:
-        target = find_target(args)
-        watched = Watched(target.pid)
-        with contextlib.closing(watched):
-            tracer = Tracer(target, reads=args.reads, literals=literals)
+        target = find(args)
+        with contextlib.closing(Watched(() if target.whole else target.pids)) as watched:
+            tracer = Tracer(
+                target,
+                reads=args.reads,
+                literals=literals,
+                charge=args.charge,
+                most_backends=getattr(args, "max_backends", 1),
+            )
             try:
                 stopper.start()
                 yield tracer, watched, stopper
@@ -60,26 +98,96 @@ def attached(
         stopper.restore()
 
 
-def find_target(args: argparse.Namespace) -> "Target":
-    """The backend that is meant: of a parallel worker its leader."""
-    from ..tracer import Target
-
-    pids = {pid for pid in (args.target, args.pid) if pid is not None}
+def find_one(args: argparse.Namespace) -> "Target":
+    """The one backend that is meant."""
+    pids = _pids(args)
     if len(pids) != 1:
-        what = "two different pids were given" if pids else "which process?"
+        what = "different pids were given." if pids else "which process?"
         raise UsageError(f"{what} Give one pid; `pgtrace list` shows them")
-    pid = pids.pop()
-    target = Target.find(pid)
-    if target.backend and target.backend.backend_type == "postmaster":
+    target = _of_pids(args, pids)
+    if target.whole:
         raise TargetError(
-            f"process {pid} is a postmaster, which runs no queries; "
-            "give the pid of one of its backends: `pgtrace list` shows them"
+            f"process {pids[0]} is a postmaster, which runs no queries; "
+            "give the pid of one of its backends: `pgtrace list` shows them. "
+            f"`pgtrace capture {pids[0]}` traces the whole server"
         )
-    if target.backend and target.backend.leader_pid:
-        leader = target.backend.leader_pid
-        note(args, f"Process {pid} is a parallel worker of {leader}: tracing its leader.")
-        target = Target.find(leader)
     return target
+
+
+def find_any(args: argparse.Namespace) -> "Target":
+    """Backends, or servers; nothing at all means the only server on this host."""
+    from ..postgres import processes
+    from ..targets import Filters, Target
+
+    pids = _pids(args)
+    if sum(map(bool, (pids, args.server, args.all))) > 1:
+        raise UsageError("give pids, or --server, or --all: only one of them")
+    filters = Filters(
+        frozenset(args.datname or ()),
+        frozenset(args.usename or ()),
+        frozenset(args.backend_type or ()),
+    )
+    if pids:
+        target = _of_pids(args, pids, filters)
+    else:
+        servers = processes.servers()
+        if args.server:
+            servers = [server for server in servers if _is_named(server, args.server)]
+        if not servers:
+            which = f"no server {args.server}" if args.server else "no PostgreSQL server"
+            raise TargetError(f"{which} is running here; `pgtrace list` shows what is")
+        if len(servers) > 1 and not args.all:
+            known = ", ".join(f"--server {server.data_directory}" for server in servers)
+            raise UsageError(f"several servers are running: {known}; or --all")
+        target = Target.of_servers(servers, filters)
+    _check_filters(args, target)
+    return target
+
+
+def _of_pids(
+    args: argparse.Namespace, pids: list[int], filters: "Filters | None" = None
+) -> "Target":
+    """Of a parallel worker its leader, with a word."""
+    from ..postgres import processes
+    from ..targets import Target
+
+    meant = []
+    for pid in pids:
+        leader = processes.backend(pid).leader_pid if args.charge else None
+        if leader:
+            note(args, f"Process {pid} is a parallel worker of {leader}: tracing its leader.")
+        meant.append(leader or pid)
+    return Target.of_pids(meant, filters)
+
+
+def _check_filters(args: argparse.Namespace, target: "Target") -> None:
+    """Raise TargetError if no process of now passes; say so only, with --wait."""
+    family = [b for server in target.servers for b in server.backends()]
+    if target.filters.is_empty or any(
+        target.filters.allow(b.datname, b.usename, b.backend_type)
+        for b in (family if target.whole else target.backends)
+    ):
+        return
+    message = "no backend passes --datname, --usename, --backend-type now"
+    if not args.wait:
+        raise TargetError(f"{message}; `pgtrace list` shows them, --wait waits for one")
+    note(args, f"{message[0].upper()}{message[1:]}: waiting for one.")
+
+
+def _is_named(server: "Server", name: str) -> bool:
+    if name.isascii() and name.isdecimal():
+        return server.port == int(name)
+    asked = Path(name)
+    if server.data_directory == str(asked.absolute()):
+        return True
+    try:
+        return asked.samefile(server.directory)
+    except OSError:
+        return False
+
+
+def _pids(args: argparse.Namespace) -> list[int]:
+    return list(dict.fromkeys([*([args.target] if args.target else []), *(args.pid or [])]))
 
 
 def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
@@ -88,8 +196,10 @@ def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
         return
     lost = capture.lost
     missing = list(capture.probes.not_measured)
-    if lost.reads or lost.queries:
-        missing.append(f"{lost.reads} reads and {lost.queries} queries were lost")
+    if lost.reads or lost.queries or lost.backends:
+        missing.append(
+            f"{lost.reads} reads, {lost.queries} queries and {lost.backends} backends were lost"
+        )
     if missing:
         raise IncompleteError(f"incomplete: {'; '.join(missing)}")
 
@@ -97,6 +207,12 @@ def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
 def _pid(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 22:
         raise argparse.ArgumentTypeError(f"{text!r} is not a pid")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 65536")
     return int(text)
 
 
