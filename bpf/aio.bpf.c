@@ -69,7 +69,11 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	opcode = BPF_CORE_READ(kiocb, opcode);
 	if (opcode != IORING_OP_READV && opcode != IORING_OP_READ && opcode != IORING_OP_READ_FIXED)
 		return 0;
+	/* The file is looked up only when the request is issued: since 6bf9c47a3989, "io_uring:
+	 * defer file assignment", 5.18 */
 	file = BPF_CORE_READ(kiocb, file);
+	if (!file && bpf_core_field_exists(kiocb->cqe.fd))
+		file = current_file(BPF_CORE_READ(kiocb, cqe.fd));
 	if (!file || !find_file(task, file))
 		return 0;
 	counters = current_counters();

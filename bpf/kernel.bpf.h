@@ -72,9 +72,14 @@ struct task_struct {
 
 struct io_ring_ctx;
 
+struct io_cqe {
+	int fd;
+};
+
 struct io_kiocb {
 	struct file *file;
 	__u8 opcode;
+	struct io_cqe cqe;
 };
 
 struct kiocb {

@@ -60,7 +60,14 @@ def title_of(raw: bytes, cluster: str | None, major: int | None) -> titles.Title
 def helper_reads(snapshot: TaskSnapshot) -> ReadsByKey:
     """All that a parallel worker read: its leader's query's."""
     reads: ReadsByKey = {}
-    add_reads(reads, snapshot.reads, scope="query", performed_by="parallel worker")
+    for key, counts in snapshot.reads.items():
+        itself = key.performed_by == "backend"
+        add_reads(
+            reads,
+            {key: counts},
+            scope="query",
+            performed_by="parallel worker" if itself else None,
+        )
     return reads
 
 

@@ -1,11 +1,10 @@
 """What a user means to trace, and the request for an engine that follows from it."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .engines import ReadsWay, Request
+from .engines import Member, ReadsWay, Request
 from .errors import TargetError
 from .postgres import processes
 from .postgres.processes import Backend, Server
@@ -90,42 +89,52 @@ class Target:
     ) -> Request:
         """What the engine has to do."""
         if not self.backends and not self.whole:
+            threads = tuple(
+                Member(int(entry.name), self.pids[0])
+                for entry in Path(f"/proc/{self.pids[0]}/task").iterdir()
+            )
             return Request(
-                self.pids,
+                threads,
                 reads=reads,
                 listed=True,
-                all_threads=True,
-                most_tasks=max(64, len(os.listdir(f"/proc/{self.pids[0]}/task"))),  # noqa: PTH208
+                most_tasks=len(threads),
                 emit_durations=emit_durations,
             )
         family = [backend for server in self.servers for backend in server.backends()]
         children = [b for b in family if b.backend_type != "postmaster"]
         asynchronous = charge and any((s.major or 0) >= FIRST_AIO for s in self.servers)
-        io_workers = [b.pid for b in children if asynchronous and b.backend_type == "io worker"]
+        io_workers = [b for b in children if asynchronous and b.backend_type == "io worker"]
         if self.whole:
-            pids = [b.pid for b in children]
-            binaries = _binaries(self.servers)
-            performers = binaries
+            members = children
+            binaries = performers = _binaries(self.servers)
         else:
-            helpers = [b.pid for b in children if b.leader_pid in self.pids] if charge else []
-            pids = [*self.pids, *helpers, *io_workers]
+            helpers = [b for b in children if charge and b.leader_pid in self.pids]
+            members = [*self.backends, *helpers, *io_workers]
             binaries = tuple((f"/proc/{pid}/exe", pid) for pid in self.pids)
-            performers = tuple((f"/proc/{pid}/exe", pid) for pid in io_workers)
+            performers = tuple((f"/proc/{b.pid}/exe", b.pid) for b in io_workers)
+        meant = {b.pid for b in members}
         return Request(
-            tuple(pids),
+            tuple(_member(backend) for backend in members),
             tuple(server.postmaster_pid for server in self.servers),
             binaries,
             reads,
-            performers=performers,
-            only=self.pids[0] if len(self.pids) == 1 else 0,
+            only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
-            ignored=() if self.whole else tuple({b.pid for b in children} - set(pids)),
+            # Parallel workers to come ask too: no probe can wait in them alone
+            askers=_binaries(self.servers),
+            performers=performers,
+            ignored=tuple(b.pid for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,
             block_size=next((s.block_size for s in self.servers if s.block_size), 8192),
-            most_tasks=max(most if self.whole else 64, len(pids) + 64),
+            most_tasks=max(most if self.whole else 64, len(members) + 64),
             emit_durations=emit_durations,
         )
+
+
+def _member(backend: Backend) -> Member:
+    process = backend.process
+    return Member(process.pid, process.pid, process.inner_pid, backend.postmaster_pid or 0)
 
 
 def _servers_of(backends: Sequence[Backend]) -> tuple[Server, ...]:

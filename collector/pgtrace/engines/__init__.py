@@ -126,12 +126,22 @@ class TaskSnapshot:
     running: QueryEvent | None = None
 
 
+class Member(NamedTuple):
+    """A thread that runs already; 0 is what is not known of it."""
+
+    tid: int
+    pid: int
+    inner_pid: int = 0
+    """As its own PID namespace has it."""
+    postmaster: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to trace, decided before anything is loaded."""
 
-    pids: tuple[int, ...] = ()
-    """Processes that run already, traced whoever their parent is."""
+    members: tuple[Member, ...] = ()
+    """Traced from the start."""
     postmasters: tuple[int, ...] = ()
     """Their children are traced, those to come too."""
     binaries: tuple[tuple[str, int], ...] = ()
@@ -139,18 +149,19 @@ class Request:
     reads: ReadsWay | None = None
     """A way in that is forced; None takes the best that loads."""
     only: int = 0
-    """The one process of `pids` that matters most: it is found first."""
+    """The thread of the first member, if it matters most: it is found first."""
     listed: bool = False
-    """Some of `pids` are no children of the postmasters."""
+    """Some members are no children of the postmasters."""
+    askers: tuple[tuple[str, int], ...] = ()
+    """As binaries: where reads are left to I/O workers, of PostgreSQL 18."""
     performers: tuple[tuple[str, int], ...] = ()
-    """As binaries: where I/O workers run, of PostgreSQL 18."""
+    """As binaries: where those workers run."""
     ignored: tuple[int, ...] = ()
     """Children of the postmasters that run already and are of no interest."""
     helpers_only: bool = False
     """Of the children to come, only parallel workers and I/O workers."""
     aio: bool = False
     """The server may leave reads to I/O workers or io_uring."""
-    all_threads: bool = False
     block_size: int = 8192
     near_window: int = 128 << 10
     most_tasks: int = 64

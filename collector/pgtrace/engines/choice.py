@@ -1,7 +1,7 @@
 """Which engine, and which way in for reads: the best that loads."""
 
 from ..errors import PermissionDeniedError, UnsupportedError
-from . import Engine, ReadsWay, Request
+from . import Engine, Member, ReadsWay, Request
 from .libbpf_engine import LibbpfEngine
 from .probes import WAYS
 
@@ -27,7 +27,7 @@ def reads_ways(pid: int) -> dict[ReadsWay, str | None]:
     ways: dict[ReadsWay, str | None] = {}
     for way in WAYS:
         try:
-            LibbpfEngine(Request((pid,)), way).close()
+            LibbpfEngine(Request((Member(pid, pid),), only=pid), way).close()
             ways[way] = None
         except (UnsupportedError, PermissionDeniedError) as error:
             ways[way] = str(error)

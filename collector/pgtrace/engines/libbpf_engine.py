@@ -180,8 +180,8 @@ class LibbpfEngine:
         self._records = Ring(self._object.map("pgt_records"), self._take_record)
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
         self._tasks = TaskTable(self._object, request.most_tasks)
-        for tid, tgid in _threads(request):
-            self._tasks.add(tid, tgid, in_query=bool(request.binaries))
+        for member in request.members:
+            self._tasks.add(member, in_query=bool(request.binaries))
         for pid in request.ignored:
             self._tasks.refuse(pid)
         self._tasks.offer_rest()
@@ -196,7 +196,7 @@ class LibbpfEngine:
             self._tasks.close_scopes()
         if request.aio:
             self.not_measured += probes.attach_aio(
-                self._object, list(request.binaries), list(request.performers)
+                self._object, list(request.askers), list(request.performers)
             )
         if self._uring:
             probes.attach_uring(self._object)
@@ -239,14 +239,3 @@ class LibbpfEngine:
         else:
             event.reads = self._pool.of_query(serial, number, first)
         return event
-
-
-def _threads(request: Request) -> list[tuple[int, int]]:
-    """(thread, process) of each that runs already."""
-    if not request.all_threads:
-        return [(pid, pid) for pid in request.pids]
-    return [
-        (int(entry.name), pid)
-        for pid in request.pids
-        for entry in sorted(Path(f"/proc/{pid}/task").iterdir())
-    ]

@@ -5,7 +5,7 @@ import time
 from ctypes import sizeof
 
 from ..libbpf.objects import Object
-from . import ApartCounts, TaskSnapshot, layout
+from . import ApartCounts, Member, TaskSnapshot, layout
 from .slots import BEGUN_BEFORE
 
 _SIZE = sizeof(layout.Task)
@@ -28,11 +28,12 @@ class TaskTable:
         self._place: dict[int, int] = {}
         self._spare = list(range(count))
 
-    def add(self, tid: int, tgid: int, *, in_query: bool) -> int:
+    def add(self, member: Member, *, in_query: bool) -> int:
         """Take a thread that runs already; its serial. With `in_query`, a scope is open."""
         index = self._spare.pop(0)
         task = self._prepared(index)
-        task.tid, task.tgid, task.began_ns = tid, tgid, time.monotonic_ns()
+        task.tid, task.tgid, task.inner_tgid, task.postmaster = member
+        task.began_ns = time.monotonic_ns()
         if in_query:
             task.query = layout.QueryRecord(
                 record=layout.RECORD_QUERY,
@@ -43,7 +44,7 @@ class TaskTable:
                 start_ns=task.began_ns,
             )
         self._write(index, task)
-        self._indexes.update(_NUMBER.pack(tid), _NUMBER.pack(index))
+        self._indexes.update(_NUMBER.pack(member.tid), _NUMBER.pack(index))
         return int(task.serial)
 
     def refuse(self, tid: int) -> None:
