@@ -148,7 +148,13 @@ static __always_inline int request_end(__u64 key, __s64 ret)
 }
 
 SEC("tracepoint")
-int pgt_u_submit(struct trace_event_raw_io_uring_submit_req *ctx)
+int pgt_u_req(struct trace_event_raw_io_uring_submit_req *ctx)
+{
+	return request_begin(ctx->req);
+}
+
+SEC("tracepoint")
+int pgt_u_sqe(struct trace_event_raw_io_uring_submit_sqe *ctx)
 {
 	return request_begin(ctx->req);
 }

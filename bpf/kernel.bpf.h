@@ -96,6 +96,11 @@ struct trace_event_raw_io_uring_submit_req {
 	struct io_kiocb *req;
 };
 
+/* Its name before 6.3 (2ad57931db64, "io_uring: rename trace_io_uring_submit_sqe() tracepoint") */
+struct trace_event_raw_io_uring_submit_sqe {
+	struct io_kiocb *req;
+};
+
 struct trace_event_raw_io_uring_complete {
 	void *req;
 	int res;

@@ -61,10 +61,10 @@ class Lost(msgspec.Struct):
 
     reads: int = 0
     queries: int = 0
-    backends: int = 0
-    """Processes that there was no room for: nothing of theirs was counted."""
     in_flight: int = 0
     """Reads still under way when tracing stopped."""
+    backends: int = 0
+    """Processes that there was no room for: nothing of theirs was counted."""
 
 
 class Apart(msgspec.Struct):

@@ -120,7 +120,7 @@ class Tracer:
             probes=Probes(
                 engine.name, engine.reads_way, engine.queries_way, list(engine.not_measured)
             ),
-            lost=Lost(found.lost_reads, found.lost_queries, engine.lost_tasks(), found.in_flight),
+            lost=Lost(found.lost_reads, found.lost_queries, found.in_flight, engine.lost_tasks()),
             totals=Totals(),
             backends=statements.backends(
                 found, self.block_size, self.wall_time, literals=self.registry.literals

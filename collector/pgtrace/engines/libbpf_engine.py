@@ -41,7 +41,7 @@ class LibbpfEngine:
         self._detached = False
         with contextlib.ExitStack() as stack:
             self._object = stack.enter_context(Object(OBJECT))
-            self._uring = request.aio and probes.has_uring()
+            self._uring = probes.uring() if request.aio else {}
             self._prepare(request)
             try:
                 self._object.load()
@@ -138,7 +138,7 @@ class LibbpfEngine:
         wanted = [probes.PREFIX[self.reads_way], probes.EXIT]
         wanted += [probes.QUERIES] if request.binaries else []
         wanted += [probes.AIO] if request.aio else []
-        wanted += [probes.URING] if self._uring else []
+        wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
         options = layout.Options(
             near_window=request.near_window,
@@ -199,7 +199,7 @@ class LibbpfEngine:
                 self._object, list(request.askers), list(request.performers)
             )
         if self._uring:
-            probes.attach_uring(self._object)
+            probes.attach_uring(self._object, self._uring)
         probes.attach_reads(self._object, self.reads_way)
 
     def _take_record(self, data: bytes) -> None:

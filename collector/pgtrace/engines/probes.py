@@ -10,7 +10,7 @@ from . import QueriesWay, ReadsWay
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
 PREFIX = {"fentry": "pgt_f_", "kprobe": "pgt_k_", "tracepoint": "pgt_tp_"}
-QUERIES, AIO, URING, EXIT = "pgt_q_", "pgt_a_", "pgt_u_", "pgt_exit"
+QUERIES, AIO, EXIT = "pgt_q_", "pgt_a_", "pgt_exit"
 TRACEFS = Path("/sys/kernel/tracing/events")
 
 _FUNCTIONS = ("readv_exit", "read_exit", "readv", "read")
@@ -30,7 +30,8 @@ _USDT = {
     "query__execute__done": "pgt_q_portal_done",
 }
 _ABORT = "AbortCurrentTransaction"
-_URING = {"io_uring_submit_req": "pgt_u_submit", "io_uring_complete": "pgt_u_complete"}
+_SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
+_COMPLETE = ("io_uring_complete", "pgt_u_complete")
 
 
 def attach_reads(loaded: Object, way: ReadsWay) -> None:
@@ -84,14 +85,20 @@ def attach_aio(
     return []
 
 
-def has_uring() -> bool:
-    """Whether this kernel tells of io_uring requests by their addresses (6.0 and later)."""
-    return all((TRACEFS / "io_uring" / name).exists() for name in _URING)
+def uring() -> dict[str, str]:
+    """Tracepoints of io_uring and their programs; none where they do not tell one request
+    from another by its address, before 6.0.
+    """
+    known = TRACEFS / "io_uring"
+    submit = next((name for name in _SUBMITS if (known / name).exists()), None)
+    if submit is None or tuple(map(int, os.uname().release.split(".")[:2])) < (6, 0):
+        return {}
+    return {_COMPLETE[0]: _COMPLETE[1], submit: _SUBMITS[submit]}
 
 
-def attach_uring(loaded: Object) -> None:
+def attach_uring(loaded: Object, programs: dict[str, str]) -> None:
     """Requests of io_uring, from submission to completion."""
-    for name, program in reversed(_URING.items()):
+    for name, program in programs.items():
         try:
             loaded.attach_tracepoint(program, "io_uring", name)
         except LibbpfError as error:
