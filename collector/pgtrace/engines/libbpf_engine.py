@@ -62,9 +62,10 @@ class LibbpfEngine:
                 raise _refusal(error, f"{way} programs") from error
             self._open(request)
             stack.callback(self.close)
+            # First what may be refused: to detach takes a tenth of a second for each probe
+            self._attach_reads()
             if request.queries:
                 self._attach_queries(request.pid)
-            self._attach_reads()
             stack.pop_all()
 
     def poll(self) -> list[QueryEvent]:
@@ -160,6 +161,7 @@ class LibbpfEngine:
 
     def _attach_queries(self, pid: int) -> None:
         binary = f"/proc/{pid}/exe"
+        before = self._object.attached
         missing = []
         for probe, program in _QUERY_PROBES.items():
             try:
@@ -170,7 +172,7 @@ class LibbpfEngine:
                 _require_alive(pid)
                 missing.append(probe)
         if missing:
-            self._object.detach()
+            self._object.detach(keep=before)
             self._without_queries(missing)
             return
         self.queries_way = "usdt"

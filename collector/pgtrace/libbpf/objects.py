@@ -175,9 +175,14 @@ class Object:
         )
         self._hold(link, function)
 
-    def detach(self) -> None:
-        """Detach everything; what was counted can still be read."""
-        while self._links:
+    @property
+    def attached(self) -> int:
+        """How many links are held."""
+        return len(self._links)
+
+    def detach(self, keep: int = 0) -> None:
+        """Detach all but the first `keep` links; what was counted can still be read."""
+        while len(self._links) > keep:
             self._lib.bpf_link__destroy(self._links.pop())
 
     def close(self) -> None:
