@@ -187,6 +187,8 @@ class LibbpfEngine:
         self._tasks.offer_rest()
 
     def _attach(self, request: Request) -> None:
+        # First what may be refused: links of uprobes take long to come and to go
+        probes.attach_reads(self._object, self.reads_way)
         probes.attach_exit(self._object)
         for binary, pid in request.binaries:
             way, missing = probes.attach_queries(self._object, binary, pid)
@@ -200,7 +202,6 @@ class LibbpfEngine:
             )
         if self._uring:
             probes.attach_uring(self._object, self._uring)
-        probes.attach_reads(self._object, self.reads_way)
 
     def _take_record(self, data: bytes) -> None:
         if data[0] == layout.RECORD_QUERY:
