@@ -58,12 +58,12 @@ def attach_exit(loaded: Object) -> None:
 
 def attach_queries(loaded: Object, binary: str, pid: int) -> tuple[QueriesWay, list[str]]:
     """Attach what brackets queries; also what is not measured, each with its reason."""
-    attached = loaded.mark()
+    before = loaded.attached
     missing = [
         probe for probe, program in _USDT.items() if not _usdt(loaded, program, pid, binary, probe)
     ]
     if missing:
-        loaded.detach(attached)
+        loaded.detach(keep=before)
         return "none", [f"queries: the binary has no USDT probe {', '.join(missing)}"]
     if not _uprobe(loaded, "pgt_q_abort", pid, binary, _ABORT):
         return "usdt", [f"errors of extended queries: the binary does not export {_ABORT}"]

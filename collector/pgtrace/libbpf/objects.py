@@ -179,15 +179,6 @@ class Object:
         )
         self._hold(link, function)
 
-<<<<<<< HEAD
-    def mark(self) -> int:
-        """How much is attached now, for detach()."""
-        return len(self._links)
-
-    def detach(self, mark: int = 0) -> None:
-        """Detach what was attached since the mark; what was counted can still be read."""
-        while len(self._links) > mark:
-=======
     @property
     def attached(self) -> int:
         """How many links are held."""
@@ -196,7 +187,6 @@ class Object:
     def detach(self, keep: int = 0) -> None:
         """Detach all but the first `keep` links; what was counted can still be read."""
         while len(self._links) > keep:
->>>>>>> main
             self._lib.bpf_link__destroy(self._links.pop())
 
     def close(self) -> None:
