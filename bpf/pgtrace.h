@@ -12,6 +12,7 @@
 #define TEXT	   1024	   /* bytes of query text kept, the closing NUL included */
 #define SERVERS	   16	   /* postmasters traced at once */
 #define TITLE	   160	   /* bytes of a process title kept */
+#define NAME	   64	   /* NAMEDATALEN: what application_name may be long */
 #define MAX_IOVECS 32	   /* PostgreSQL's PG_IOV_MAX; of longer vectors the length is not known */
 #define NOBODY	   (~0u)   /* the index of a thread that is of no interest */
 #define NOWHERE	   (~0ull) /* no position: no read of this file was seen before */
@@ -36,12 +37,15 @@ struct options {
 	__u32 block_shift;    /* log2 of the server's block size */
 	__u32 emit_durations; /* for tests: send each duration too */
 	__u32 helpers_only;   /* of the children, only parallel and I/O workers */
+	__u32 no_usdt;	      /* scopes follow exported functions instead */
+	__u32 unused;
 };
 
 /* What user space changes while the programs run. */
 struct live {
-	__u32 postmasters[SERVERS]; /* their children are traced; 0: no more of them */
-	__u32 orphans;		    /* a postmaster ended: its children have another parent now */
+	__u64 application_name[SERVERS]; /* where each one's children keep a pointer to it, or 0 */
+	__u32 postmasters[SERVERS];	 /* their children are traced; 0: no more of them */
+	__u32 orphans; /* a postmaster ended: its children have another parent now */
 	__u32 unused;
 	__u64 lost_tasks; /* threads that there was no room for */
 };
@@ -93,10 +97,11 @@ struct query {
 	__u8 failed;	   /* the transaction was aborted while it ran */
 	__u8 begun_before; /* it was open when tracing began */
 	__u8 cut;	   /* its text was longer than TEXT */
-	__u8 unused;
+	__u8 texts;	   /* how often its text was reported: once is the simple protocol */
 	__u32 depth;	   /* of nested portals */
 	__u32 text_length; /* without the closing NUL */
-	__u32 unused2;
+	__u32 analysed;	   /* a statement in it got as far as parse analysis */
+	char application_name[NAME];
 	char text[TEXT];
 };
 

@@ -8,6 +8,28 @@
  * query__done nor query__execute__done: longjmp skips them. docs/architecture.md has the
  * sequences that each kind of client makes. */
 
+/* Behind a pooler it changes with the client: it is the query's, not the backend's. */
+static __noinline int read_application_name(struct task *task)
+{
+	__u64 pointer = 0, address;
+	__u32 i;
+
+	if (!task)
+		return 0;
+	task->query.application_name[0] = 0;
+	for (i = 0; i < SERVERS && live.postmasters[i]; i++) {
+		address = live.application_name[i];
+		if (live.postmasters[i] != task->postmaster || !address)
+			continue;
+		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
+		if (pointer)
+			bpf_probe_read_user_str(task->query.application_name, NAME,
+						(void *)pointer);
+		break;
+	}
+	return 0;
+}
+
 static __always_inline void open_scope(struct task *task, __u64 now)
 {
 	struct query *query = &task->query;
@@ -28,7 +50,16 @@ static __always_inline void open_scope(struct task *task, __u64 now)
 	query->begun_before = 0;
 	query->depth = 0;
 	query->cut = 0;
+	query->texts = 0;
+	query->analysed = 0;
 	query->text_length = 0;
+	read_application_name(task);
+}
+
+/* Without query__start, an empty query looks like a prepare that was never analysed. */
+static __always_inline bool is_empty_query(struct query *query)
+{
+	return options.no_usdt && query->texts == 1 && !query->analysed;
 }
 
 /* Sends the record, and with it the slots. If the ring is full the slots stay where they are,
@@ -43,7 +74,7 @@ static __noinline int close_scope(struct task *task)
 	query = &task->query;
 	query->open = 0;
 	if (!query->executed && !query->failed && query->protocol != SIMPLE && !query->first_slot &&
-	    !query->begun_before)
+	    !query->begun_before && !is_empty_query(query))
 		return 0; /* a prepare that read nothing leaves nothing to tell */
 	query->end_ns = bpf_ktime_get_ns();
 	size = query->text_length;
@@ -101,14 +132,18 @@ static __always_inline int status_text(struct task *task, const char *text)
 		bool again = query->executed && query->depth == 0;
 
 		if (!again && query->protocol != SIMPLE && !query->begun_before &&
-		    same_text(task, length))
+		    same_text(task, length)) {
+			if (query->texts < 255)
+				query->texts++;
 			return 0;
+		}
 		/* Begun before, and nothing seen of it: the backend was idle when tracing began */
 		if (!query->begun_before || query->executed || query->first_slot)
 			close_scope(task);
 	}
 	open_scope(task, bpf_ktime_get_ns());
 	take_text(task, length);
+	query->texts = 1;
 	return 0;
 }
 
@@ -220,4 +255,37 @@ SEC("uprobe")
 int pgt_q_abort(struct pt_regs *ctx)
 {
 	return aborted();
+}
+
+/* A server without USDT: the exported functions in which the probes would be. */
+
+/* pgstat_report_activity(BackendState state, const char *cmd_str): statement__status is in it */
+SEC("uprobe")
+int BPF_KPROBE(pgt_n_activity, int state, const char *text)
+{
+	return status(text);
+}
+
+/* pgstat_report_query_id(uint64 query_id, bool force): in parse analysis, and by every
+ * statement of a simple query; 14 and later */
+SEC("uprobe")
+int pgt_n_query_id(struct pt_regs *ctx)
+{
+	struct task *task = traced_task();
+
+	if (task)
+		task->query.analysed = 1;
+	return 0;
+}
+
+SEC("uprobe")
+int pgt_n_portal(struct pt_regs *ctx)
+{
+	return portal_start();
+}
+
+SEC("uprobe")
+int pgt_n_portal_ret(struct pt_regs *ctx)
+{
+	return portal_done();
 }

@@ -142,6 +142,8 @@ class Query(msgspec.Struct):
     text_cut: bool = False
     begun_before: bool = False
     """Its one call began before tracing did: the latency counts from the start of tracing."""
+    application_name: str | None = None
+    """Of the client that ran it: behind a pooler one backend serves many."""
     unfinished: bool = False
     """Its one call had not ended when tracing did: calls is 0, and there is no latency."""
 

@@ -26,6 +26,8 @@ class Person:
     """It ran when tracing began."""
     before: tuple[bytes, bool] | None = None
     """The text, and whether it was cut, of the query that ran when tracing began."""
+    application_name: bytes = b""
+    """Of its last query."""
     statements: Statements | None = None
     final: TaskSnapshot | None = None
     """What it did in all, once it ended."""

@@ -11,7 +11,7 @@ from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
 from .errors import PgtraceError
 from .people import Person
 from .postgres import binary, proc, processes, titles
-from .targets import Target
+from .targets import Target, application_name
 
 MOST_ENDED = 2000
 """Backends that ended and are still told one by one; more are added up by user and database."""
@@ -80,6 +80,7 @@ class Registry:
                 event.pid = person.pid
                 self._take_helpers(person, event)
                 person.named(event)
+                person.application_name = event.application_name or person.application_name
                 if person.statements is None:
                     person.statements = statements.Statements(literals=self.literals)
                 person.statements.add(event)
@@ -281,7 +282,9 @@ class Registry:
                 if successor:
                     del self._servers[pid]
                     self._servers[successor.postmaster_pid] = successor
-                    self._engine.add_postmaster(successor.postmaster_pid)
+                    self._engine.add_postmaster(
+                        successor.postmaster_pid, application_name(successor)
+                    )
                     self._gaps = [
                         (d, b, e or time.monotonic_ns())
                         if d == server.data_directory

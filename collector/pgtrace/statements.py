@@ -21,6 +21,7 @@ class _Name(NamedTuple):
     cut: bool
     protocol: capture.Protocol
     begun_before: bool
+    application_name: bytes
 
 
 class _Sum:
@@ -51,7 +52,13 @@ class Statements:
 
     def add(self, event: QueryEvent) -> None:
         """Count one query that ended."""
-        name = _Name(event.text, event.text_cut, event.protocol, event.begun_before)
+        name = _Name(
+            event.text,
+            event.text_cut,
+            event.protocol,
+            event.begun_before,
+            event.application_name,
+        )
         total = self._fresh.get(name)
         if total is None:
             if len(self._fresh) >= MOST_TEXTS:
@@ -80,12 +87,13 @@ class Statements:
                 text_cut=cut,
                 protocol=protocol,
                 begun_before=before,
+                application_name=_decoded(application),
                 calls=total.calls,
                 errors=total.errors,
                 latency=_latency(total.latency),
                 reads=reads_list(total.reads, block_size),
             )
-            for (text, cut, protocol, before), total in ordered
+            for (text, cut, protocol, before, application), total in ordered
         ]
 
     def fold(self) -> None:
@@ -116,6 +124,7 @@ def unfinished(event: QueryEvent, block_size: int, *, literals: bool) -> capture
         text_cut=event.text_cut,
         protocol=event.protocol,
         begun_before=event.begun_before,
+        application_name=_decoded(event.application_name),
         unfinished=True,
         calls=0,
         errors=0,
@@ -147,6 +156,10 @@ def reads_list(reads: ReadsByKey, block_size: int) -> list[capture.Reads]:
         for key, counts in sorted(reads.items())
         if counts.count
     ]
+
+
+def _decoded(name: bytes) -> str | None:
+    return statement.decode(name) or None
 
 
 def _buckets(counts: Counts) -> list[capture.Bucket]:
@@ -191,6 +204,7 @@ def _backend(
         backend_type=person.title.backend_type,
         datname=person.title.datname,
         usename=person.title.usename,
+        application_name=_decoded(person.application_name),
         began=began,
         ended=ended,
         reads=reads_list(account.reads, block_size),

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .engines import Member, ReadsWay, Request
-from .errors import TargetError
-from .postgres import processes
+from .errors import PgtraceError, TargetError
+from .postgres import binary, processes
 from .postgres.processes import Backend, Server
 
 FIRST_AIO = 18
@@ -115,7 +115,7 @@ class Target:
         meant = {b.pid for b in members}
         return Request(
             tuple(_member(backend) for backend in members),
-            tuple(server.postmaster_pid for server in self.servers),
+            tuple((s.postmaster_pid, application_name(s)) for s in self.servers),
             binaries,
             reads,
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
@@ -130,6 +130,14 @@ class Target:
             most_tasks=max(most if self.whole else 64, len(members) + 64),
             emit_durations=emit_durations,
         )
+
+
+def application_name(server: Server) -> int:
+    """Where its processes keep the pointer to application_name; 0 if that cannot be known."""
+    try:
+        return binary.variable_address(server.postmaster_pid, "application_name")
+    except PgtraceError:
+        return 0
 
 
 def _member(backend: Backend) -> Member:

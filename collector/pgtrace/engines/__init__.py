@@ -84,6 +84,7 @@ class QueryEvent:
     end_ns: int
     """0 while it runs."""
     reads: ReadsByKey
+    application_name: bytes = b""
     pid: int = 0
     """Of the process that ran it; for whoever knows the serial to fill in."""
 
@@ -142,8 +143,9 @@ class Request:
 
     members: tuple[Member, ...] = ()
     """Traced from the start."""
-    postmasters: tuple[int, ...] = ()
-    """Their children are traced, those to come too."""
+    postmasters: tuple[tuple[int, int], ...] = ()
+    """Their children are traced, those to come too: pid, and where in their memory the pointer
+    to application_name is, or 0."""
     binaries: tuple[tuple[str, int], ...] = ()
     """Where to put the probes of queries: the file, and the process or -1 for all that run it."""
     reads: ReadsWay | None = None
@@ -200,7 +202,7 @@ class Engine(Protocol):
     def was_idle(self, serial: int) -> None:
         """That thread ran no query when tracing began: what it read then was outside."""
 
-    def add_postmaster(self, pid: int) -> None:
+    def add_postmaster(self, pid: int, application_name: int) -> None:
         """Trace the children of this postmaster too."""
 
     def lost_tasks(self) -> int:

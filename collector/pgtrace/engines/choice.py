@@ -3,7 +3,7 @@
 from ..errors import PermissionDeniedError, UnsupportedError
 from . import Engine, Member, ReadsWay, Request
 from .libbpf_engine import LibbpfEngine
-from .probes import WAYS
+from .probes import WAYS, MissingProbesError
 
 
 def start(request: Request) -> Engine:
@@ -11,7 +11,7 @@ def start(request: Request) -> Engine:
     reasons = []
     for way in (request.reads,) if request.reads else WAYS:
         try:
-            return LibbpfEngine(request, way)
+            return _start(request, way)
         except UnsupportedError as error:
             reasons.append(str(error))
     if request.reads:
@@ -20,6 +20,13 @@ def start(request: Request) -> Engine:
             "or leave --reads out to take the best that it does"
         )
     raise UnsupportedError(f"reads cannot be traced here: {'; '.join(reasons)}")
+
+
+def _start(request: Request, way: ReadsWay) -> LibbpfEngine:
+    try:
+        return LibbpfEngine(request, way)
+    except MissingProbesError:
+        return LibbpfEngine(request, way, no_usdt=True)
 
 
 def reads_ways(pid: int) -> dict[ReadsWay, str | None]:

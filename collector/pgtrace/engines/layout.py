@@ -14,6 +14,7 @@ FILES = 16
 TEXT = 1024
 SERVERS = 16
 TITLE = 160
+NAME = 64
 NOBODY = 0xFFFFFFFF
 
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
@@ -23,6 +24,7 @@ SCOPES: tuple[Scope, ...] = ("outside", "query")
 PERFORMERS: tuple[Performer, ...] = ("backend", "io_uring")
 PROTOCOLS: tuple[Protocol, ...] = ("unknown", "simple", "extended")
 KEYS = len(SCOPES) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
+SIMPLE = 1
 RECORD_QUERY = 1
 RECORD_CHARGED = 2
 
@@ -38,6 +40,8 @@ class Options(ctypes.Structure):
         ("block_shift", c_uint32),
         ("emit_durations", c_uint32),
         ("helpers_only", c_uint32),
+        ("no_usdt", c_uint32),
+        ("unused", c_uint32),
     )
 
 
@@ -45,6 +49,7 @@ class Live(ctypes.Structure):
     """struct live."""
 
     _fields_ = (
+        ("application_name", c_uint64 * SERVERS),
         ("postmasters", c_uint32 * SERVERS),
         ("orphans", c_uint32),
         ("unused", c_uint32),
@@ -106,10 +111,11 @@ class QueryRecord(ctypes.Structure):
         ("failed", c_uint8),
         ("begun_before", c_uint8),
         ("cut", c_uint8),
-        ("unused", c_uint8),
+        ("texts", c_uint8),
         ("depth", c_uint32),
         ("text_length", c_uint32),
-        ("unused2", c_uint32),
+        ("analysed", c_uint32),
+        ("application_name", c_char * NAME),
         ("text", c_char * TEXT),
     )
 

@@ -23,7 +23,7 @@ _RING = 1 << 20
 _SETTLE_S = 0.1
 """Queries are handed over that much later: by then the reads that others made are counted."""
 _TEXT_OFFSET = layout.QueryRecord.text.offset
-_RECORD = struct.Struct("<IIQQQI8BIII")
+_RECORD = struct.Struct(f"<IIQQQI8BIII{layout.NAME}s")
 _CHARGED = struct.Struct("<IIQII")
 
 
@@ -32,7 +32,8 @@ class LibbpfEngine:
 
     name: Literal["libbpf", "bcc"] = "libbpf"
 
-    def __init__(self, request: Request, way: ReadsWay) -> None:
+    def __init__(self, request: Request, way: ReadsWay, *, no_usdt: bool = False) -> None:
+        self._no_usdt = no_usdt
         self.reads_way: ReadsWay = way
         self.queries_way: QueriesWay = "none"
         self.not_measured: list[str] = []
@@ -107,11 +108,12 @@ class LibbpfEngine:
         """Count nothing more of this thread."""
         self._tasks.ignore(serial)
 
-    def add_postmaster(self, pid: int) -> None:
+    def add_postmaster(self, pid: int, application_name: int) -> None:
         """Trace the children of this postmaster too. Raises UnsupportedError past the 16th."""
         free = [i for i, known in enumerate(self._live.postmasters) if known in (0, pid)]
         if not free:
             raise UnsupportedError(f"more than {layout.SERVERS} servers cannot be traced at once")
+        self._live.application_name[free[0]] = application_name
         self._live.postmasters[free[0]] = pid
 
     def lost_tasks(self) -> int:
@@ -137,6 +139,7 @@ class LibbpfEngine:
     def _prepare(self, request: Request) -> None:
         wanted = [probes.PREFIX[self.reads_way], probes.EXIT]
         wanted += [probes.QUERIES] if request.binaries else []
+        wanted += [probes.NO_USDT] if self._no_usdt else []
         wanted += [probes.AIO] if request.aio else []
         wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
@@ -148,6 +151,7 @@ class LibbpfEngine:
             block_shift=request.block_size.bit_length() - 1,
             emit_durations=request.emit_durations,
             helpers_only=request.helpers_only,
+            no_usdt=self._no_usdt,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
@@ -170,7 +174,8 @@ class LibbpfEngine:
 
     def _live_initial(self, request: Request) -> None:
         live = layout.Live()
-        live.postmasters[: len(request.postmasters)] = request.postmasters
+        for i, (pid, application_name) in enumerate(request.postmasters):
+            live.postmasters[i], live.application_name[i] = pid, application_name
         self._object.map(".data.live").set_initial(bytes(live))
 
     def _open(self, request: Request) -> None:
@@ -190,18 +195,24 @@ class LibbpfEngine:
         # First what may be refused: links of uprobes take long to come and to go
         probes.attach_reads(self._object, self.reads_way)
         probes.attach_exit(self._object)
-        for binary, pid in request.binaries:
-            way, missing = probes.attach_queries(self._object, binary, pid)
-            self.queries_way = way
-            self.not_measured += missing
-        if request.binaries and self.queries_way == "none":
-            self._tasks.close_scopes()
+        self._attach_queries(request)
         if request.aio:
             self.not_measured += probes.attach_aio(
                 self._object, list(request.askers), list(request.performers)
             )
         if self._uring:
             probes.attach_uring(self._object, self._uring)
+
+    def _attach_queries(self, request: Request) -> None:
+        if not request.binaries:
+            return
+        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
+        missing = [m for binary, pid in request.binaries for m in attach(self._object, binary, pid)]
+        self.not_measured += dict.fromkeys(missing)
+        if any(reason.startswith("queries:") for reason in missing):
+            self._tasks.close_scopes()
+        else:
+            self.queries_way = "uprobe" if self._no_usdt else "usdt"
 
     def _take_record(self, data: bytes) -> None:
         if data[0] == layout.RECORD_QUERY:
@@ -220,20 +231,25 @@ class LibbpfEngine:
 
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:
         (_, serial, number, start, end, first, protocol, _, executed, done, failed, before, cut,
-         _, _, length, _) = _RECORD.unpack_from(data)  # fmt: skip
+         texts, _, length, analysed, application) = _RECORD.unpack_from(data)  # fmt: skip
         event = QueryEvent(
             serial=serial,
             text=data[_TEXT_OFFSET : _TEXT_OFFSET + length],
             text_cut=bool(cut),
+            application_name=application.partition(b"\0")[0],
             protocol=layout.PROTOCOLS[protocol],
             # Without AbortCurrentTransaction a simple query's missing query__done tells as much
-            error=bool(failed) or (ended and protocol == 1 and not done),
+            error=bool(failed) or (ended and protocol == layout.SIMPLE and not done),
             executed=bool(executed),
             begun_before=bool(before),
             start_ns=start,
             end_ns=end if ended else 0,
             reads={},
         )
+        if self._no_usdt and not before and texts == 1:
+            # Reported once: in one message. A text that failed to parse may have been in any.
+            event.protocol = "simple" if executed or analysed or not failed else "unknown"
+            event.executed = event.executed or not analysed
         if ended:
             outside = not event.is_call and not event.begun_before
             event.reads = self._pool.hand_over(serial, number, first, outside=outside)

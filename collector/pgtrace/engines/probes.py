@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..libbpf.objects import LibbpfError, Object
-from . import QueriesWay, ReadsWay
+from . import ReadsWay
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
 PREFIX = {"fentry": "pgt_f_", "kprobe": "pgt_k_", "tracepoint": "pgt_tp_"}
-QUERIES, AIO, EXIT = "pgt_q_", "pgt_a_", "pgt_exit"
+QUERIES, NO_USDT, AIO, EXIT = "pgt_q_", "pgt_n_", "pgt_a_", "pgt_exit"
 TRACEFS = Path("/sys/kernel/tracing/events")
 
 _FUNCTIONS = ("readv_exit", "read_exit", "readv", "read")
@@ -29,9 +29,20 @@ _USDT = {
     "query__execute__start": "pgt_q_portal_start",
     "query__execute__done": "pgt_q_portal_done",
 }
+_FUNCTIONS_OF_QUERIES = {
+    "pgstat_report_activity": ("pgt_n_activity", False),
+    "pgstat_report_query_id": ("pgt_n_query_id", False),
+    "PortalRun": ("pgt_n_portal", False),
+    "PortalRun at its end": ("pgt_n_portal_ret", True),
+    "AbortCurrentTransaction": ("pgt_q_abort", False),
+}
 _ABORT = "AbortCurrentTransaction"
 _SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
 _COMPLETE = ("io_uring_complete", "pgt_u_complete")
+
+
+class MissingProbesError(Exception):
+    """A binary has no USDT notes, or not all that are needed."""
 
 
 def attach_reads(loaded: Object, way: ReadsWay) -> None:
@@ -56,18 +67,32 @@ def attach_exit(loaded: Object) -> None:
         raise refusal(error, "tracepoint sched_process_exit") from error
 
 
-def attach_queries(loaded: Object, binary: str, pid: int) -> tuple[QueriesWay, list[str]]:
-    """Attach what brackets queries; also what is not measured, each with its reason."""
+def attach_queries(loaded: Object, binary: str, pid: int) -> list[str]:
+    """Attach the USDT probes that bracket queries; what is not measured, each with its reason.
+
+    Raises MissingProbesError if they are not all there.
+    """
     before = loaded.attached
     missing = [
         probe for probe, program in _USDT.items() if not _usdt(loaded, program, pid, binary, probe)
     ]
     if missing:
         loaded.detach(keep=before)
-        return "none", [f"queries: the binary has no USDT probe {', '.join(missing)}"]
+        raise MissingProbesError(f"the binary has no USDT probe {', '.join(missing)}")
     if not _uprobe(loaded, "pgt_q_abort", pid, binary, _ABORT):
-        return "usdt", [f"errors of extended queries: the binary does not export {_ABORT}"]
-    return "usdt", []
+        return [f"errors of extended queries: the binary does not export {_ABORT}"]
+    return []
+
+
+def attach_functions(loaded: Object, binary: str, pid: int) -> list[str]:
+    """The same at the functions in which the probes would be; all of them or none."""
+    before = loaded.attached
+    for name, (program, returns) in _FUNCTIONS_OF_QUERIES.items():
+        function = name.split()[0]
+        if not _uprobe(loaded, program, pid, binary, function, returns=returns):
+            loaded.detach(keep=before)
+            return [f"queries: the binary has no USDT probes and does not export {function}"]
+    return []
 
 
 def attach_aio(
@@ -113,9 +138,11 @@ def _usdt(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bo
     return True
 
 
-def _uprobe(loaded: Object, program: str, pid: int, binary: str, function: str) -> bool:
+def _uprobe(
+    loaded: Object, program: str, pid: int, binary: str, function: str, *, returns: bool = False
+) -> bool:
     try:
-        loaded.attach_uprobe(program, pid, binary, function)
+        loaded.attach_uprobe(program, pid, binary, function, returns=returns)
     except LibbpfError as error:
         return _absent(error, f"uprobe {function}", binary)
     return True

@@ -169,10 +169,14 @@ class Object:
         )
         self._hold(link, f"{provider}:{name}")
 
-    def attach_uprobe(self, program: str, pid: int, binary: str, function: str) -> None:
-        """Attach to the entry of an exported function, in that process alone."""
+    def attach_uprobe(
+        self, program: str, pid: int, binary: str, function: str, *, returns: bool = False
+    ) -> None:
+        """Attach to where an exported function begins, or returns; pid -1: in all processes."""
         options = prototypes.UprobeOptions(
-            sz=ctypes.sizeof(prototypes.UprobeOptions), func_name=function.encode()
+            sz=ctypes.sizeof(prototypes.UprobeOptions),
+            func_name=function.encode(),
+            retprobe=returns,
         )
         link = self._lib.bpf_program__attach_uprobe_opts(
             self._programs[program], pid, os.fsencode(binary), 0, ctypes.byref(options)
