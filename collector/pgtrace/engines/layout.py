@@ -111,10 +111,10 @@ class QueryRecord(ctypes.Structure):
         ("failed", c_uint8),
         ("begun_before", c_uint8),
         ("cut", c_uint8),
-        ("texts", c_uint8),
-        ("depth", c_uint32),
+        ("bound", c_uint8),
         ("text_length", c_uint32),
         ("analysed", c_uint32),
+        ("unused", c_uint32),
         ("application_name", c_char * NAME),
         ("text", c_char * TEXT),
     )

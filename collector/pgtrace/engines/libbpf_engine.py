@@ -231,7 +231,7 @@ class LibbpfEngine:
 
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:
         (_, serial, number, start, end, first, protocol, _, executed, done, failed, before, cut,
-         texts, _, length, analysed, application) = _RECORD.unpack_from(data)  # fmt: skip
+         bound, length, analysed, _, application) = _RECORD.unpack_from(data)  # fmt: skip
         event = QueryEvent(
             serial=serial,
             text=data[_TEXT_OFFSET : _TEXT_OFFSET + length],
@@ -246,7 +246,7 @@ class LibbpfEngine:
             end_ns=end if ended else 0,
             reads={},
         )
-        if self._no_usdt and not before and texts == 1:
+        if self._no_usdt and not before and not bound:
             # Reported once: in one message. A text that failed to parse may have been in any.
             event.protocol = "simple" if executed or analysed or not failed else "unknown"
             event.executed = event.executed or not analysed
