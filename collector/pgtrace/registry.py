@@ -69,14 +69,17 @@ class Registry:
             if person.before is None and not person.title.leader_pid:
                 self._engine.was_idle(serial)
 
-    def poll(self) -> list[QueryEvent]:
-        """Count the queries that ended, and let go of who ended; the calls, in their order."""
+    def poll(self, *, settled: bool = True) -> list[QueryEvent]:
+        """Count the queries that ended, and let go of who ended; the calls, in their order.
+
+        `settled` as Engine.poll() has it.
+        """
         calls = []
-        for event in self._engine.poll():
+        for event in self._engine.poll(settled=settled):
             person = self._people.get(event.serial)
             if person is None:
                 person = self._meet(event.serial)
-            if event.is_call or event.begun_before:
+            if event.is_call or (event.begun_before and person.before):
                 event.pid = person.pid
                 self._take_helpers(person, event)
                 person.named(event)
@@ -166,18 +169,22 @@ class Registry:
 
     def _take_helpers(self, leader: Person, event: QueryEvent) -> None:
         """Let the event pay for the parallel workers that its query started."""
+        if not leader.helpers:
+            return
+        ended = {serial for serial, _, ended_ns in self._engine.serials() if ended_ns}
         for helper in [h for h in leader.helpers if h.began_ns <= event.end_ns]:
-            if helper.final is None and helper.serial in self._people:
+            if helper.serial in ended:
                 self._let_go(helper)
+            if helper.final is None:
+                continue
             leader.helpers.remove(helper)
-            if helper.final:
-                reads = people.helper_reads(helper.final)
-                add_reads(event.reads, reads)
-                add_reads(leader.helped, reads)
-                for into, counts in zip(
-                    leader.apart, (helper.final.failed, helper.final.short), strict=True
-                ):
-                    people.add_apart(into, counts)
+            reads = people.helper_reads(helper.final)
+            add_reads(event.reads, reads)
+            add_reads(leader.helped, reads)
+            for into, counts in zip(
+                leader.apart, (helper.final.failed, helper.final.short), strict=True
+            ):
+                people.add_apart(into, counts)
 
     def _let_go(self, person: Person) -> None:
         """Read its account for the last time, and free its place."""

@@ -52,7 +52,7 @@ class Tracer:
     def poll(self) -> list[QueryEvent]:
         """Fetch and count the queries that ended; return those of since the last call."""
         with self._lock:
-            self._poll()
+            self._poll(settled=True)
             events, self._events = self._events, []
             return events
 
@@ -99,9 +99,9 @@ class Tracer:
                 self.engine.close()
             return self._finished
 
-    def _poll(self) -> None:
+    def _poll(self, *, settled: bool = False) -> None:
         if not self._finished:
-            self._events += self.registry.poll()
+            self._events += self.registry.poll(settled=settled)
 
     def _capture(self, ended_ns: int) -> Capture:
         engine, servers = self.engine, self.target.servers

@@ -178,8 +178,12 @@ class Engine(Protocol):
     queries_way: QueriesWay
     not_measured: list[str]
 
-    def poll(self) -> list[QueryEvent]:
-        """The queries that ended since the last call; does not wait."""
+    def poll(self, *, settled: bool = True) -> list[QueryEvent]:
+        """The queries that ended since the last call; does not wait.
+
+        Unless `settled`, also those that ended a moment ago, of which reads that others made
+        may come to be counted yet.
+        """
 
     def serials(self) -> list[tuple[int, int, int]]:
         """(serial, thread, when it ended or 0) of each traced thread: cheap.

@@ -53,10 +53,14 @@ class LibbpfEngine:
             self._attach(request)
             stack.pop_all()
 
-    def poll(self) -> list[QueryEvent]:
-        """The queries that ended since the last call; does not wait."""
+    def poll(self, *, settled: bool = True) -> list[QueryEvent]:
+        """The queries that ended since the last call; does not wait.
+
+        Unless `settled`, also those that ended a moment ago, of which reads that others made
+        may come to be counted yet.
+        """
         self._records.consume()
-        due = time.monotonic() - (0 if self._detached else _SETTLE_S)
+        due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
         events = []
         while self._ended and self._ended[0][0] <= due:
             events.append(self._query(self._ended.popleft()[1], ended=True))
