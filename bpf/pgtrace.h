@@ -88,13 +88,13 @@ struct query {
 	__u32 first_slot; /* index + 1; 0: its task made no read for it */
 	__u8 protocol;
 	__u8 open;
-	__u8 executed;	   /* an outermost portal ran */
+	__u8 executed;	   /* a portal ran */
 	__u8 done;	   /* query__done: only a simple query that succeeded fires it */
 	__u8 failed;	   /* the transaction was aborted while it ran */
 	__u8 begun_before; /* it was open when tracing began */
 	__u8 cut;	   /* its text was longer than TEXT */
-	__u8 unused;
-	__u32 depth;	   /* of nested portals */
+	__u8 bound;	   /* its text was reported a second time: parse, then bind */
+	__u32 unused;
 	__u32 text_length; /* without the closing NUL */
 	__u32 unused2;
 	char text[TEXT];

@@ -3,10 +3,11 @@
  *
  * A simple query runs from query__start until the backend goes idle. An extended one opens at
  * the first statement__status with a text and takes in parse, bind and execute; it ends at the
- * next such status after an outermost portal ran, or when the backend goes idle. A scope in
- * which nothing ran and nothing failed was a prepare. A failed query fires neither
- * query__done nor query__execute__done: longjmp skips them. docs/architecture.md has the
- * sequences that each kind of client makes. */
+ * next such status after a portal ran, or when the backend goes idle. A scope in which nothing
+ * ran and nothing failed was a prepare. A failed query fires neither query__done nor
+ * query__execute__done: longjmp skips them, and also those of a portal within a portal whose
+ * error was caught, so that portals cannot be counted up and down. None is reported within
+ * another. docs/architecture.md has the sequences that each kind of client makes. */
 
 static __always_inline void open_scope(struct task *task, __u64 now)
 {
@@ -26,8 +27,8 @@ static __always_inline void open_scope(struct task *task, __u64 now)
 	query->done = 0;
 	query->failed = 0;
 	query->begun_before = 0;
-	query->depth = 0;
 	query->cut = 0;
+	query->bound = 0;
 	query->text_length = 0;
 }
 
@@ -42,6 +43,9 @@ static __noinline int close_scope(struct task *task)
 		return 0;
 	query = &task->query;
 	query->open = 0;
+	/* An empty query runs no portal: its bind tells, or its text, which nobody prepares */
+	if (query->bound || (!query->text_length && !query->begun_before))
+		query->executed = 1;
 	if (!query->executed && !query->failed && query->protocol != SIMPLE && !query->first_slot &&
 	    !query->begun_before)
 		return 0; /* a prepare that read nothing leaves nothing to tell */
@@ -83,13 +87,16 @@ static __noinline int same_text(struct task *task, __u32 length)
 	return 1;
 }
 
-static __always_inline void take_text(struct task *task, __u32 length)
+static __always_inline void take_text(struct task *task, const char *text, __u32 length)
 {
 	struct query *query = &task->query;
+	char next = 0;
 
 	bpf_probe_read_kernel(query->text, TEXT, task->text);
 	query->text_length = length;
-	query->cut = length == TEXT - 1;
+	/* One that just fits is whole: where more would be is its NUL */
+	query->cut =
+	    length == TEXT - 1 && (bpf_probe_read_user(&next, sizeof(next), text + length) || next);
 }
 
 static __always_inline int status_text(struct task *task, const char *text)
@@ -98,17 +105,17 @@ static __always_inline int status_text(struct task *task, const char *text)
 	__u32 length = fetch_text(task, text);
 
 	if (query->open) {
-		bool again = query->executed && query->depth == 0;
-
-		if (!again && query->protocol != SIMPLE && !query->begun_before &&
-		    same_text(task, length))
+		if (!query->executed && query->protocol != SIMPLE && !query->begun_before &&
+		    same_text(task, length)) {
+			query->bound = 1;
 			return 0;
+		}
 		/* Begun before, and nothing seen of it: the backend was idle when tracing began */
 		if (!query->begun_before || query->executed || query->first_slot)
 			close_scope(task);
 	}
 	open_scope(task, bpf_ktime_get_ns());
-	take_text(task, length);
+	take_text(task, text, length);
 	return 0;
 }
 
@@ -133,7 +140,7 @@ static __always_inline int simple_start(const char *text)
 		return 0;
 	if (!task->query.open || task->query.begun_before) {
 		open_scope(task, 0);
-		take_text(task, fetch_text(task, text));
+		take_text(task, text, fetch_text(task, text));
 	}
 	task->query.protocol = SIMPLE;
 	task->query.start_ns = bpf_ktime_get_ns();
@@ -156,21 +163,20 @@ static __always_inline int portal_start(void)
 	struct task *task = traced_task();
 
 	if (task)
-		task->query.depth++;
+		task->query.executed = 1;
 	return 0;
 }
 
+/* What goes on after an abort did not fail by it: a procedure may roll back, and logical
+ * decoding does, through the same function. */
 static __always_inline int portal_done(void)
 {
 	struct task *task = traced_task();
 
 	if (!task)
 		return 0;
-	/* Less than it seems if tracing began within */
-	if (task->query.depth)
-		task->query.depth--;
-	if (!task->query.depth)
-		task->query.executed = 1;
+	task->query.executed = 1;
+	task->query.failed = 0;
 	return 0;
 }
 
@@ -178,10 +184,7 @@ static __always_inline int aborted(void)
 {
 	struct task *task = traced_task();
 
-	if (!task)
-		return 0;
-	task->query.depth = 0;
-	if (task->query.open)
+	if (task && task->query.open)
 		task->query.failed = 1;
 	return 0;
 }
