@@ -45,7 +45,7 @@ n=0
 while [ -n "$(send "$([ $n -lt 100 ] && echo QUIT || echo KILL)" "$2")" ] && [ $n -lt 200 ]; do
     n=$((n + 1)); sleep 0.1
 done
-rm -rf -- "$1" "$3"
+rm -rf --one-file-system -- "$1" "$3"
 """
 """Wait for the maker's end of the pipe to close; end every process that works in the data
 directory (SIGQUIT is PostgreSQL's immediate shutdown; found by their working directory, which
