@@ -6,9 +6,12 @@ evicted (`make_cold`): then its reads are those of explain_buffers(), planning i
 
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,14 @@ import psycopg
 import pytest
 
 from fix_markers import PG_VERSION
-from pgtrace.errors import UnsupportedError
 from pgtrace.postgres import sample
 from pgtrace.postgres.cache import evict, relation_files, residency
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.postgres.cluster import PrivateCluster, find_root
 
 Connection = psycopg.Connection[Any]
+Server = Callable[..., PrivateCluster]
+
+SCRIPT = Path(__file__).parents[1] / "scripts/pg"
 
 ROWS = 200_000
 SEQUENTIAL = sample.SEQUENTIAL
@@ -104,17 +109,58 @@ def disk_directory() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
+@cache
+def bindir(version: int) -> Path:
+    """Where the programs of a version are, which the first call may have to download."""
+    done = subprocess.run([SCRIPT, f"{version}"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(done.stderr.strip()[-1000:])
+    return Path(done.stdout.strip())
+
+
+def data_directory(version: int, disk_directory: Path) -> Path | None:
+    """Where to put a cluster of a version: in its own root, if that is on the disk under test."""
+    own = find_root(bindir(version)) / "var/lib"
+    if own == Path("/var/lib") or own.stat().st_dev != disk_directory.stat().st_dev:
+        return disk_directory
+    return None
+
+
 @pytest.fixture(scope="session")
-def cluster(disk_directory: Path) -> Iterator[PrivateCluster]:
-    """The server of this session, with sample.TABLE of ROWS rows. Restart it, but leave it up."""
-    try:
-        private = PrivateCluster(SETTINGS, version=PG_VERSION, directory=disk_directory)
-    except UnsupportedError as error:
-        pytest.skip(str(error))
-    with private:
-        with private.connect() as connection:
-            sample.create_table(connection, ROWS)
-        yield private
+def server(disk_directory: Path) -> Iterator[Server]:
+    """Return the server of this version and these settings, with sample.TABLE of ROWS rows.
+
+    It is made once, and kept up until the end of the session: restart it, but leave it up.
+
+        server(version=PG_VERSION, *, pid_namespace=False, **settings) -> PrivateCluster
+    """
+    made: dict[str, PrivateCluster] = {}
+    with ExitStack() as stack:
+
+        def get(
+            version: int = PG_VERSION, *, pid_namespace: bool = False, **settings: object
+        ) -> PrivateCluster:
+            key = repr((version, pid_namespace, sorted(settings.items())))
+            if key not in made:
+                private = PrivateCluster(
+                    SETTINGS | settings,
+                    bindir=bindir(version),
+                    directory=data_directory(version, disk_directory),
+                    pid_namespace=pid_namespace,
+                )
+                stack.enter_context(private)
+                with private.connect() as connection:
+                    sample.create_table(connection, ROWS)
+                made[key] = private
+            return made[key]
+
+        yield get
+
+
+@pytest.fixture(scope="session")
+def cluster(server: Server) -> PrivateCluster:
+    """The server of this session, of the version under test and with SETTINGS alone."""
+    return server()
 
 
 @pytest.fixture

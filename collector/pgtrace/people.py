@@ -24,6 +24,8 @@ class Person:
     ended_ns: int = 0
     was_there: bool = False
     """It ran when tracing began."""
+    was_idle: bool = False
+    """It ran no query then."""
     before: tuple[bytes, bool] | None = None
     """The text, and whether it was cut, of the query that ran when tracing began."""
     application_name: bytes = b""

@@ -67,6 +67,7 @@ class Registry:
             ):
                 person.before = self._running_text(person, addresses)
             if person.before is None and not person.title.leader_pid:
+                person.was_idle = True
                 self._engine.was_idle(serial)
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
@@ -79,7 +80,8 @@ class Registry:
             person = self._people.get(event.serial)
             if person is None:
                 person = self._meet(event.serial)
-            if event.is_call or (event.begun_before and person.before):
+            # One who was idle may be reported idle again, after a message that is no query
+            if event.is_call or (event.begun_before and not person.was_idle):
                 event.pid = person.pid
                 self._take_helpers(person, event)
                 person.named(event)

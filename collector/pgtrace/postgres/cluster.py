@@ -3,21 +3,28 @@
 It listens on a Unix socket in a folder of its own that only its owner and root can enter, and
 touches no other server. A keeper process waits for the end of its maker, also by kill -9, so that
 nothing is left behind.
+
+Its programs may lie in another root, such as scripts/pg makes: then they run there, and the cluster
+is put there as well. Where mounts are needed they are in a namespace that ends with the server.
 """
 
 import glob
 import os
+import pwd
 import re
 import shlex
-import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import PgtraceError, UnsupportedError, UsageError
+from . import proc
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,11 +45,24 @@ n=0
 while [ -n "$(send "$([ $n -lt 100 ] && echo QUIT || echo KILL)" "$2")" ] && [ $n -lt 200 ]; do
     n=$((n + 1)); sleep 0.1
 done
-rm -rf -- "$1"
+rm -rf --one-file-system -- "$1" "$3"
 """
 """Wait for the maker's end of the pipe to close; end every process that works in the data
 directory (SIGQUIT is PostgreSQL's immediate shutdown; found by their working directory, which
 also finds a backend whose postmaster was killed, or whose data went first); remove everything."""
+
+VOLUME = """
+mount -t tmpfs tmpfs "$1/mnt"
+mkdir "$1/mnt/$2"
+mount --bind "$3" "$1/mnt/$2"
+shift 3
+exec "$@"
+"""
+"""Show a directory in another root, whose own /mnt stays empty. In a mount namespace."""
+
+SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+PM_STATUS = 7
+"""The line of postmaster.pid that says "ready" in the end: src/include/utils/pidfile.h."""
 
 
 def find_bindir(version: int | None = None) -> Path:
@@ -60,8 +80,18 @@ def find_bindir(version: int | None = None) -> Path:
     )
 
 
+def find_root(bindir: Path) -> Path:
+    """Return the root of the system that these programs belong to."""
+    return next((up for up in bindir.parents if (up / "etc/os-release").exists()), Path("/"))
+
+
 class PrivateCluster:
-    """Created on entry, removed on exit. Root runs it as `user`, anyone else as themselves."""
+    """Created on entry, removed on exit. Root runs it as `user`, anyone else as themselves.
+
+    In another root it lies below var/lib, or where `directory` says: a directory outside that root
+    is shown to the server as a container's volume is. With `pid_namespace` the postmaster is
+    process 1 of a namespace of its own, as in a container.
+    """
 
     def __init__(
         self,
@@ -69,26 +99,36 @@ class PrivateCluster:
         *,
         version: int | None = None,
         bindir: Path | None = None,
+        root: Path | None = None,
         directory: Path | None = None,
         port: int = 54321,
         user: str = "postgres",
+        pid_namespace: bool = False,
     ) -> None:
-        self.bindir = bindir or find_bindir(version)
+        bindir = (bindir or find_bindir(version)).absolute()
+        root = (root or find_root(bindir)).absolute()
+        self.root = root.resolve()
+        self.bindir = self.root / bindir.relative_to(root)
         self.settings = dict(settings or {})
         self.directory = directory
         self.port = port
+        self.pid_namespace = pid_namespace
+        self._elsewhere = self.root != Path("/")
         self._user = user if os.geteuid() == 0 else None
+        if self._user is None and (self._elsewhere or pid_namespace):
+            raise UnsupportedError("a server in another root or PID namespace needs root")
         self._keeper: subprocess.Popen[bytes] | None = None
+        self._server: subprocess.Popen[bytes] | None = None
 
     @property
     def datadir(self) -> Path:
-        """The data directory."""
-        return self.socket_dir / "data"
+        """The data directory, as seen from here."""
+        return self._base / "data"
 
     @property
     def log(self) -> Path:
         """What the server wrote."""
-        return self.socket_dir / "log"
+        return self._base / "log"
 
     @property
     def binary(self) -> Path:
@@ -97,8 +137,13 @@ class PrivateCluster:
 
     @property
     def postmaster_pid(self) -> int:
-        """The running postmaster's pid."""
-        return int((self.datadir / "postmaster.pid").read_text().split()[0])
+        """The running postmaster's pid, as seen from here."""
+        if not self.pid_namespace:
+            return int((self.datadir / "postmaster.pid").read_text().split()[0])
+        for pid in proc.pids() if self._server else ():
+            if self._server and proc.parent(pid) == self._server.pid:
+                return pid
+        raise PgtraceError("the server does not run")
 
     def dsn(self, **parameters: object) -> str:
         """Return a connection string, for libpq, psql and psycopg."""
@@ -114,12 +159,22 @@ class PrivateCluster:
         return psycopg.connect(self.dsn(), **{"autocommit": True} | parameters)
 
     def __enter__(self) -> Self:
-        base = (self.directory or Path(tempfile.gettempdir())).absolute()
-        self.socket_dir = Path(tempfile.mkdtemp(prefix="pgtrace-", dir=base)).resolve()
+        usual = self.root / "var/lib" if self._elsewhere else Path(tempfile.gettempdir())
+        base = (self.directory or usual).absolute()
+        self._base = Path(tempfile.mkdtemp(prefix="pgtrace-", dir=base)).resolve()
+        self._is_volume = not self._base.is_relative_to(self.root)
+        self._inner = (
+            Path("/mnt") / self._base.name
+            if self._is_volume
+            else Path("/") / self._base.relative_to(self.root)
+        )
+        self.socket_dir = self._base
+        if self._elsewhere and self._too_long(self._base):
+            self.socket_dir = Path(tempfile.gettempdir()) / self._base.name
         try:
-            data = glob.escape(str(self.datadir))
+            data = glob.escape(str(self.root / self._inner.relative_to("/") / "data"))
             self._keeper = subprocess.Popen(
-                ["bash", "-c", KEEPER, "pgtrace-keeper", self.socket_dir, data],
+                ["bash", "-c", KEEPER, "pgtrace-keeper", self._base, data, self.socket_dir],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -141,22 +196,22 @@ class PrivateCluster:
     ) -> None:
         self.close()
 
+    def _too_long(self, directory: Path) -> bool:
+        return len(os.fsencode(directory / f".s.PGSQL.{self.port}")) > SOCKET_PATH_MAX
+
     def _create(self) -> None:
-        if len(str(self.socket_dir / f".s.PGSQL.{self.port}")) > SOCKET_PATH_MAX:
-            raise UsageError(
-                f"{self.socket_dir} is too long a path for a Unix socket: name another"
-            )
+        if self._too_long(self._inner) or self._too_long(self.socket_dir):
+            raise UsageError(f"{self._base} is too long a path for a Unix socket: name another")
+        if self.socket_dir != self._base:
+            self.socket_dir.symlink_to(self._base)
         if self._user:
-            try:
-                shutil.chown(self.socket_dir, self._user)
-            except LookupError:
-                raise UnsupportedError(
-                    f"no user {self._user}, and PostgreSQL refuses root: apt-get install postgresql"
-                ) from None
+            os.chown(self._base, self._ids()[0], -1)
         self.run("initdb", "-D", self.datadir, "-U", "postgres", "-A", "trust", "--no-sync",
                  "--no-instructions", "--locale=C", "--encoding=UTF8")  # fmt: skip
         own = {"listen_addresses": "", "port": self.port}
-        own |= {"unix_socket_directories": self.socket_dir}
+        own |= {"unix_socket_directories": self._inner}
+        if self._elsewhere:  # there /dev/shm is a directory on the disk, or missing
+            own |= {"dynamic_shared_memory_type": "mmap"}
         with (self.datadir / "postgresql.conf").open("a") as conf:
             for name, value in (own | self.settings).items():
                 text = ("off", "on")[value] if isinstance(value, bool) else str(value)
@@ -165,46 +220,140 @@ class PrivateCluster:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        self._pg_ctl("start", "-l", self.log)
+        if self.pid_namespace:
+            self._start_in_namespace()
+        else:
+            self._pg_ctl("start", "-l", self.log)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server; the cluster stays until the end."""
-        self._pg_ctl("stop", "-m", mode)
+        if self.pid_namespace:
+            self._stop_in_namespace(mode)
+        else:
+            self._pg_ctl("stop", "-m", mode)
 
     def restart(self) -> None:
         """Stop, and start with nothing in shared buffers."""
-        self._pg_ctl("restart", "-m", "fast", "-l", self.log)
+        self.stop()
+        self.start()
 
     def _pg_ctl(self, *arguments: str | Path) -> None:
         self.run("pg_ctl", *arguments, "-D", self.datadir, "-w", "-t", str(WAIT_S), "-s")
 
+    def _start_in_namespace(self) -> None:
+        if self._server and self._server.poll() is None:
+            raise PgtraceError("the server runs already")
+        (self.datadir / "postmaster.pid").unlink(missing_ok=True)  # of a server that was killed
+        with self.log.open("ab") as log:
+            self._server = subprocess.Popen(
+                self._command("postgres", "-D", self.datadir, pid_namespace=True),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+            )
+        deadline = time.monotonic() + WAIT_S
+        while not self._is_ready():
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                raise PgtraceError(f"postgres did not start: {self._log_end()}")
+            time.sleep(0.02)
+
+    def _is_ready(self) -> bool:
+        try:
+            lines = (self.datadir / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) > PM_STATUS and lines[PM_STATUS].strip() == "ready"
+
+    def _stop_in_namespace(self, mode: str) -> None:
+        pid = self.postmaster_pid
+        assert self._server is not None
+        os.kill(pid, SIGNALS[mode])
+        try:
+            self._server.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise PgtraceError(f"postgres did not stop: {self._log_end()}") from None
+
+    def inside(self, path: Path) -> Path:
+        """Return what the server calls a path of ours, such as one in its data directory."""
+        places = ((self._base, self._inner), (self.socket_dir, self._inner), (self.root, Path("/")))
+        for outer, inner in places:
+            if path.is_relative_to(outer):
+                return inner / path.relative_to(outer)
+        return path
+
+    def command(self, program: str, *arguments: str | Path) -> list[str]:
+        """Return the command line that runs one of the server's programs, such as pgbench or psql.
+
+        It connects to this cluster and becomes its user; every step is an exec, so that the pid is
+        the program's. Paths among the arguments are ours; strings are passed on as they are.
+        """
+        if program == "pg_ctl" and self.pid_namespace:
+            raise UsageError("pg_ctl would signal our process 1: use start() and stop()")
+        return self._command(program, *arguments)
+
+    def _command(
+        self, program: str, *arguments: str | Path, pid_namespace: bool = False
+    ) -> list[str]:
+        words: list[str | Path] = []
+        if pid_namespace:
+            words += ["unshare", "--pid", "--fork", "--kill-child"]
+            words += [f"--mount-proc={self.root / 'proc'}"]
+        elif self._is_volume:
+            words += ["unshare", "--mount"]
+        if self._is_volume:
+            words += ["sh", "-ec", VOLUME, "sh", self.root, self._base.name, self._base]
+        if self._user:
+            uid, gid = self._ids()
+            words += ["chroot", f"--userspec=+{uid}:+{gid}", "--groups=", self.root]
+        words += ["/usr/bin/env"]
+        words += [f"--unset={name}" for name in os.environ if name.startswith(("PG", "LC_"))]
+        if self._elsewhere:
+            words += ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+        words += ["LC_ALL=C", f"PGHOST={self._inner}", f"PGPORT={self.port}"]
+        words += ["PGUSER=postgres", "PGDATABASE=postgres", self.inside(self.bindir / program)]
+        words += [self.inside(a) if isinstance(a, Path) else a for a in arguments]
+        return [str(word) for word in words]
+
     def run(self, program: str, *arguments: str | Path) -> str:
         """Run one of the server's programs (pgbench, psql) on this cluster; return its output."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_"))}
-        environment |= {"LC_ALL": "C", "PGHOST": str(self.socket_dir), "PGPORT": str(self.port)}
-        environment |= {"PGUSER": "postgres", "PGDATABASE": "postgres"}
         process = subprocess.Popen(
-            [self.bindir / program, *arguments],
+            self.command(program, *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=environment,
-            cwd="/",
-            user=self._user,
-            group=self._user,
-            extra_groups=[] if self._user else None,
             start_new_session=True,
+            cwd="/",
         )
         try:
             output = process.communicate()[0]
         finally:
             process.wait()  # after Ctrl-C too: a server half started would be missed by the keeper
         if process.returncode != 0:
-            said = output + (self.log.read_text()[-2000:] if self.log.exists() else "")
             command = shlex.join(map(str, [program, *arguments]))
-            raise PgtraceError(f"{command} ended with {process.returncode}: {said.strip()}")
+            said = f"{output}{self._log_end()}".strip()
+            raise PgtraceError(f"{command} ended with {process.returncode}: {said}")
         return output
+
+    def _log_end(self) -> str:
+        return self.log.read_text()[-2000:].strip() if self.log.exists() else ""
+
+    def _ids(self) -> tuple[int, int]:
+        """User and group id of `user` in the server's root."""
+        if self._elsewhere:
+            for line in (self.root / "etc/passwd").read_text().splitlines():
+                name, _, uid, gid, *_ = line.split(":")
+                if name == self._user:
+                    return int(uid), int(gid)
+        else:
+            with suppress(KeyError):
+                user = pwd.getpwnam(str(self._user))
+                return user.pw_uid, user.pw_gid
+        raise UnsupportedError(
+            f"no user {self._user}, and PostgreSQL refuses root: apt-get install postgresql"
+        )
 
     def close(self) -> None:
         """End the server at once and remove the cluster. Does nothing the second time."""
@@ -214,5 +363,8 @@ class PrivateCluster:
         assert keeper.stdin is not None
         keeper.stdin.close()
         keeper.wait()
-        if self.socket_dir.exists():
-            raise PgtraceError(f"could not remove {self.socket_dir}")
+        if self._server:
+            self._server.kill()  # one so young that it did not work in the data directory yet
+            self._server.wait()
+        if self._base.exists():
+            raise PgtraceError(f"could not remove {self._base}")
