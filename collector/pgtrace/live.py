@@ -99,14 +99,7 @@ class TextScreen:
 
     def tick(self) -> None:
         """Show the queries that ended; now and then, the one that runs."""
-        for event in self._tracer.poll():
-            self._queries += 1
-            self._errors += event.error
-            if self._per_query or (not self._busy and self._shown_this_second < MOST_A_SECOND):
-                self._shown_this_second += 1
-                self._show(event)
-            else:
-                self._this_second.append(event)
+        self._take_ended()
         now = time.monotonic()
         if now >= self._second_ends:
             self._sum_up()
@@ -117,9 +110,9 @@ class TextScreen:
 
     def end(self, reason: str) -> None:
         """Show the last queries, what did not end, and the sum."""
-        self.tick()
-        self._sum_up()
         taken = self._tracer.stop()
+        self._take_ended()
+        self._sum_up()
         backend = taken.backends[0]
         running = next((query for query in backend.queries if query.unfinished), None)
         if running:
@@ -146,13 +139,24 @@ class TextScreen:
                 f"{lost.in_flight} read under way when tracing stopped."
             )
 
+    def _take_ended(self) -> None:
+        for event in self._tracer.poll():
+            self._queries += 1
+            self._errors += event.error
+            if self._per_query or (not self._busy and self._shown_this_second < MOST_A_SECOND):
+                self._shown_this_second += 1
+                self._show(event)
+            else:
+                self._this_second.append(event)
+
     def _announce(self, event: QueryEvent) -> None:
         if event.start_ns == self._announced_ns:
             return
         self._announced_ns = event.start_ns
         began = self._tracer.wall_time(event.start_ns).astimezone().strftime("%H:%M:%S")
-        text = statement.escape(statement.decode(event.text)) or "(text not known)"
+        text = statement.escape(statement.decode(event.text, event.text_cut))
         before = "begun before " if event.begun_before else ""
+        text = text or ("(text not known)" if event.begun_before else "(empty query)")
         _print(f"\n▶ {before}{began}  {text}{' …' if event.text_cut else ''}")
 
     def _show(self, event: QueryEvent) -> None:
@@ -203,10 +207,11 @@ class TextScreen:
             mean = query.latency.total_ns / max(query.latency.count, 1)
             count = sum(each.count for each in query.reads)
             device = sum(each.count for each in query.reads if each.source == "device")
+            text = "(other)" if query.text is None else query.text or "(empty query)"
             _print(
                 f"  {units.count(query.calls):>7} calls  mean {units.duration(mean):>8}  "
                 f"max {units.duration(query.latency.max_ns):>8}  {units.count(count)} reads "
-                f"({units.count(device)} device)  {statement.escape(query.text or '(other)')}"
+                f"({units.count(device)} device)  {statement.escape(text)}"
             )
         if len(found) > MOST_STATEMENTS:
             _print(f"  and {len(found) - MOST_STATEMENTS} more statements")

@@ -4,6 +4,7 @@ The rules are those of PostgreSQL's scanner (src/backend/parser/scan.l), as far 
 where a literal, an identifier or a comment ends.
 """
 
+import codecs
 import re
 from collections.abc import Iterator
 from hashlib import sha256
@@ -179,6 +180,9 @@ def escape(text: str, *, lines: bool = False) -> str:
     return _UNSAFE.sub(shown, text)
 
 
-def decode(raw: bytes) -> str:
-    r"""Read bytes as UTF-8; those that are not are shown as \xff."""
-    return raw.decode("utf-8", "backslashreplace")
+def decode(raw: bytes, cut: bool = False, errors: str = "backslashreplace") -> str:
+    r"""Read bytes as UTF-8; those that are not are shown as \xff.
+
+    Of a text that was `cut`, part of a character at its end is left out.
+    """
+    return codecs.utf_8_decode(raw, errors, not cut)[0]

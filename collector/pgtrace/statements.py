@@ -113,8 +113,13 @@ def shown_text(text: bytes | str | None, cut: bool, *, literals: bool) -> str | 
     """A query's text as files hold it: without its literals, unless they are asked for."""
     if not text:
         return None if text is None else ""
-    decoded = statement.decode(text) if isinstance(text, bytes) else text
-    return decoded if literals else statement.redact(decoded, cut)
+    if isinstance(text, str):
+        return text if literals else statement.redact(text, cut)
+    if literals:
+        return statement.decode(text, cut)
+    # Escaped only after: what is no UTF-8 is part of a name, such as that of a dollar quote
+    raw = statement.decode(text, cut, "surrogateescape")
+    return statement.decode(statement.redact(raw, cut).encode("utf-8", "surrogateescape"))
 
 
 def unfinished(event: QueryEvent, block_size: int, *, literals: bool) -> capture.Query:

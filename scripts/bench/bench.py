@@ -1,0 +1,166 @@
+"""What the benchmarks share: compilers, this host in a line, ratios and how sure they are."""
+
+import math
+import os
+import platform
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NoReturn
+
+from pgtrace.errors import PgtraceError
+
+HERE = Path(__file__).parent
+RESAMPLES = 2000
+ROUNDS_MIN = 10
+"""Fewer rounds decide nothing: drawing from so few shows too narrow an interval."""
+
+Rounds = Sequence[list[float]]
+"""What was measured, by round: what a round has in common is drawn or left out together."""
+
+
+class BenchError(PgtraceError):
+    """A benchmark could not be run."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of two medians with its 95 % interval, and the goal that it is held against."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    goal: float
+    rounds: int
+
+    @property
+    def verdict(self) -> str:
+        """The goal is met, or not, if the whole interval is on one side of it."""
+        if self.rounds >= ROUNDS_MIN and self.high <= self.goal:
+            return "met"
+        return "not met" if self.rounds >= ROUNDS_MIN and self.low > self.goal else "not decided"
+
+    def line(self) -> str:
+        """For people."""
+        return (
+            f"  {self.name:<48} {self.value:6.2f}  [{self.low:.2f}, {self.high:.2f}]"
+            f"   goal at most {self.goal:g}: {self.verdict}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs. JSON has no infinity, which a divisor of 0 gives."""
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        finite = {k: v if math.isfinite(v) else None for k, v in numbers.items()}
+        return {"name": self.name, **finite, "goal": self.goal, "verdict": self.verdict}
+
+
+def ratio(name: str, ours: Rounds, theirs: Rounds, goal: float) -> Ratio:
+    """Compare two series of the same rounds; the interval is a bootstrap over rounds."""
+
+    def of(rounds: Sequence[int]) -> float:
+        above, below = (median(chain(*(side[r] for r in rounds))) for side in (ours, theirs))
+        return above / below if below > 0 else math.inf
+
+    count = len(ours)
+    draw = random.Random(count)
+    drawn = sorted(of(draw.choices(range(count), k=count)) for _ in range(RESAMPLES))
+    cut = RESAMPLES // 40
+    return Ratio(name, of(range(count)), drawn[cut], drawn[-cut - 1], goal, count)
+
+
+def quartiles(rounds: Rounds) -> tuple[float, float, float]:
+    """Lower quartile, median and upper quartile of all that was measured."""
+    values = list(chain(*rounds))
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def compile_c(name: str, directory: Path) -> Path:
+    """Compile a program of this folder."""
+    compiler = shutil.which("cc") or shutil.which("clang") or "cc"
+    binary = directory / name
+    _compile([compiler, "-O2", "-Wall", "-Wextra", "-Werror"], HERE / f"{name}.c", binary)
+    return binary
+
+
+def compile_bpf(name: str, directory: Path) -> Path:
+    """Compile an object of this folder, with setup.py's flags."""
+    flags = ["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"]
+    include = f"-I/usr/include/{platform.machine()}-linux-gnu"
+    path = directory / f"{name}.bpf.o"
+    _compile(["clang", *flags, include, "-c"], HERE / f"{name}.bpf.c", path)
+    return path
+
+
+def _compile(command: list[str], source: Path, target: Path) -> None:
+    try:
+        subprocess.run([*command, source, "-o", target], check=True)
+    except FileNotFoundError:
+        raise BenchError(f"{command[0]} is needed: apt-get install clang") from None
+    except subprocess.CalledProcessError:
+        raise BenchError(f"{command[0]} could not compile {source.name}") from None
+
+
+def host() -> str:
+    """When and where this is measured. The load tells how quiet it was."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    cpus, load = os.cpu_count(), os.getloadavg()[0]
+    return f"{now}, kernel {platform.release()}, {cpus} CPUs, load {load:.1f}"
+
+
+def other_tracers() -> int:
+    """How many other processes have probes attached, as far as they show."""
+    found = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(process.name) != os.getpid() and any(
+                str(descriptor.readlink()) == "anon_inode:[perf_event]"
+                for descriptor in (process / "fd").iterdir()
+            ):
+                found += 1
+        except OSError:
+            continue  # ended meanwhile
+    return found
+
+
+def warnings(tracers: int) -> list[str]:
+    """What makes the figures doubtful."""
+    if not tracers:
+        return []
+    return [
+        f"Warning: {tracers} other processes trace too: what a first tracer costs is paid already"
+    ]
+
+
+def progress(text: str) -> None:
+    """One line on a terminal, in place of the one before."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def bpftrace(*arguments: str | int) -> list[str]:
+    """Its command line, such that it ends with us, however we end."""
+    if shutil.which("bpftrace") is None:
+        raise BenchError("bpftrace is needed to compare with: apt-get install bpftrace")
+    return ["setpriv", "--pdeathsig", "KILL", "bpftrace", *map(str, arguments)]
+
+
+def interruptible() -> None:
+    """Let SIGTERM clean up as Ctrl-C does."""
+
+    def stop(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)

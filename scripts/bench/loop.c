@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * A pinned loop of one system call: reads "pread COUNT" or "getppid COUNT" from stdin, makes that
+ * many calls, and prints the nanoseconds that all of them took. 8 KiB reads, one block after the
+ * other of a small file that stays in the page cache.
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIZE 8192
+
+static char buffer[SIZE] __attribute__((aligned(4096)));
+
+static void read_blocks(int fd, long count, off_t size)
+{
+	off_t position = 0;
+
+	for (long i = 0; i < count; i++) {
+		if (pread(fd, buffer, SIZE, position) != SIZE)
+			err(1, "pread");
+		position = (position + SIZE) % size;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec begin, end;
+	struct stat status;
+	char line[64];
+	cpu_set_t cpu;
+	long count;
+	int fd;
+
+	if (argc != 3)
+		errx(2, "usage: loop CPU FILE");
+	CPU_ZERO(&cpu);
+	CPU_SET(atoi(argv[1]), &cpu);
+	if (sched_setaffinity(0, sizeof(cpu), &cpu))
+		err(1, "CPU %s", argv[1]);
+	fd = open(argv[2], O_RDONLY);
+	if (fd < 0 || fstat(fd, &status))
+		err(1, "%s", argv[2]);
+	while (fgets(line, sizeof(line), stdin)) {
+		int reads = sscanf(line, "pread %ld", &count) == 1;
+
+		if (!reads && sscanf(line, "getppid %ld", &count) != 1)
+			errx(2, "what is %s?", line);
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		if (reads)
+			read_blocks(fd, count, status.st_size);
+		else
+			for (long i = 0; i < count; i++)
+				syscall(SYS_getppid);
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		printf("%lld\n",
+		       (end.tv_sec - begin.tv_sec) * 1000000000LL + end.tv_nsec - begin.tv_nsec);
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,337 @@
+"""What a traced read costs: `scripts/bench/read_cost` calls it where tracefs is mounted."""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import bench
+from bench import BenchError
+
+from pgtrace.engines import Member, Request
+from pgtrace.engines.choice import start
+from pgtrace.errors import PgtraceError
+from pgtrace.libbpf.objects import Object
+
+CALLS = 4000
+"""Of one short run: about two milliseconds, so that few runs are interrupted."""
+PER_ATTACH = 8
+"""Pairs while a tracer is attached once."""
+FILE_BYTES = 1 << 20
+
+BARE = """
+tracepoint:syscalls:sys_enter_pread64 /pid == $1/ { @start[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_pread64 /@start[tid]/ {
+  @ns = hist(nsecs - @start[tid]);
+  delete(@start[tid]);
+}
+"""
+# At its best: one map holds all that is kept from entry to exit.
+SAME_FIELDS = """
+tracepoint:syscalls:sys_enter_pread64 /pid == $1/ {
+  $file = (struct file *)*kptr((uint64 *)((uint64)curtask->files->fdt->fd + args->fd * 8));
+  if (($file->f_inode->i_mode & 0170000) == 0100000) {
+    @start[tid] = (nsecs, curtask->ioac.read_bytes, curtask->nvcsw);
+  }
+}
+tracepoint:syscalls:sys_exit_pread64 /@start[tid].0/ {
+  $start = @start[tid];
+  @ns[curtask->ioac.read_bytes != $start.1, curtask->nvcsw != $start.2] = hist(nsecs - $start.0);
+  delete(@start[tid]);
+}
+"""
+# It handles what a program prints only once all are attached.
+READY = 'BEGIN { printf("ready\\n"); }'
+BUCKET = re.compile(r"^[\[(][^)\]]*[)\]]\s+(\d+) ", re.MULTILINE)
+
+TRACERS = {
+    "empty": "floor: two empty programs",
+    "clocks": "floor: thread group, two clock reads",
+    "pgtrace": "pgtrace",
+    "bare": "bpftrace: start map and hist()",
+    "same": "bpftrace: the same fields",
+}
+# What others pay while pgtrace is attached: whose loop, and which call.
+BYSTANDERS = {
+    "backend_pread": ("backend", "pread", "another backend of the server: 8 KiB pread"),
+    "process_pread": ("process", "pread", "any other process: 8 KiB pread"),
+    "process_getppid": ("process", "getppid", "any other process: getppid"),
+}
+GOALS = {"same": 0.8, "bare": 1.0, "clocks": 1.8}
+NO_CHILD = ("sh", "-c", 'exec 3<&0; "$@" <&3 & wait', "sh")
+"""Runs a command such that its parent is not this process."""
+
+Detach = Callable[[], int | None]
+"""Detaches, and says how many reads were counted; None if that tracer counts none."""
+
+
+class Loop:
+    """The pinned loop of system calls (loop.c)."""
+
+    def __init__(self, *command: str | Path) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self._process.pid
+        self.reads = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.communicate()
+
+    def run(self, call: str) -> float:
+        """One short run: nanoseconds per call."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{call} {CALLS}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise BenchError(f"the loop ended with {self._process.wait()}")
+        self.reads += CALLS * (call == "pread")
+        return int(line) / CALLS
+
+    def runs(self, call: str = "pread") -> list[float]:
+        """As many as there are pairs, after one that fills caches and does not count."""
+        self.run(call)
+        return [self.run(call) for _ in range(PER_ATTACH)]
+
+
+def request(pid: int) -> Request:
+    """As `pgtrace attach` on one backend, but without queries, which are no part of a read.
+
+    The postmaster is this process.
+    """
+    master = os.getpid()
+    member = Member(pid, pid, pid, master)
+    return Request((member,), (master,), only=pid, helpers_only=True)
+
+
+def attach_pgtrace(pid: int) -> Detach:
+    """By the way in that pgtrace takes by itself."""
+    engine = start(request(pid))
+
+    def detach() -> int:
+        engine.detach()
+        snapshots = [each for each in engine.snapshot() if each.tid == pid]
+        counted = sum(counts.count for each in snapshots for counts in each.reads.values())
+        engine.close()
+        return counted
+
+    return detach
+
+
+def attach_bpftrace(script: str, pid: int) -> Detach:
+    """What its histograms hold at the end is what it counted."""
+    process = subprocess.Popen(
+        bench.bpftrace("-B", "line", "-e", script + READY, pid),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+
+    def detach() -> int:
+        while True:
+            process.send_signal(signal.SIGINT)
+            # It misses a signal that comes while it does not wait for one
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(timeout=5)
+                break
+        if process.returncode != 0:
+            raise BenchError(f"bpftrace ended with {process.returncode}: {errors}")
+        return sum(int(count) for count in BUCKET.findall(output))
+
+    if "ready\n" not in iter(process.stdout.readline, ""):
+        detach()
+        raise BenchError("bpftrace ended before it had attached")
+    return detach
+
+
+def attach_floor(path: Path, name: str, pid: int) -> Detach:
+    """One of the two in floors.bpf.c."""
+    with contextlib.ExitStack() as stack:
+        floor = stack.enter_context(Object(path))
+        floor.choose(lambda program: program.startswith(f"pgt_{name}_"))
+        floor.map(".rodata.target").set_initial(struct.pack("<I", pid))
+        floor.load()
+        for side in ("exit", "enter"):
+            floor.attach_tracepoint(f"pgt_{name}_{side}", "syscalls", f"sys_{side}_pread64")
+        stack.pop_all()
+    return floor.close
+
+
+@dataclass
+class Series:
+    """Nanoseconds per call without a tracer, and what it added; by round."""
+
+    untraced: list[list[float]] = field(default_factory=list)
+    added: list[list[float]] = field(default_factory=list)
+
+    def add(self, before: list[float], traced: list[float], after: list[float]) -> None:
+        """Hold each run against the ones as long before and after: a steady drift cancels."""
+        around = [(b + a) / 2 for b, a in zip(before, after, strict=True)]
+        self.untraced.append(around)
+        self.added.append([t - u for t, u in zip(traced, around, strict=True)])
+
+    def as_json(self) -> dict[str, Any]:
+        """Medians, and quartiles of the differences, in ns."""
+        low, middle, high = bench.quartiles(self.added)
+        return {
+            "untraced_ns": round(bench.quartiles(self.untraced)[1], 1),
+            "added_ns": round(middle, 1),
+            "lower_quartile_ns": round(low, 1),
+            "upper_quartile_ns": round(high, 1),
+        }
+
+    def line(self, name: str) -> str:
+        """The same for people."""
+        low, middle, high = bench.quartiles(self.added)
+        untraced = bench.quartiles(self.untraced)[1]
+        return f"  {name:<48} {untraced:6.0f}   {middle:+5.0f}  [{low:+.0f}, {high:+.0f}]"
+
+
+def measure(directory: Path, rounds: int) -> dict[str, Series]:
+    """Attach each tracer once a round, in random order, and only while it is measured."""
+    floors = bench.compile_bpf("floors", directory)
+    binary = bench.compile_c("loop", directory)
+    data = directory / "data"
+    data.write_bytes(os.urandom(FILE_BYTES))
+    cpu = max(os.sched_getaffinity(0))
+    attach: dict[str, Callable[[int], Detach]] = {
+        "empty": partial(attach_floor, floors, "empty"),
+        "clocks": partial(attach_floor, floors, "clocks"),
+        "pgtrace": attach_pgtrace,
+        "bare": partial(attach_bpftrace, BARE),
+        "same": partial(attach_bpftrace, SAME_FIELDS),
+    }
+    series = {name: Series() for name in (*TRACERS, *BYSTANDERS)}
+    command = (binary, str(cpu), data)
+
+    with Loop(*command) as loop, Loop(*command) as backend, Loop(*NO_CHILD, *command) as process:
+        others = {"backend": backend, "process": process}
+
+        def runs(name: str) -> dict[str, list[float]]:
+            both = {name: loop.runs()}
+            if name == "pgtrace":
+                both |= {
+                    what: others[whose].runs(call) for what, (whose, call, _) in BYSTANDERS.items()
+                }
+            return both
+
+        def one_round(name: str) -> None:
+            before = runs(name)
+            made = -loop.reads
+            detach = attach[name](loop.pid)
+            try:
+                traced = runs(name)
+            finally:
+                counted = detach()
+            made += loop.reads
+            if counted not in (None, made):
+                raise BenchError(f"{TRACERS[name]}: {counted} of {made} reads were counted")
+            after = runs(name)
+            for what, values in series.items():
+                if what in before:
+                    values.add(before[what], traced[what], after[what])
+
+        for number in range(rounds):
+            bench.progress(f"round {number + 1} of {rounds}")
+            for name in random.sample(list(TRACERS), len(TRACERS)):
+                one_round(name)
+        bench.progress("")
+    return series
+
+
+def reads_way() -> str:
+    """The way in that was measured."""
+    engine = start(request(os.getpid()))
+    engine.close()
+    return engine.reads_way
+
+
+def report(series: dict[str, Series], tracers: int, *, as_json: bool) -> str:
+    """Everything that was measured, for people or for programs."""
+    ratios = [
+        bench.ratio(
+            f"pgtrace to {TRACERS[other]}", series["pgtrace"].added, series[other].added, goal
+        )
+        for other, goal in GOALS.items()
+    ]
+    way, rounds = reads_way(), len(series["pgtrace"].added)
+    if as_json:
+        document = {
+            "host": bench.host(),
+            "other_tracers": tracers,
+            "reads": way,
+            "rounds": rounds,
+            "pairs": rounds * PER_ATTACH,
+            "tracers": {name: series[name].as_json() for name in TRACERS},
+            "bystanders": {name: series[name].as_json() for name in BYSTANDERS},
+            "ratios": [each.as_json() for each in ratios],
+        }
+        return json.dumps(document, indent=2)
+    return "\n".join(
+        [
+            bench.host(),
+            f"8 KiB pread from the page cache; pgtrace traces reads by {way}",
+            f"{rounds * PER_ATTACH} pairs of {CALLS:,} calls in {rounds} rounds; ns per call",
+            *bench.warnings(tracers),
+            "",
+            f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]",
+            *(series[name].line(what) for name, what in TRACERS.items()),
+            "",
+            "While pgtrace is attached to that one",
+            *(series[name].line(what) for name, (*_, what) in BYSTANDERS.items()),
+            "",
+            f"{'Ratios of what was added':<50}  value  [95 % interval]",
+            *(each.line() for each in ratios),
+        ]
+    )
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench/read_cost",
+        description="What a traced read costs, in short paired runs; docs/benchmarks.md says more.",
+    )
+    parser.add_argument("--pairs", type=int, default=400, metavar="N", help="of each tracer (400)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    bench.interruptible()
+    try:
+        tracers = bench.other_tracers()
+        with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
+            series = measure(Path(directory), max(1, -(-args.pairs // PER_ATTACH)))
+        print(report(series, max(tracers, bench.other_tracers()), as_json=args.json))
+    except PgtraceError as error:
+        print(f"read_cost: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""What starting costs: `scripts/bench/startup` calls it where tracefs is mounted."""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import bench
+from bench import BenchError
+
+from pgtrace.errors import PgtraceError
+from pgtrace.postgres.cluster import PrivateCluster
+
+GOAL = 0.5
+# As document 002 watches a backend. It handles the exit only once all are attached.
+SCRIPT = """
+usdt:{binary}:postgresql:query__start {{ printf("start %s\\n", str(arg0)); }}
+usdt:{binary}:postgresql:query__done {{ print(@ns); clear(@ns); }}
+tracepoint:syscalls:sys_enter_pread64 /pid == {pid}/ {{ @start[tid] = nsecs; }}
+tracepoint:syscalls:sys_exit_pread64 /@start[tid]/ {{
+  @ns = hist(nsecs - @start[tid]);
+  delete(@start[tid]);
+}}
+BEGIN {{ exit(); }}
+"""
+UNITS = {"seconds": ("wall time", "s"), "mebibytes": ("peak memory", "MiB")}
+
+Runs = dict[str, dict[str, list[list[float]]]]
+"""Of each tool, seconds and mebibytes, by round."""
+
+
+def launch(launcher: Path, command: Sequence[str | Path]) -> dict[str, float]:
+    """Run it from its start to its end."""
+    ran = subprocess.run([launcher, *command], capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise BenchError(ran.stderr.strip())
+    nanoseconds, kibibytes, status = map(int, ran.stdout.split())
+    if status != 0:
+        how = os.waitstatus_to_exitcode(status)
+        raise BenchError(f"{command[0]} ended with {how}: {ran.stderr.strip()}")
+    return {"seconds": nanoseconds / 1e9, "mebibytes": kibibytes / 1024}
+
+
+def measure(directory: Path, rounds: int) -> Runs:
+    """Both tools on one idle backend, in turn; which is first is drawn each time."""
+    launcher = bench.compile_c("launch", directory)
+    with PrivateCluster() as cluster, cluster.connect() as backend:
+        pid = backend.info.backend_pid
+        script = SCRIPT.format(binary=cluster.binary, pid=pid)
+        capture = [sys.executable, "-m", "pgtrace", "capture", str(pid), "--duration", "0.001"]
+        commands: dict[str, list[str]] = {
+            "pgtrace": [*capture, "--force", "-o", str(directory / "capture.json")],
+            "bpftrace": bench.bpftrace("-p", pid, "-e", script),
+        }
+        for command in commands.values():
+            launch(launcher, command)  # from a warm page cache, with compiled Python
+        runs: Runs = {name: {unit: [] for unit in UNITS} for name in commands}
+        for number in range(rounds):
+            bench.progress(f"round {number + 1} of {rounds}")
+            for name in random.sample(list(commands), len(commands)):
+                for unit, value in launch(launcher, commands[name]).items():
+                    runs[name][unit].append([value])
+        bench.progress("")
+    return runs
+
+
+def report(runs: Runs, tracers: int, *, as_json: bool) -> str:
+    """Everything that was measured, for people or for programs."""
+    ratios = [
+        bench.ratio(
+            f"pgtrace to bpftrace: {what}", runs["pgtrace"][unit], runs["bpftrace"][unit], GOAL
+        )
+        for unit, (what, _) in UNITS.items()
+    ]
+    figures = {
+        name: {unit: bench.quartiles(values) for unit, values in of_tool.items()}
+        for name, of_tool in runs.items()
+    }
+    rounds = len(runs["pgtrace"]["seconds"])
+    if as_json:
+        document = {
+            "host": bench.host(),
+            "other_tracers": tracers,
+            "rounds": rounds,
+            "tools": {
+                name: {
+                    unit: dict(zip(("lower_quartile", "median", "upper_quartile"), q, strict=True))
+                    for unit, q in of_tool.items()
+                }
+                for name, of_tool in figures.items()
+            },
+            "ratios": [each.as_json() for each in ratios],
+        }
+        return json.dumps(document, indent=2)
+    lines = [
+        bench.host(),
+        f"Start, attach to one backend, stop; {rounds} rounds",
+        *bench.warnings(tracers),
+        "",
+        f"{'Started':<14} {'median':>27}  [quartiles]",
+    ]
+    for name, of_tool in figures.items():
+        for unit, (what, sign) in UNITS.items():
+            low, middle, high = of_tool[unit]
+            lines.append(
+                f"  {name:<14} {what:<12} {middle:7.4g} {sign:<3}  [{low:.4g}, {high:.4g}]"
+            )
+    lines += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
+    return "\n".join([*lines, *(each.line() for each in ratios)])
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench/startup",
+        description="What starting, attaching and stopping costs; docs/benchmarks.md says more.",
+    )
+    parser.add_argument("--rounds", type=int, default=20, metavar="N", help="of each tool (20)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    bench.interruptible()
+    try:
+        tracers = bench.other_tracers()
+        with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
+            runs = measure(Path(directory), max(1, args.rounds))
+        print(report(runs, max(tracers, bench.other_tracers()), as_json=args.json))
+    except PgtraceError as error:
+        print(f"startup: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

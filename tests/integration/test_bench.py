@@ -1,0 +1,49 @@
+"""The benchmarks run, and print what they promise. What they measure is judged by people."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from bpf_left import leftovers
+
+BENCH = Path(__file__).parents[2] / "scripts/bench"
+VERDICTS = {"met", "not met", "not decided"}
+
+
+def run(name: str, *arguments: object) -> str:
+    command = [BENCH / name, *map(str, arguments)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def figures(name: str, *arguments: object) -> dict[str, Any]:
+    printed: dict[str, Any] = json.loads(run(name, *arguments, "--json"))
+    assert {each["verdict"] for each in printed["ratios"]} <= VERDICTS
+    return printed
+
+
+def test_read_cost() -> None:
+    printed = figures("read_cost", "--pairs", 1)
+    assert printed["pairs"] == 8
+    assert set(printed["tracers"]) == {"empty", "clocks", "pgtrace", "bare", "same"}
+    assert set(printed["bystanders"]) == {"backend_pread", "process_pread", "process_getppid"}
+    for each in (printed["tracers"] | printed["bystanders"]).values():
+        assert each["untraced_ns"] > 0
+        assert each["lower_quartile_ns"] <= each["added_ns"] <= each["upper_quartile_ns"]
+    assert [each["goal"] for each in printed["ratios"]] == [0.8, 1.0, 1.8]
+    assert leftovers() == {}
+
+
+def test_startup() -> None:
+    printed = figures("startup", "--rounds", 1)
+    for tool in ("pgtrace", "bpftrace"):
+        assert 0 < printed["tools"][tool]["seconds"]["median"] < 60
+        assert 1 < printed["tools"][tool]["mebibytes"]["median"] < 1000
+    assert [each["goal"] for each in printed["ratios"]] == [0.5, 0.5]
+    assert leftovers() == {}
+
+
+def test_for_people() -> None:
+    printed = run("startup", "--rounds", 1)
+    for words in ("kernel ", "wall time", "peak memory", "[95 % interval]", "not decided"):
+        assert words in printed

@@ -1,0 +1,394 @@
+"""The screens in the pages look as the program's do: the same lines, if not the same numbers.
+
+Above each stands <!-- run: SCENE -->, a function of this file. To draw all of them anew, with
+document 002's million rows: PGTRACE_UPDATE_DOCS=1 scripts/test tests/integration/test_docs.py
+"""
+
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from fix_cluster import ROWS, SEQUENTIAL, Connection, make_cold
+from pgtrace.postgres import sample
+from pgtrace.postgres.cluster import PrivateCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+UPDATE = "PGTRACE_UPDATE_DOCS" in os.environ
+INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
+ATTACHED = "Ctrl-C to stop."
+
+_SCREEN = re.compile(
+    r"(<!-- run: (?P<scene>[^\n]+) -->\n\n?```(?:console|json)\n)(?P<text>.*?)(?=^```$)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Stage:
+    """A server, and pgtrace as a person runs it."""
+
+    def __init__(self, cluster: PrivateCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.rows = 1_000_000 if UPDATE else ROWS
+        self.index_scan = sample.index_scan(self.rows)
+        with cluster.connect() as helper:
+            if UPDATE:
+                helper.execute(f"drop table if exists {sample.TABLE}")
+                sample.create_table(helper, self.rows)
+            helper.execute(
+                "create or replace function monthly_report() returns void language plpgsql as "
+                f"$$ declare stop timestamptz := clock_timestamp() + '4 s'; begin "
+                f"while clock_timestamp() < stop loop perform max(info) from {sample.TABLE}; "
+                "end loop; end $$"
+            )
+
+    def run(self, *arguments: object) -> str:
+        """Run a command to its end; what it printed, errors too."""
+        ran = subprocess.run(
+            self._command(*arguments),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode != 1, ran.stdout
+        return ran.stdout
+
+    def restart(self) -> None:
+        """Empty shared buffers, so that every block has to be read."""
+        self.cluster.restart()
+
+    @contextmanager
+    def backend(self) -> Iterator[Connection]:
+        """A session that has planned document 002's queries, and prefers the index."""
+        with self.cluster.connect(options=INDEX_FIRST) as connection:
+            for query in (SEQUENTIAL, self.index_scan, "select 1"):
+                connection.execute(f"explain {query}")
+            yield connection
+
+    def make_cold(self) -> None:
+        """Evict the table."""
+        with self.cluster.connect() as helper:
+            make_cold(self.cluster, helper)
+
+    def watch(self, act: Callable[[], None], *arguments: object) -> str:
+        """What pgtrace printed while that was done; Ctrl-C ends it, unless the backend did."""
+        tracer = subprocess.Popen(
+            self._command(*arguments),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            assert tracer.stdout is not None
+            printed = ""
+            while not printed.endswith(f"{ATTACHED}\n"):
+                line = tracer.stdout.readline()
+                assert line, f"pgtrace ended with {tracer.wait()}: {printed}"
+                printed += line
+            time.sleep(1.2)  # after its first look, which would cut the first query in two
+            act()
+            time.sleep(0.5)
+            with suppress(ProcessLookupError):
+                tracer.send_signal(signal.SIGINT)
+            printed += tracer.communicate(timeout=60)[0]
+        finally:
+            tracer.kill()
+            tracer.wait()
+        assert tracer.returncode == 0, printed
+        return printed
+
+    def _command(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "pgtrace", *map(str, arguments)]
+
+
+def doctor(stage: Stage) -> tuple[str, str]:
+    pid = stage.cluster.postmaster_pid
+    return f"sudo pgtrace doctor -p {pid}", stage.run("doctor", "-p", pid)
+
+
+def servers(stage: Stage) -> tuple[str, str]:
+    """Without the servers of others on this host."""
+    with stage.cluster.connect(), stage.cluster.connect():
+        shown = stage.run("list").split("\n\n")
+    (own,) = [server for server in shown if str(stage.cluster.datadir) in server]
+    return "sudo pgtrace list", own.rstrip() + "\n"
+
+
+def sequential(stage: Stage) -> tuple[str, str]:
+    stage.restart()
+    with stage.backend() as backend:
+
+        def act() -> None:
+            stage.make_cold()
+            backend.execute(SEQUENTIAL)
+
+        pid = backend.info.backend_pid
+        return f"sudo pgtrace attach {pid}", stage.watch(act, "attach", pid)
+
+
+def cold_and_warm(stage: Stage) -> tuple[str, str]:
+    stage.restart()
+    with stage.backend() as backend:
+
+        def act() -> None:
+            stage.make_cold()
+            backend.execute(stage.index_scan)
+            backend.execute(stage.index_scan)
+            backend.close()
+
+        pid = backend.info.backend_pid
+        return f"sudo pgtrace attach {pid}", stage.watch(act, "attach", pid)
+
+
+def failing(stage: Stage) -> tuple[str, str]:
+    with stage.backend() as backend:
+
+        def act() -> None:
+            with suppress(psycopg.Error):
+                backend.execute("select 1 / 0")
+
+        act()  # what it reads of the catalogs is read
+        pid = backend.info.backend_pid
+        return f"sudo pgtrace attach {pid}", stage.watch(act, "attach", pid)
+
+
+def begun_before(stage: Stage) -> tuple[str, str]:
+    with stage.backend() as backend:
+        query = "select monthly_report()"
+        backend.execute(f"explain {query}")
+        batch = threading.Thread(target=backend.execute, args=(query,))
+        batch.start()
+        pid = backend.info.backend_pid
+        time.sleep(0.2)
+        shown = stage.watch(batch.join, "attach", "--every", 2, pid)
+        return f"sudo pgtrace attach --every 2 {pid}", shown
+
+
+def busy(stage: Stage) -> tuple[str, str]:
+    with stage.backend() as backend:
+
+        def act() -> None:
+            stop = time.monotonic() + 2.5
+            while time.monotonic() < stop:
+                backend.execute("select 1")
+
+        pid = backend.info.backend_pid
+        return f"sudo pgtrace attach {pid}", stage.watch(act, "attach", pid)
+
+
+def json_lines(stage: Stage) -> tuple[str, str]:
+    """It says nothing once it is attached; so each query is made until one is shown."""
+    with stage.backend() as backend:
+        pid = backend.info.backend_pid
+        stop = threading.Event()
+
+        def act() -> None:
+            while not stop.wait(0.2):
+                backend.execute("select 1 where current_user = 'nobody'")
+
+        client = threading.Thread(target=act)
+        client.start()
+        try:
+            shown = stage.run("attach", "--json", "--duration", 1, pid)
+        finally:
+            stop.set()
+            client.join()
+        first = shown.partition("\n")[0]
+        return f"sudo pgtrace attach --json {pid} | head -n 1", f"{first}\n"
+
+
+def take(stage: Stage) -> tuple[str, str]:
+    with stage.backend() as backend:
+
+        def act() -> None:
+            stage.make_cold()
+            backend.execute(SEQUENTIAL)
+            for _ in range(3):
+                backend.execute(stage.index_scan)
+
+        pid = backend.info.backend_pid
+        shown = stage.watch(act, "capture", pid, "-o", "slow.json", "--force")
+        return f"sudo pgtrace capture {pid} -o slow.json", shown
+
+
+def whole_server(stage: Stage) -> tuple[str, str]:
+    with stage.backend() as first, stage.backend() as second:
+
+        def act() -> None:
+            stage.make_cold()
+            first.execute(SEQUENTIAL)
+            second.execute(stage.index_scan)
+
+        server = stage.cluster.datadir
+        shown = stage.watch(act, "capture", "--server", server, "-o", "server.json", "--force")
+        return f"sudo pgtrace capture --server {server} -o server.json", shown
+
+
+def one_row(stage: Stage) -> tuple[str, str]:
+    """The file itself."""
+    stage.restart()
+    with stage.backend() as backend:
+        query = f"select id from {sample.TABLE} where ctid = '(1500,1)'"
+        backend.execute(f"explain {query}")
+
+        def act() -> None:
+            stage.make_cold()
+            backend.execute(query)
+
+        arguments = ("capture", backend.info.backend_pid, "-o", "one.json", "--force")
+        stage.watch(act, *arguments)
+        return "", (stage.folder / "one.json").read_text()
+
+
+def report(stage: Stage) -> tuple[str, str]:
+    if not (stage.folder / "slow.json").exists():
+        take(stage)
+    return "pgtrace report slow.json", stage.run("report", "slow.json")
+
+
+def hlog(stage: Stage) -> tuple[str, str]:
+    """Lines cut, as a terminal would."""
+    report(stage)
+    shown = stage.run("report", "--format", "hlog", "slow.json").splitlines()
+    cut = "".join(f"{line[:86]}…\n" if len(line) > 87 else f"{line}\n" for line in shown)
+    return "pgtrace report --format hlog slow.json", cut
+
+
+def no_such_process(stage: Stage) -> tuple[str, str]:
+    return "sudo pgtrace attach 4194000", stage.run("attach", 4194000)
+
+
+def not_postgresql(stage: Stage) -> tuple[str, str]:
+    idle = subprocess.Popen(["/bin/sleep", "60"])
+    try:
+        while Path(f"/proc/{idle.pid}/comm").read_text() != "sleep\n":
+            time.sleep(0.01)
+        return f"sudo pgtrace attach {idle.pid}", stage.run("attach", idle.pid)
+    finally:
+        idle.kill()
+        idle.wait()
+
+
+SCENES = {
+    "doctor": doctor,
+    "list": servers,
+    "attach, a cold sequential scan": sequential,
+    "attach, an index scan, cold and warm": cold_and_warm,
+    "attach, a query that fails": failing,
+    "attach, a query that began before": begun_before,
+    "attach, many short queries": busy,
+    "attach --json": json_lines,
+    "capture": take,
+    "capture, a whole server": whole_server,
+    "capture, one row": one_row,
+    "report": report,
+    "report --format hlog": hlog,
+    "no such process": no_such_process,
+    "not PostgreSQL": not_postgresql,
+}
+
+_AMOUNT = r"\b[\d,.]+ (?:ns|µs|ms|s|B|KiB|MiB|GiB)\b"
+_MASKS = [
+    (r"█+", " "),
+    (r"Reads by \w+ \([^)]*\)", "Reads by WAY"),
+    (r"Reads by \w+,", "Reads by WAY,"),
+    (r"/[\w/.-]*(?:/data|/main)\b", "DIRECTORY"),
+    (r"kernel [\w.-]+", "kernel VERSION"),
+    (r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d(\.\d+Z)?", "WHEN"),
+    (r"\b\d\d:\d\d:\d\d\b", "TIME"),
+    (_AMOUNT, "AMOUNT"),
+    (r"\b[\d,]+(?:\.\d+)?", "N"),
+    (r"\[(?:\[N(?:,N)*\],?)*\]", "[BUCKETS]"),
+    (r"^Tag=N\.read\.\w+\.\w+", "TAG"),
+    (r"HISTF\w+…?", "HISTOGRAM"),
+    (r", other waits AMOUNT", ""),
+    (r"\b(read|query|call|error)\b", r"\1s"),
+    (r"\bquerys\b", "queries"),
+    (r"\bCPUs?\b", "CPUs"),
+    # How many abilities and processes of a kind there are, and in what state
+    (r"^  (?:ok|no|- ) ( [^:]+): .*", r"ABILITY\1"),
+    (r"^ *→ .*", ""),
+    (r"^ *N  ((?: ?[a-z]+)+)( .*)?$", r"N \1"),
+    (r"\s+", " "),
+]
+
+
+def shape(text: str) -> list[str]:
+    """The lines that differ in more than numbers, each once. Looks at a running query are left
+    out, because when they come depends on the host's load.
+    """
+    text = re.sub(r"^… .*?Not measured: [^\n]*\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    masked: dict[str, None] = {}
+    for line in text.splitlines():
+        words = line
+        for pattern, replacement in _MASKS:
+            words = re.sub(pattern, replacement, words)
+        masked[words.strip()] = None
+    return list(masked)
+
+
+def screens(page: Path) -> list[tuple[str, str]]:
+    """A page's screens: scene and text."""
+    return [(match["scene"], match["text"]) for match in _SCREEN.finditer(page.read_text())]
+
+
+PLACES = [(str(page.relative_to(ROOT)), *screen) for page in PAGES for screen in screens(page)]
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: PrivateCluster, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return Stage(cluster, tmp_path_factory.mktemp("docs"))
+
+
+def draw(stage: Stage, scene: str) -> str:
+    """What a page shows: without what is of the test machine alone."""
+    command, output = SCENES[scene](stage)
+    text = f"$ {command}\n{output}" if command else output
+    if UPDATE:
+        text = text.replace(str(stage.cluster.datadir), "/var/lib/postgresql/15/main")
+        release = platform.release()
+        text = text.replace(release, release.partition("-")[0])
+        text = text.replace(str(stage.folder), "")
+    return text
+
+
+@pytest.mark.pg("15")
+@pytest.mark.parametrize(("name", "scene", "shown"), PLACES, ids=lambda v: v[:40].strip())
+def test_a_screen_looks_as_the_page_shows_it(
+    stage: Stage, name: str, scene: str, shown: str
+) -> None:
+    real = draw(stage, scene)
+    if UPDATE:
+        page = ROOT / name
+        page.write_text(
+            _SCREEN.sub(
+                lambda match: match[1] + (real if match["scene"] == scene else match["text"]),
+                page.read_text(),
+            )
+        )
+    else:
+        assert shape(real) == shape(shown)
+
+
+def test_a_shape_has_words_and_no_numbers() -> None:
+    one = "■ 299 ms    4,138 reads   mean 67.3 µs\n   1.0 µs   9  ███  0 %\n   2.0 µs   1   60 %\n"
+    other = "■ 1.2 s    1 read   mean 2 ns\n  16.4 µs   348  █████       0 %\n"
+    assert shape(one) == shape(other) == ["■ AMOUNT N reads mean AMOUNT", "AMOUNT N N %"]
+    assert shape(one) != shape(one.replace("mean", "median"))
+    looked = f"… 5.0 s    no reads\n  Not measured: writes.\n{one}"
+    assert shape(looked) == shape(one)

@@ -1,0 +1,263 @@
+"""The pages say what the program does: help texts, options, files, keys, exit codes, links.
+
+Screens are compared in tests/integration/test_docs.py, because they need a server. To write the
+help texts anew: PGTRACE_UPDATE_DOCS=1 scripts/test tests/unit/test_docs.py
+"""
+
+import argparse
+import ast
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Union, get_args, get_origin
+
+import msgspec
+import pytest
+
+from pgtrace import capture, commands, errors
+from pgtrace.__main__ import _Parser, main
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+MAN = DOCS / "man" / "pgtrace.1"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+OTHERS = {DOCS / "benchmarks.md"}  # its figures come from scripts/bench, and have no screens
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HELP = re.compile(r"\$ (?:sudo )?pgtrace ((?:\w+ )?)--help\n")
+_RUN = re.compile(r"^<!-- run: ([^\n]+) -->\n\n?```console\n", re.MULTILINE)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The contents of a page's fenced blocks in one language."""
+    return [text for found, text in _FENCE.findall(page.read_text()) if found == language]
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """A command's parser, as the program makes it."""
+    parser = _Parser(prog=f"pgtrace {name}")
+    commands.load(name).prepare_parser(parser)
+    return parser
+
+
+def options_of(name: str) -> Iterator[str]:
+    """Every option of a command, its long name if it has one."""
+    for action in parser_of(name)._actions:
+        if action.option_strings:
+            yield action.option_strings[-1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_help_text_is_the_real_one(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    page = ROOT / name
+    for text in blocks(page, "console"):
+        head = _HELP.match(text)
+        if head:
+            assert main([*head[1].split(), "--help"]) == 0
+            real = head[0] + capsys.readouterr().out
+            if "PGTRACE_UPDATE_DOCS" in os.environ:
+                page.write_text(page.read_text().replace(text, real))
+            else:
+                assert text == real
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_screen_is_compared_with_a_real_one(name: str) -> None:
+    page = ROOT / name
+    if page in OTHERS:
+        return
+    screens = [text for text in blocks(page, "console") if not _HELP.match(text)]
+    assert len(screens) == len(_RUN.findall(page.read_text())), (
+        "each block of language `console` is a --help, or has a line <!-- run: SCENE --> above it"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_line_can_be_parsed(name: str) -> None:
+    for line in "".join(blocks(ROOT / name, "sh")).splitlines():
+        words = shlex.split(re.split(r"[|>]", line, maxsplit=1)[0], comments=True)
+        words = words[words[:1] == ["sudo"] :]
+        if words[:1] == ["pgtrace"] and len(words) > 1:
+            given = ["1" if word == "PID" else word for word in words[2:]]
+            parser_of(words[1]).parse_args(given)
+
+
+@pytest.mark.parametrize("name", commands.TABLE)
+def test_every_command_has_a_page_with_its_help_and_options(name: str) -> None:
+    text = (DOCS / "guide" / f"{name}.md").read_text()
+    assert f"$ pgtrace {name} --help\n" in text
+    without_help = _FENCE.sub("", text)
+    common = (DOCS / "guide" / "README.md").read_text()
+    for option in options_of(name):
+        assert f"`{option}" in without_help or f"`{option}" in common, f"{option} is not explained"
+    assert f"guide/{name}.md" in (DOCS / "README.md").read_text()
+
+
+def test_the_manual_page_has_every_command_and_option() -> None:
+    text = MAN.read_text().replace(r"\-", "-")
+    for name in commands.TABLE:
+        assert re.search(rf"^\.(SS|B|BR) .*\b{name}\b", text, re.MULTILINE), name
+        for option in options_of(name):
+            assert option in text, f"{name} {option}"
+    for code in exit_codes():
+        assert re.search(rf"^\.B {code}$", text, re.MULTILINE), f"exit code {code}"
+
+
+def test_the_manual_page_is_well_formed() -> None:
+    if shutil.which("groff") is None:
+        pytest.skip("no groff: apt-get install groff-base")
+    command = ["groff", "-man", "-ww", "-Tutf8", "-z", "-k", str(MAN)]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout, linted.stderr) == (0, "", "")
+
+
+def exit_codes() -> set[int]:
+    """The exit codes that there are."""
+    classes = [c for c in vars(errors).values() if isinstance(c, type)]
+    return {0} | {c.exit_code for c in classes if issubclass(c, errors.PgtraceError)}
+
+
+def test_the_guide_has_every_exit_code() -> None:
+    text = (DOCS / "guide" / "README.md").read_text()
+    assert {int(n) for n in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == exit_codes()
+
+
+# The house
+
+
+def house() -> set[str]:
+    """The files and folders that architecture.md names, by their path."""
+    tree = blocks(DOCS / "architecture.md", "text")[0]
+    found: set[str] = set()
+    parents: list[tuple[int, str]] = []
+    for line in tree.splitlines():
+        match = re.fullmatch(r"( *)(\S+)(  +\S.*)?", line)
+        assert match, line
+        parents = [(depth, path) for depth, path in parents if depth < len(match[1])]
+        path = (parents[-1][1] if parents else "") + match[2]
+        if match[2].endswith("/"):
+            parents.append((len(match[1]), path))
+        found.add(path)
+    return found
+
+
+def test_all_that_the_house_names_is_there() -> None:
+    assert [path for path in sorted(house()) if not (ROOT / path).exists()] == []
+
+
+def test_the_house_names_all_that_is_there() -> None:
+    files = [
+        *ROOT.glob("bpf/*.[ch]"),
+        *ROOT.glob("collector/pgtrace/**/*.py"),
+        *(path for path in ROOT.glob("scripts/**/*") if path.is_file()),
+    ]
+    there = {str(f.relative_to(ROOT)) for f in files if "__pycache__" not in f.parts}
+    named = house()
+    # What an empty one says is said of its folder.
+    there = {f for f in there if not f.endswith("/__init__.py") or (ROOT / f).stat().st_size > 200}
+    # A folder of which no file is named stands for all of them.
+    whole = [
+        f for f in named if f.endswith("/") and not any(g != f and g.startswith(f) for g in named)
+    ]
+    assert sorted(f for f in there - named if not f.startswith(tuple(whole))) == []
+
+
+# The capture
+
+
+def structs(kind: object) -> dict[str, type[msgspec.Struct]]:
+    """Every struct that a type leads to, itself included, by name."""
+    if get_origin(kind) is not None:
+        return {n: s for part in get_args(kind) for n, s in structs(part).items()}
+    if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
+        return {}
+    found: dict[str, type[msgspec.Struct]] = {kind.__name__: kind}
+    for field in msgspec.structs.fields(kind):
+        found |= structs(field.type)
+    return found
+
+
+STRUCTS = structs(capture.Capture)
+
+
+def literals(kind: object) -> Iterator[str]:
+    """The words that a type allows."""
+    if get_origin(kind) is Literal:
+        yield from get_args(kind)
+    elif get_origin(kind) in (Union, types.UnionType):
+        for part in get_args(kind):
+            yield from literals(part)
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_every_key_of_a_capture_is_in_the_reference(name: str) -> None:
+    text = (DOCS / "reference" / "capture.md").read_text()
+    section = re.search(rf"<!-- struct: {name} -->\n(.*?)(?=\n#|\Z)", text, re.DOTALL)
+    assert section, f"no table marked <!-- struct: {name} -->"
+    rows = dict(re.findall(r"^\| `(\w+)` (\|.*)", section[1], re.MULTILINE))
+    fields = {field.encode_name: field for field in msgspec.structs.fields(STRUCTS[name])}
+    assert list(rows.keys() ^ fields.keys()) == []
+    for key, field in fields.items():
+        for word in literals(field.type):
+            assert f"`{word}`" in rows[key], f"{key} may be {word}"
+
+
+def test_the_capture_in_the_reference_is_one(tmp_path: Path) -> None:
+    (example,) = blocks(DOCS / "reference" / "capture.md", "json")
+    file = tmp_path / "capture.json"
+    file.write_text(example)
+    assert capture.encode(capture.load(file)).decode() == example
+
+
+# Links
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    for link in re.findall(r"\]\(([^)\s]+)\)", _FENCE.sub("", page.read_text())):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text()
+    for page in DOCS.rglob("*"):
+        if page.is_file() and page != DOCS / "README.md":
+            assert f"({page.relative_to(DOCS)})" in index, page
+
+
+def test_the_change_log_has_this_version() -> None:
+    from pgtrace import __version__
+
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_in_python_imports_what_there_is(name: str) -> None:
+    for text in blocks(ROOT / name, "python"):
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(node.module or "")
+                assert [n.name for n in node.names if not hasattr(module, n.name)] == []
