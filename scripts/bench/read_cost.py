@@ -124,7 +124,7 @@ def request(pid: int) -> Request:
     """
     master = os.getpid()
     member = Member(pid, pid, pid, master)
-    return Request((member,), (master,), only=pid, helpers_only=True)
+    return Request((member,), ((master, 0),), only=pid, helpers_only=True)
 
 
 def attach_pgtrace(pid: int) -> Detach:
