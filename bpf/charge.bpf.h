@@ -41,27 +41,25 @@ static __always_inline bool is_postmaster(__u32 tgid)
 	return false;
 }
 
-/* "postgres: parallel worker for PID 1", "postgres: cluster name: io worker 1" */
+#define WORKER 0x2072656b726f7720 /* " worker ", as a number */
+
+/* "postgres: parallel worker for PID 1", "postgres: cluster name: io worker 1"; some others
+ * too, which user space knows to be of no interest. */
 static __always_inline bool is_helper(const char *title)
 {
 	__u32 i;
 
 	for (i = 0; i < TITLE - 8; i++) {
-		if (title[i] != ' ')
-			continue;
-		if (title[i + 1] == 'p' && title[i + 2] == 'a' && title[i + 3] == 'r' &&
-		    title[i + 4] == 'a' && title[i + 5] == 'l')
-			return true;
-		if (title[i + 1] == 'i' && title[i + 2] == 'o' && title[i + 3] == ' ' &&
-		    title[i + 4] == 'w' && title[i + 5] == 'o')
+		if (*(__u64 *)(title + i) == WORKER)
 			return true;
 	}
 	return false;
 }
 
 /* The first event of a new child. Titles of background processes and parallel workers stand
- * from their start, those of clients' backends once they are authenticated. */
-static __noinline int begin_task(__u32 tid)
+ * from their start, those of clients' backends once they are authenticated. Not static, so that
+ * the verifier looks at it once for all callers. */
+__noinline int begin_task(__u32 tid)
 {
 	struct task *task;
 	__u32 index;
@@ -100,8 +98,10 @@ static __always_inline struct task *traced_task(void)
 	bool child;
 	int fresh;
 
-	if (options.only_tid && tid == options.only_tid)
-		return bpf_map_lookup_elem(&pgt_tasks, &index);
+	if (options.only_tid && tid == options.only_tid) {
+		task = bpf_map_lookup_elem(&pgt_tasks, &index);
+		return task && !task->ignored ? task : NULL;
+	}
 	if (!options.listed && !options.children)
 		return NULL;
 	child = options.children && is_postmaster(parent_tgid());

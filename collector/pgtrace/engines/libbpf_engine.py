@@ -40,6 +40,9 @@ class LibbpfEngine:
         self._ended: deque[tuple[float, bytes]] = deque()
         self._durations: list[int] = []
         self._detached = False
+        reason = probes.why_not(way)
+        if reason:
+            raise UnsupportedError(f"reads by {way}: {reason}")
         with contextlib.ExitStack() as stack:
             self._object = stack.enter_context(Object(OBJECT))
             self._uring = probes.uring() if request.aio else {}
@@ -126,12 +129,12 @@ class LibbpfEngine:
 
     def detach(self) -> None:
         """Stop measuring; what was measured can still be read."""
-        self._object.detach()
+        for serial, _, _ in self._tasks.serials():
+            self._tasks.ignore(serial)
         self._detached = True
 
     def close(self) -> None:
         """Leave nothing behind in the kernel."""
-        self._object.detach()
         self._records.close()
         self._durations_ring.close()
         self._pool.close()

@@ -13,6 +13,8 @@ PREFIX = {"fentry": "pgt_f_", "kprobe": "pgt_k_", "tracepoint": "pgt_tp_"}
 QUERIES, NO_USDT, AIO, EXIT = "pgt_q_", "pgt_n_", "pgt_a_", "pgt_exit"
 TRACEFS = Path("/sys/kernel/tracing/events")
 
+KPROBES = Path("/sys/bus/event_source/devices/kprobe")
+
 _FUNCTIONS = ("readv_exit", "read_exit", "readv", "read")
 _SYSTEM_CALLS = {
     "read": "pgt_tp_read",
@@ -43,6 +45,13 @@ _COMPLETE = ("io_uring_complete", "pgt_u_complete")
 
 class MissingProbesError(Exception):
     """A binary has no USDT notes, or not all that are needed."""
+
+
+def why_not(way: ReadsWay) -> str | None:
+    """Why this kernel cannot have that way in, where it says so before anything is loaded."""
+    if way == "kprobe" and not KPROBES.exists():
+        return "the kernel was built without kprobes"
+    return None
 
 
 def attach_reads(loaded: Object, way: ReadsWay) -> None:

@@ -1,11 +1,12 @@
 """libbpf's objects, maps and links as Python classes that close what they opened."""
 
+import contextlib
 import ctypes
 import errno
 import functools
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -194,14 +195,49 @@ class Object:
             self._lib.bpf_link__destroy(self._links.pop())
 
     def close(self) -> None:
-        """Detach and give everything back to the kernel."""
-        self.detach()
+        """Detach and give everything back to the kernel.
+
+        The kernel takes a grace period for each link, together seconds: a child process waits
+        for them, and ends.
+        """
+        if self._links:
+            with _held_by_a_child():
+                self.detach()
         if self._pointer:
             self._lib.bpf_object__close(self._pointer)
             self._pointer = 0
 
     def _hold(self, link: int | None, what: str) -> None:
         self._links.append(_check_pointer(link, what))
+
+
+@contextlib.contextmanager
+def _held_by_a_child() -> Iterator[None]:
+    """Let a process that nobody waits for be the last to close what is closed in the block."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                _keep_only_links(reader)
+                os.read(reader, 1)  # until the parent has let go of them, or died
+        finally:
+            os._exit(0)
+    os.close(reader)
+    os.waitpid(child, 0)
+    try:
+        yield
+    finally:
+        os.close(writer)
+
+
+def _keep_only_links(also: int) -> None:
+    """Close all other files: whoever waits for the end of a pipe must not wait for us."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):
+            if int(name) != also and "anon_inode" not in os.readlink(f"/proc/self/fd/{name}"):  # noqa: PTH115
+                os.close(int(name))
 
 
 class Ring:
