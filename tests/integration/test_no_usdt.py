@@ -1,0 +1,330 @@
+"""Servers built without --enable-dtrace, and without symbols: what is the same, what is not.
+
+Their binaries are copies of the version under test, from which the notes of USDT are taken out,
+and the names of the functions that pgtrace would use instead.
+"""
+
+import inspect
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import test_queries
+from test_queries import WAY, Watched, own, running
+
+from fix_cluster import (
+    ROWS,
+    SEQUENTIAL,
+    SETTINGS,
+    Connection,
+    bindir,
+    data_directory,
+    explain_buffers,
+    make_cold,
+)
+from fix_markers import PG_VERSION
+from pgtrace import capture as captures
+from pgtrace import trace
+from pgtrace.engines import QueryEvent
+from pgtrace.postgres import binary, sample
+from pgtrace.postgres.cluster import PrivateCluster, find_root
+from pgtrace.reporters.text import render
+from pgtrace.targets import Target
+from pgtrace.tracer import Tracer
+
+NAMES = (
+    "AbortCurrentTransaction",
+    "PortalRun",
+    "application_name",
+    "debug_query_string",
+    "pgaio_io_perform_synchronously",
+    "pgaio_io_prepare_submit",
+    "pgstat_report_activity",
+    "pgstat_report_query_id",
+)
+"""What pgtrace looks for in a server's binary."""
+
+# Every test there that looks at the records of one traced backend runs here too, on a server
+# without notes: it must come to the same calls and errors, protocols, texts and latencies.
+for _name, _test in vars(test_queries).items():
+    if _name.startswith("test_") and "watched" in inspect.signature(_test).parameters:
+        globals()[_name] = _test
+watched = test_queries.watched
+
+
+class Unknown(str):
+    """The protocol of a text that failed before it was analysed: equal to each of both."""
+
+    def __eq__(self, other: object) -> bool:
+        return other in ("simple", "extended", "unknown")
+
+    __hash__ = str.__hash__
+
+
+class WatchedByFunctions(Watched):
+    """A backend of a server without notes."""
+
+    def events(self, *actions: Callable[[], Any]) -> list[QueryEvent]:
+        events = super().events(*actions)
+        for event in events:
+            if event.protocol == "unknown":
+                assert event.error
+                event.protocol = Unknown(event.protocol)
+        return events
+
+
+def change(file: Path, *, names: bool) -> None:
+    """Take the notes out of a server's binary, and the names too."""
+    subprocess.run(["objcopy", "--remove-section=.note.stapsdt", file], check=True)
+    if not names:
+        data = file.read_bytes()
+        for name in NAMES:
+            data = data.replace(b"\0%s\0" % name.encode(), b"\0%s\0" % name[::-1].encode())
+        file.write_bytes(data)
+    assert not binary.probes(file)
+    assert {binary.has_symbol(file, name) for name in NAMES if "pgaio" not in name} == {names}
+
+
+@contextmanager
+def without_notes(
+    disk_directory: Path, *, names: bool, **settings: Any
+) -> Iterator[PrivateCluster]:
+    """A server whose binary was changed, with the table."""
+    original = bindir(PG_VERSION)
+    root = find_root(original)
+    base = disk_directory if root == Path("/") else root / "var/lib"
+    with ExitStack() as stack:
+        copy = Path(tempfile.mkdtemp(prefix="pgt-bin-", dir=base))
+        stack.callback(shutil.rmtree, copy)
+        copy.chmod(0o755)
+        shutil.copytree(original, copy / "bin")
+        # Beside its programs the server looks for what it loads
+        (copy / "lib").symlink_to(Path("/") / (original.parent / "lib").relative_to(root))
+        change(copy / "bin/postgres", names=names)
+        server = stack.enter_context(
+            PrivateCluster(
+                # smaller than the table, so that each scan of it reads
+                SETTINGS | {"shared_buffers": "2MB"},
+                bindir=copy / "bin",
+                directory=data_directory(PG_VERSION, disk_directory),
+            )
+        )
+        with server.connect() as connection:
+            sample.create_table(connection, ROWS)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def no_notes(disk_directory: Path) -> Iterator[PrivateCluster]:
+    with without_notes(disk_directory, names=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def no_names(disk_directory: Path) -> Iterator[PrivateCluster]:
+    with without_notes(disk_directory, names=False) as server:
+        yield server
+
+
+@contextmanager
+def watching(server: PrivateCluster, kind: type[Watched], queries: str) -> Iterator[Watched]:
+    """A backend of that server, of whose queries all can be measured in the end."""
+    with server.connect() as connection:
+        tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY)
+        try:
+            yield kind(connection, tracer)
+        finally:
+            taken = tracer.stop()
+    assert taken.lost == captures.Lost()
+    assert (taken.probes.queries, taken.probes.not_measured) == (queries, [])
+
+
+@pytest.fixture(scope="module")
+def shared(no_notes: PrivateCluster) -> Iterator[Watched]:
+    """What the tests of test_queries watch."""
+    with watching(no_notes, WatchedByFunctions, "uprobe") as watched:
+        yield watched
+
+
+@pytest.fixture(scope="module")
+def with_notes(cluster: PrivateCluster) -> Iterator[Watched]:
+    with watching(cluster, Watched, "usdt") as watched:
+        yield watched
+
+
+# The same client's work on both servers
+
+
+def simple(*texts: str) -> Callable[[Connection], None]:
+    def act(connection: Connection) -> None:
+        for text in texts:
+            connection.pgconn.exec_(text.encode())
+
+    return act
+
+
+def extended(*texts: str) -> Callable[[Connection], None]:
+    def act(connection: Connection) -> None:
+        for text in texts:
+            connection.pgconn.exec_params(text.encode(), [b"0"] if "$1" in text else [])
+
+    return act
+
+
+def prepared(connection: Connection) -> None:
+    connection.pgconn.prepare(b"one", b"select $1::int")
+    for value in b"1", b"2", b"3":
+        connection.pgconn.exec_prepared(b"one", [value])
+
+
+def prepare_alone(connection: Connection) -> None:
+    connection.pgconn.prepare(b"alone", b"select 'alone'")
+
+
+def pipeline(*values: int) -> Callable[[Connection], None]:
+    def act(connection: Connection) -> None:
+        try:
+            with connection.pipeline():
+                for number, value in enumerate(values):
+                    connection.execute(f"select {number} / %s::int", (value,))
+        except psycopg.errors.DivisionByZero:
+            assert 0 in values
+
+    return act
+
+
+def copy(connection: Connection) -> None:
+    connection.pgconn.exec_(b"create temp table copied (a int)")
+    cursor = connection.cursor()
+    with cursor.copy("copy copied from stdin") as into:
+        into.write_row([7])
+    with cursor.copy("copy copied to stdout") as out:
+        assert list(out.rows()) == [("7",)]
+
+
+CAUGHT = test_queries.CATCHES
+SEQUENCES = {
+    "simple": simple("select 1", "select 1"),
+    "simple that fails": simple("select 1/0", "selec 1"),
+    "three statements": simple("select 1; select 2; select 3", "select 1; select 1/0; select 3"),
+    "empty": simple("", ";", "-- nothing"),
+    "extended": extended("select $1::int", "select 1"),
+    "extended and empty": extended("", "-- nothing"),
+    "prepared": prepared,
+    "bind or plan error": extended("select 1/$1::int", "select 1/0 + $1::int"),
+    "parse error": extended("selec $1", "select nothing"),
+    "prepare alone": prepare_alone,
+    "pipeline": pipeline(1, 2, 3),
+    "pipeline that fails": pipeline(1, 0, 3),
+    "aborted block": simple("begin", "select 1/0", "select 1", "rollback"),
+    "savepoint": simple("begin", "savepoint a", "select 1/0", "rollback to a", "commit"),
+    "rollback": simple("begin", "select 1", "rollback"),
+    "error caught": simple(CAUGHT),
+    "error caught, extended": extended(CAUGHT),
+    "fetch": simple("begin", "declare c cursor for select 1", "fetch 1 from c", "commit"),
+    "copy": copy,
+}
+FAIL = {
+    "simple that fails",
+    "three statements",
+    "bind or plan error",
+    "parse error",
+    "pipeline that fails",
+    "aborted block",
+    "savepoint",
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_same_calls_and_errors_as_with_notes(
+    with_notes: Watched, watched: Watched, name: str
+) -> None:
+    """Every sequence by which clients send queries, told by USDT and by functions."""
+    told, same = (
+        each.records(lambda each=each: SEQUENCES[name](each.connection))
+        for each in (with_notes, watched)
+    )
+    assert told == same
+    assert bool(told) == (name != "prepare alone")
+    assert any(record.failed for record in told) == (name in FAIL)
+
+
+def test_reads_are_in_the_query_that_made_them(no_notes: PrivateCluster) -> None:
+    """As many as EXPLAIN counts."""
+    with no_notes.connect() as connection:
+        connection.execute(f"explain {SEQUENTIAL}")
+        make_cold(no_notes, connection)
+        with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+            buffers = explain_buffers(connection, SEQUENTIAL)
+    (query,) = own(tracer.capture())
+    assert sum(reads.blocks for reads in query.reads) == buffers.read > 1000
+
+
+def test_query_that_runs_when_tracing_begins(
+    no_notes: PrivateCluster, request: pytest.FixtureRequest
+) -> None:
+    """Its text is known, as with notes, and the next query is its own."""
+    with no_notes.connect() as connection:
+        with (
+            running(no_notes, connection, "select pg_advisory_xact_lock(7)") as finish,
+            trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer,
+        ):
+            finish()
+            connection.execute("select 1")
+        first, second = sorted(own(tracer.capture()), key=lambda query: not query.begun_before)
+    assert (first.text, first.calls, first.errors) == ("select pg_advisory_xact_lock(7)", 1, 0)
+    assert (first.begun_before, second.begun_before) == (True, False)
+    assert (second.text, second.calls, second.errors) == ("select 1", 1, 0)
+
+
+# Names taken out too, as of a static build
+
+
+def test_without_names_reads_are_counted_and_queries_not_measured(
+    no_names: PrivateCluster,
+) -> None:
+    """What cannot be known is said, with its reason; all reads are the backend's own."""
+    with no_names.connect() as connection:
+        connection.execute(f"explain {SEQUENTIAL}")
+        make_cold(no_names, connection)
+        with trace(connection.info.backend_pid, reads=WAY) as tracer:
+            buffers = explain_buffers(connection, SEQUENTIAL)
+    taken = tracer.capture()
+    assert taken.probes.queries == "none"
+    (why, *rest) = taken.probes.not_measured
+    assert re.fullmatch(
+        "queries: the binary has no USDT probes and does not export pgstat_report_activity", why
+    )
+    assert all("I/O workers" in one for one in rest) and bool(rest) == (PG_VERSION >= 18)
+    (backend,) = taken.backends
+    assert backend.queries == []
+    assert {reads.scope for reads in backend.reads} == {"outside"}
+    assert sum(reads.blocks for reads in backend.reads) >= buffers.read > 1000
+    assert taken.lost == captures.Lost()
+    report = render(taken)
+    assert "queries not measured" in report
+    assert f"Not measured: {why}" in report
+
+
+def test_without_names_a_whole_server_is_traced(no_names: PrivateCluster) -> None:
+    """Backends that come are named by their titles, as ever."""
+    with trace(no_names.postmaster_pid, reads=WAY) as tracer, no_names.connect() as connection:
+        pid = connection.info.backend_pid
+        make_cold(no_names, connection)
+        buffers = explain_buffers(connection, SEQUENTIAL)
+    taken = tracer.capture()
+    assert taken.probes.queries == "none"
+    (backend,) = (backend for backend in taken.backends if backend.pid == pid)
+    assert (backend.backend_type, backend.datname, backend.usename) == (
+        "client backend",
+        "postgres",
+        "postgres",
+    )
+    assert sum(reads.blocks for reads in backend.reads) >= buffers.read > 1000
