@@ -28,10 +28,15 @@ tracepoint:syscalls:sys_exit_pread64 /@start[tid]/ {{
 }}
 BEGIN {{ exit(); }}
 """
-UNITS = {"seconds": ("wall time", "s"), "mebibytes": ("peak memory", "MiB")}
+UNITS = {
+    "seconds": ("wall time", "s"),
+    "mebibytes": ("peak memory", "MiB"),
+    "seconds_until_gone": ("until gone", "s"),
+}
+COMPARED = ("seconds", "mebibytes")
 
 Runs = dict[str, dict[str, list[list[float]]]]
-"""Of each tool, seconds and mebibytes, by round."""
+"""Of each tool, what UNITS names, by round."""
 
 
 def launch(launcher: Path, command: Sequence[str | Path]) -> dict[str, float]:
@@ -39,11 +44,15 @@ def launch(launcher: Path, command: Sequence[str | Path]) -> dict[str, float]:
     ran = subprocess.run([launcher, *command], capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         raise BenchError(ran.stderr.strip())
-    nanoseconds, kibibytes, status = map(int, ran.stdout.split())
+    nanoseconds, later, kibibytes, status = map(int, ran.stdout.split())
     if status != 0:
         how = os.waitstatus_to_exitcode(status)
         raise BenchError(f"{command[0]} ended with {how}: {ran.stderr.strip()}")
-    return {"seconds": nanoseconds / 1e9, "mebibytes": kibibytes / 1024}
+    return {
+        "seconds": nanoseconds / 1e9,
+        "mebibytes": kibibytes / 1024,
+        "seconds_until_gone": later / 1e9,
+    }
 
 
 def measure(directory: Path, rounds: int) -> Runs:
@@ -73,9 +82,12 @@ def report(runs: Runs, tracers: int, *, as_json: bool) -> str:
     """Everything that was measured, for people or for programs."""
     ratios = [
         bench.ratio(
-            f"pgtrace to bpftrace: {what}", runs["pgtrace"][unit], runs["bpftrace"][unit], GOAL
+            f"pgtrace to bpftrace: {UNITS[unit][0]}",
+            runs["pgtrace"][unit],
+            runs["bpftrace"][unit],
+            GOAL,
         )
-        for unit, (what, _) in UNITS.items()
+        for unit in COMPARED
     ]
     figures = {
         name: {unit: bench.quartiles(values) for unit, values in of_tool.items()}
