@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -47,6 +47,14 @@ class BuildBpf(build_py):
         super().run()
 
 
+class BinaryDistribution(Distribution):
+    """Not pure Python, although nothing in it is an extension of Python."""
+
+    def has_ext_modules(self) -> bool:
+        """Tell setuptools to build for this platform."""
+        return True
+
+
 class PlatformWheel(bdist_wheel):
     """The object reads registers of one architecture; nothing in it depends on the Python."""
 
@@ -70,5 +78,6 @@ setup(
         ),
     ],
     package_data={"pgtrace": ["objects/*.bpf.o", "py.typed"]},
+    distclass=BinaryDistribution,
     cmdclass={"build_py": BuildBpf, "bdist_wheel": PlatformWheel},
 )
