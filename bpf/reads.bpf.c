@@ -286,15 +286,15 @@ int BPF_KRETPROBE(pgt_k_readv_exit, __s64 ret)
 }
 
 SEC("fentry/vfs_read")
-int BPF_PROG(pgt_f_read, struct file *file, void *buffer, __u64 count, __u64 *position)
+int BPF_PROG(pgt_f_read, struct file *file, void *buffer, __u64 count)
 {
-	return vfs_enter(file, count, position);
+	return vfs_enter(file, count, number_argument_3(ctx));
 }
 
 SEC("fentry/vfs_readv")
-int BPF_PROG(pgt_f_readv, struct file *file, struct iovec *vector, __u64 count, __u64 *position)
+int BPF_PROG(pgt_f_readv, struct file *file, struct iovec *vector, __u64 count)
 {
-	return vfs_enter_vector(file, vector, count, position);
+	return vfs_enter_vector(file, vector, count, number_argument_3(ctx));
 }
 
 SEC("fexit/vfs_read")
