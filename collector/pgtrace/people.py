@@ -56,6 +56,12 @@ class Person:
         return event
 
 
+def silent(pid: int, began_ns: int, ended_ns: int) -> Person:
+    """One who ended, and of whom nothing but that is known."""
+    nothing = TaskSnapshot(0, pid, pid, 0, 0, b"", began_ns, ended_ns)
+    return Person(0, pid, 0, 0, titles.Title(), began_ns, ended_ns, final=nothing)
+
+
 def title_of(raw: bytes, cluster: str | None, major: int | None) -> titles.Title:
     """A title as the kernel kept it, perhaps cut."""
     return titles.parse(statement.decode(raw).rstrip(), cluster, major)

@@ -11,6 +11,7 @@ from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
 from .errors import PgtraceError
 from .people import Person
 from .postgres import binary, proc, processes, titles
+from .postgres.life import Life
 from .targets import Target, application_name
 
 MOST_ENDED = 2000
@@ -55,6 +56,14 @@ class Registry:
         self._next_look = 0.0
         self._gaps: list[tuple[str, int, int | None]] = []
         self._lost_reads = self._lost_queries = 0
+        self._life = Life(set(self._servers)) if target.whole else None
+        self._silent: dict[int, int] = {}
+        """When processes started of which the engine has not told yet."""
+
+    def close(self) -> None:
+        """Listen to nobody any more."""
+        if self._life:
+            self._life.close()
 
     def see_first(self) -> None:
         """Meet those who ran when tracing began, and ask each what it ran."""
@@ -96,6 +105,7 @@ class Registry:
             # A leader's record may come a moment after its helpers' end, so they go last
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 self._let_go(person)
+        self._hear()
         self._watch_servers()
         return calls
 
@@ -148,6 +158,30 @@ class Registry:
             elif not self._target.whole:
                 self._engine.ignore(serial)
         return person
+
+    def _hear(self) -> None:
+        """Take in who started and ended without a read or a query: they were there too."""
+        if self._life is None:
+            return
+        for event in self._life.poll():
+            if not event.ended:
+                self._silent[event.pid] = event.at_ns
+            elif event.pid in self._silent and not self._is_known(event.pid):
+                began = self._silent.pop(event.pid)
+                self._ended.append(people.silent(event.pid, began, event.at_ns))
+        for person in self._people.values():
+            self._silent.pop(person.pid, None)
+        if self._life.failure:
+            self._engine.not_measured.append(
+                "processes that neither read nor ran a query: the process connector "
+                f"cannot be heard ({self._life.failure})"
+            )
+            self._life = None
+
+    def _is_known(self, pid: int) -> bool:
+        return any(p.pid == pid for p in self._people.values()) or any(
+            p.pid == pid for p in self._ended[-100:]
+        )
 
     def _title_now(self, pid: int) -> titles.Title | None:
         try:
@@ -291,6 +325,8 @@ class Registry:
                 if successor:
                     del self._servers[pid]
                     self._servers[successor.postmaster_pid] = successor
+                    if self._life:
+                        self._life.postmasters.add(successor.postmaster_pid)
                     self._engine.add_postmaster(
                         successor.postmaster_pid, application_name(successor)
                     )

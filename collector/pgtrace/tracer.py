@@ -96,6 +96,7 @@ class Tracer:
             try:
                 self._finished = self._capture(ended_ns)
             finally:
+                self.registry.close()
                 self.engine.close()
             return self._finished
 

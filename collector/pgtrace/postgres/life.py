@@ -1,0 +1,74 @@
+"""Starts and ends of servers' processes, as the kernel's process connector tells them."""
+
+import contextlib
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyroute2.netlink.connector.cn_proc import ProcEventSocket
+
+_FORK, _EXIT = 0x1, 0x80000000  # include/uapi/linux/cn_proc.h
+
+
+class Event(NamedTuple):
+    """A process started or ended. `at_ns` is CLOCK_MONOTONIC, in nanoseconds."""
+
+    pid: int
+    at_ns: int
+    ended: bool
+
+
+class Life:
+    """Listens from its start on, in a thread of its own: pyroute2 takes a while to import.
+
+    `failure` says why nothing can be heard, once that is known.
+    """
+
+    def __init__(self, postmasters: set[int]) -> None:
+        self.postmasters = postmasters
+        self.failure: str | None = None
+        self._children: set[int] = set()
+        self._events: deque[Event] = deque()
+        self._socket: ProcEventSocket | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._listen, name="pgtrace-life", daemon=True)
+        self._thread.start()
+
+    def poll(self) -> list[Event]:
+        """What happened since the last call."""
+        found = []
+        while self._events:
+            found.append(self._events.popleft())
+        return found
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        if self._socket:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+
+    def _listen(self) -> None:
+        try:
+            from pyroute2.netlink.connector.cn_proc import ProcEventSocket
+
+            self._socket = ProcEventSocket()
+            self._socket.bind()
+            self._socket.control(listen=True)
+            while not self._closed:
+                for message in self._socket.get(msg_seq=-1):
+                    self._take(message)
+        except (OSError, ImportError, RuntimeError) as error:
+            if not self._closed:
+                self.failure = str(error)
+
+    def _take(self, message: dict[str, int]) -> None:
+        what, at_ns = message["what"], message["timestamp_ns"]
+        if what == _FORK and message["parent_tgid"] in self.postmasters:
+            if message["child_pid"] == message["child_tgid"]:
+                self._children.add(message["child_pid"])
+                self._events.append(Event(message["child_pid"], at_ns, False))
+        elif what == _EXIT and message["process_pid"] in self._children:
+            self._children.discard(message["process_pid"])
+            self._events.append(Event(message["process_pid"], at_ns, True))
