@@ -12,6 +12,7 @@ from .errors import PgtraceError
 from .people import Person
 from .postgres import binary, proc, processes, titles
 from .postgres.life import Life
+from .postgres.names import Names
 from .targets import Target, application_name
 
 MOST_ENDED = 2000
@@ -44,7 +45,15 @@ class Account:
 class Registry:
     """All persons of one session."""
 
-    def __init__(self, engine: Engine, target: Target, *, charge: bool, literals: bool) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        target: Target,
+        *,
+        charge: bool,
+        literals: bool,
+        dsn: str | None = None,
+    ) -> None:
         self._engine = engine
         self._target = target
         self._charge = charge
@@ -57,6 +66,7 @@ class Registry:
         self._gaps: list[tuple[str, int, int | None]] = []
         self._lost_reads = self._lost_queries = 0
         self._life = Life(set(self._servers)) if target.whole else None
+        self._names = None if dsn is None else Names(dsn)
         self._silent: dict[int, int] = {}
         """When processes started of which the engine has not told yet."""
 
@@ -64,6 +74,8 @@ class Registry:
         """Listen to nobody any more."""
         if self._life:
             self._life.close()
+        if self._names:
+            self._names.close()
 
     def see_first(self) -> None:
         """Meet those who ran when tracing began, and ask each what it ran."""
@@ -106,6 +118,7 @@ class Registry:
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 self._let_go(person)
         self._hear()
+        self._name()
         self._watch_servers()
         return calls
 
@@ -177,6 +190,25 @@ class Registry:
                 f"cannot be heard ({self._life.failure})"
             )
             self._life = None
+
+    def _name(self) -> None:
+        """Take over what the database calls everybody."""
+        if self._names is None:
+            return
+        for person in self._people.values():
+            name = self._names.of(person.inner_pid)
+            if name:
+                person.title = replace(
+                    person.title,
+                    datname=name.datname or person.title.datname,
+                    usename=name.usename or person.title.usename,
+                    backend_type=name.backend_type or person.title.backend_type,
+                )
+                if name.application_name:
+                    person.application_name = name.application_name.encode()
+        if self._names.failure:
+            self._engine.not_measured.append(f"names: {self._names.failure}")
+            self._names = None
 
     def _is_known(self, pid: int) -> bool:
         return any(p.pid == pid for p in self._people.values()) or any(

@@ -32,6 +32,7 @@ class Tracer:
         reads: ReadsWay | None = None,
         literals: bool = False,
         charge: bool = True,
+        dsn: str | None = None,
         most_backends: int = MOST_BACKENDS,
         emit_durations: bool = False,
     ) -> None:
@@ -46,7 +47,7 @@ class Tracer:
         self.started = datetime.now(UTC)
         self.engine: Engine = engines.start(request)
         self.started_ns = time.monotonic_ns()
-        self.registry = Registry(self.engine, target, charge=charge, literals=literals)
+        self.registry = Registry(self.engine, target, charge=charge, literals=literals, dsn=dsn)
         self.registry.see_first()
 
     def poll(self) -> list[QueryEvent]:

@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave reads of parallel and I/O workers where they ran",
     )
     parser.add_argument(
+        "--dsn",
+        metavar="DSN",
+        help="connect for names; libpq's, and '' is what its environment says",
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="exit 6 if anything was lost or not measured"
     )
 
@@ -87,6 +92,7 @@ def attached(
                 reads=args.reads,
                 literals=literals,
                 charge=args.charge,
+                dsn=args.dsn,
                 most_backends=getattr(args, "max_backends", 1),
             )
             try:
