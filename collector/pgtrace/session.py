@@ -19,13 +19,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Stopper:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a wish to stop; a second leaves at once.
 
-    While `start()` has not been called, nothing was captured: NothingCapturedError.
+    While `start()` has not been called, nothing was captured: NothingCapturedError. Under nohup
+    SIGHUP stays ignored.
     """
 
     def __init__(self) -> None:
         self.asked = False
         self._started = False
-        self._previous = {s: signal.signal(s, self._handle) for s in _SIGNALS}
+        nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        numbers = _SIGNALS[:-1] if nohup else _SIGNALS
+        self._previous = {s: signal.signal(s, self._handle) for s in numbers}
 
     def start(self) -> None:
         """From now on there is something to report. Raises NothingCapturedError if too late."""
@@ -40,7 +43,7 @@ class Stopper:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self.asked = True
-        for each in _SIGNALS:
+        for each in self._previous:
             signal.signal(each, signal.SIG_DFL)
         if not self._started:
             raise NothingCapturedError("interrupted before anything was captured")
