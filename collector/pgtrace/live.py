@@ -5,19 +5,13 @@ from typing import Protocol
 
 from . import statement, statements, units
 from .engines import QueryEvent, ReadsByKey, add_reads
-from .reporters import block
+from .reporters import block, text
 from .tracer import Tracer
 
 MOST_A_SECOND = 5
 """More queries in one second are summed up, by statement."""
 MOST_STATEMENTS = 10
 FIRST_LOOK_S = 1.0
-WAYS = {
-    "fentry": "fentry (vfs_read, vfs_readv)",
-    "kprobe": "kprobe (vfs_read, vfs_readv)",
-    "tracepoint": "tracepoint (read, pread64, readv, preadv, preadv2)",
-}
-SCOPES = {"usdt": "queries by USDT", "uprobe": "queries by uprobe", "none": "queries not measured"}
 
 
 class Screen(Protocol):
@@ -88,7 +82,9 @@ class TextScreen:
             backend.activity or "",
         ]
         _print("  ".join(statement.escape(part) for part in parts if part))
-        _print(f"Reads by {WAYS[engine.reads_way]}, {SCOPES[engine.queries_way]}. Ctrl-C to stop.")
+        _print(
+            f"Reads by {text.READS[engine.reads_way]}, {text.QUERIES[engine.queries_way]}. Ctrl-C to stop."
+        )
         for missing in engine.not_measured:
             _print(f"Not measured: {missing}")
         if backend.activity is None and engine.queries_way == "none":
@@ -157,7 +153,7 @@ class TextScreen:
         text = statement.escape(statement.decode(event.text, event.text_cut))
         before = "begun before " if event.begun_before else ""
         text = text or ("(text not known)" if event.begun_before else "(empty query)")
-        _print(f"\n▶ {before}{began}  {text}{' …' if event.text_cut else ''}")
+        _print(f"\n▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
 
     def _show(self, event: QueryEvent) -> None:
         self._announce(event)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..errors import PermissionDeniedError, UnsupportedError
+from ..errors import UnsupportedError
 from . import prototypes
 
 _messages: list[str] = []
@@ -264,11 +264,3 @@ class Ring:
         if self._pointer:
             library().ring_buffer__free(self._pointer)
             self._pointer = 0
-
-
-def permission_or_unsupported(error: LibbpfError, what: str) -> Exception:
-    """The pgtrace error for a refusal by the kernel, with libbpf's last word on it."""
-    reason = next((line for line in reversed(error.log) if line), str(error))
-    if error.errno in {errno.EPERM, errno.EACCES} and os.geteuid() != 0:
-        return PermissionDeniedError(f"{what}: not permitted. Run it as root: sudo pgtrace …")
-    return UnsupportedError(f"{what}: {reason}")
