@@ -83,7 +83,8 @@ class TextScreen:
         ]
         _print("  ".join(statement.escape(part) for part in parts if part))
         _print(
-            f"Reads by {text.READS[engine.reads_way]}, {text.QUERIES[engine.queries_way]}. Ctrl-C to stop."
+            f"Reads by {text.READS[engine.reads_way]}, {text.QUERIES[engine.queries_way]}. "
+            "Ctrl-C to stop."
         )
         for missing in engine.not_measured:
             _print(f"Not measured: {missing}")
@@ -150,9 +151,9 @@ class TextScreen:
             return
         self._announced_ns = event.start_ns
         began = self._tracer.wall_time(event.start_ns).astimezone().strftime("%H:%M:%S")
-        text = statement.escape(statement.decode(event.text, event.text_cut))
+        shown = statement.escape(statement.decode(event.text, event.text_cut))
         before = "begun before " if event.begun_before else ""
-        text = text or ("(text not known)" if event.begun_before else "(empty query)")
+        shown = shown or ("(text not known)" if event.begun_before else "(empty query)")
         _print(f"\n▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
 
     def _show(self, event: QueryEvent) -> None:
@@ -203,11 +204,11 @@ class TextScreen:
             mean = query.latency.total_ns / max(query.latency.count, 1)
             count = sum(each.count for each in query.reads)
             device = sum(each.count for each in query.reads if each.source == "device")
-            text = "(other)" if query.text is None else query.text or "(empty query)"
+            name = "(other)" if query.text is None else query.text or "(empty query)"
             _print(
                 f"  {units.count(query.calls):>7} calls  mean {units.duration(mean):>8}  "
                 f"max {units.duration(query.latency.max_ns):>8}  {units.count(count)} reads "
-                f"({units.count(device)} device)  {statement.escape(text)}"
+                f"({units.count(device)} device)  {statement.escape(name)}"
             )
         if len(found) > MOST_STATEMENTS:
             _print(f"  and {len(found) - MOST_STATEMENTS} more statements")
