@@ -1,0 +1,252 @@
+"""What `pgtrace attach` shows while it runs: at three in the morning, and to a program."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from bpf_left import leftovers, ours
+from fix_cluster import SEQUENTIAL, Connection
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace_command import PGTRACE, Pgtrace, wait_for
+
+UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+HEAD = re.compile(r"▶ (begun before )?\d\d:\d\d:\d\d  (.*)")
+END = re.compile(r"■ +([\d.,]+ (?:ns|µs|ms|s)) ")
+LOOK = re.compile(r"… +([\d.,]+ (?:ns|µs|ms|s)) ")
+SUM = re.compile(r"▶ [\d:]+  (\d+) queries in this second, (\d+) failed, [\d,]+ reads\n")
+
+
+def seconds(text: str) -> float:
+    number, unit = text.split()
+    return float(number.replace(",", "")) * UNITS[unit]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    before = ours()
+    yield
+    assert leftovers(before, within=30) == {}
+
+
+@contextmanager
+def waiting(cluster: PrivateCluster, connection: Connection) -> Iterator[threading.Event]:
+    """Its backend in a query that waits for a lock, until the event is set."""
+    free = threading.Event()
+    with cluster.connect() as other:
+        other.execute("select pg_advisory_lock(8)")
+        thread = threading.Thread(
+            target=connection.execute, args=("select pg_advisory_xact_lock(8), 'waits'",)
+        )
+        thread.start()
+        wait_for(
+            lambda: other.execute(
+                "select 1 from pg_locks where locktype = 'advisory' and not granted"
+            ).fetchall()
+        )
+
+        def unlock() -> None:
+            free.wait()
+            other.execute("select pg_advisory_unlock(8)")
+
+        unlocker = threading.Thread(target=unlock)
+        unlocker.start()
+        try:
+            yield free
+        finally:
+            free.set()
+            unlocker.join()
+            thread.join()
+
+
+def test_query_that_began_before_is_shown_at_once_and_looked_at(
+    cluster: PrivateCluster, connection: Connection
+) -> None:
+    """Its text first; after a second, and then every --every seconds, how far it is; its end."""
+    pid = connection.info.backend_pid
+    with (
+        waiting(cluster, connection) as free,
+        Pgtrace("attach", pid, "--every", "0.4", "--reads", "tracepoint") as tracer,
+    ):
+        tracer.wait_for("'waits'")
+        assert "…" not in tracer.out, "it was looked at before it was named"
+        wait_for(lambda: len(LOOK.findall(tracer.out)) >= 4)
+        free.set()
+        tracer.wait_for("since tracing began")
+        code, out, err = tracer.stop()
+    first, second, *rest = out.splitlines()
+    assert first.startswith(f"Backend {pid}  postgres@postgres  client backend  PostgreSQL ")
+    assert second.startswith("Reads by tracepoint (")
+    assert second.endswith("queries by USDT. Ctrl-C to stop.")
+    assert HEAD.fullmatch(rest[1]), rest
+    assert HEAD.findall(out) == [("begun before ", "select pg_advisory_xact_lock(8), 'waits'")]
+    looks = [seconds(elapsed) for elapsed in LOOK.findall(out)]
+    assert looks[0] >= 1
+    assert all(later - earlier >= 0.3 for earlier, later in pairwise(looks))
+    assert seconds(END.findall(out)[0]) >= looks[-1]
+    assert (code, err) == (0, "")
+
+
+def test_block_of_a_query_that_reads(connection: Connection) -> None:
+    """Sums, where it was served, the histogram, and a sentence with what was not measured."""
+    connection.execute("set temp_buffers = '800kB'")
+    connection.execute("create temp table big as select * from tbl_cost_align")
+    with Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint") as tracer:
+        tracer.attached()
+        connection.execute("select count(*) from big")
+        tracer.wait_for("Not measured: writes")
+        connection.execute("select 1 as first_after_it")
+        tracer.wait_for("first_after_it")
+        code, out, err = tracer.stop()
+    blocks = re.split(r"\n(?=▶)", out)
+    assert re.search(r"■ .* [\d,]+ reads   [\d.]+ MiB   mean .* p50 .* p99 .* max ", blocks[1])
+    assert "page cache " in blocks[1]
+    assert re.search(r"from +reads +time\n( +[\d.]+ .s +[\d,]+ .*%\n)+", blocks[1])
+    assert re.search(r"  Reading took .* of .* \(\d+ %\), waiting for the device ", blocks[1])
+    assert "no reads" in blocks[2]
+    end = r"Traced [\d.]+ m?s: 2 queries, 0 failed, [\d,]+ reads, 0 of them outside queries\."
+    assert re.fullmatch(end, out.splitlines()[-1])
+    assert (code, err) == (0, "")
+
+
+def test_failed_query_is_marked(connection: Connection) -> None:
+    with Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint") as tracer:
+        tracer.attached()
+        connection.pgconn.exec_(b"select 1/0 as division")
+        tracer.wait_for("✗")
+        code, out, _ = tracer.stop()
+    assert HEAD.findall(out) == [("", "select 1/0 as division")]
+    assert re.search(r"^✗ [\d.]+ .s  failed  (no|[\d,]+) reads", out, re.MULTILINE)
+    assert " 1 queries, 1 failed, " in out.splitlines()[-1]
+    assert code == 0
+
+
+def test_many_queries_are_summed_up_by_second(connection: Connection) -> None:
+    """At most five a second one by one, the others by statement; none is left out."""
+    with Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint") as tracer:
+        tracer.attached()
+        for n in range(400):
+            connection.execute(f"select {n}" if n % 4 else f"select {n}, {n}", prepare=False)
+        tracer.wait_for(r"queries in this second")
+        code, out, err = tracer.stop()
+    alone = len(END.findall(out))
+    together = [int(number) for number, _ in SUM.findall(out)]
+    by_statement = re.findall(
+        r"^ +(\d+) calls  mean .* max .* reads \(0 device\)  (.*)$", out, re.M
+    )
+    assert alone + sum(together) == 400
+    traced = re.search(r"^Traced ([\d.]+ m?s):", out, re.MULTILINE)
+    assert traced
+    assert 0 < alone <= 5 * (int(seconds(traced[1])) + 2)
+    assert sum(int(calls) for calls, _ in by_statement) == sum(together)
+    assert {text for _, text in by_statement} == {"select $1", "select $1, $2"}
+    assert "400 queries, 0 failed" in out.splitlines()[-1]
+    assert (code, err) == (0, "")
+
+
+def test_per_query_prints_each(connection: Connection) -> None:
+    arguments = "attach", connection.info.backend_pid, "--per-query", "--reads", "tracepoint"
+    with Pgtrace(*arguments) as tracer:
+        tracer.attached()
+        for n in range(50):
+            connection.execute(f"select {n}", prepare=False)
+        code, out, _ = tracer.stop()
+    assert [text for _, text in HEAD.findall(out)] == [f"select {n}" for n in range(50)]
+    assert len(END.findall(out)) == 50
+    assert SUM.findall(out) == []
+    assert code == 0
+
+
+@pytest.mark.parametrize("literals", [False, True])
+def test_json_prints_one_object_for_each_query(connection: Connection, literals: bool) -> None:
+    """And nothing else on stdout; what people wrote into queries only if it is asked for."""
+    arguments = ["attach", connection.info.backend_pid, "--json", "--reads", "tracepoint"]
+
+    with Pgtrace(*arguments, *["--literals"] * literals) as tracer:
+
+        def heard() -> bool:
+            connection.execute("select 'ready'", prepare=False)
+            return bool(tracer.out)
+
+        wait_for(heard)
+        connection.execute("select 'secret' as a", prepare=False)
+        connection.execute("select %s::int as b", (1,))
+        connection.pgconn.exec_(b"select 1/0 as c")
+        code, out, err = tracer.stop()
+    objects = [json.loads(line) for line in out.splitlines()]
+    assert {one["pid"] for one in objects} == {connection.info.backend_pid}
+    assert all(
+        re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:]{8}\.\d{6}Z", one["started"]) for one in objects
+    )
+    ready = "select 'ready'" if literals else "select $1"
+    told = [
+        (one["text"], one["protocol"], one["calls"], one["errors"], one["latency"]["count"])
+        for one in objects
+        if one["text"] != ready
+    ]
+    texts = ["select 'secret' as a", "select 1/0 as c"]
+    if not literals:
+        texts = ["select $1 as a", "select $1/$2 as c"]
+    assert told == [
+        (texts[0], "simple", 1, 0, 1),
+        ("select $1::int as b", "extended", 1, 0, 1),
+        (texts[1], "simple", 1, 1, 1),
+    ]
+    assert (code, err) == (0, "")
+
+
+def test_it_ends_with_its_backend(cluster: PrivateCluster) -> None:
+    with cluster.connect() as connection:
+        tracer = Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint")
+        with tracer:
+            tracer.attached()
+            connection.execute("select 1 as last_words")
+            connection.close()
+            code, out, err = tracer.ended()
+    assert HEAD.findall(out) == [("", "select 1 as last_words")]
+    assert out.splitlines()[-1].startswith("The backend ended. Traced ")
+    assert (code, err) == (0, "")
+
+
+def test_query_that_has_not_ended_is_told_in_the_end(
+    cluster: PrivateCluster, connection: Connection
+) -> None:
+    """Though another look at it was due at that moment."""
+    pid = connection.info.backend_pid
+    with (
+        waiting(cluster, connection),
+        Pgtrace("attach", pid, "--every", "0.001", "--reads", "tracepoint") as tracer,
+    ):
+        wait_for(lambda: LOOK.search(tracer.out))
+        code, out, err = tracer.stop()
+    assert "\n▷ not ended: select pg_advisory_xact_lock(8), 'waits'\n" in out
+    assert " 0 queries, 0 failed" in out.splitlines()[-1]
+    assert (code, err) == (0, "")
+
+
+def test_reader_that_has_seen_enough(connection: Connection) -> None:
+    """As in `pgtrace attach PID | head -1`: the end, and no traceback."""
+    command = [*PGTRACE, "attach", str(connection.info.backend_pid), "--reads", "tracepoint"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as tracer:
+        assert tracer.stdout is not None and tracer.stderr is not None
+        try:
+            assert tracer.stdout.readline().startswith("Backend ")
+            assert tracer.stdout.readline().startswith("Reads by ")
+            tracer.stdout.close()
+
+            def ended() -> bool:
+                connection.execute(SEQUENTIAL + " limit 1")
+                return tracer.poll() is not None
+
+            wait_for(ended)
+            assert (tracer.returncode, tracer.stderr.read()) == (0, "")
+        finally:
+            tracer.send_signal(signal.SIGKILL)
