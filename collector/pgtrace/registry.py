@@ -13,7 +13,7 @@ from .people import Person
 from .postgres import binary, proc, processes, titles
 from .postgres.life import Life
 from .postgres.names import Names
-from .targets import Target, application_name
+from .targets import Target, application_name, unfollowed
 
 MOST_ENDED = 2000
 """Backends that ended and are still told one by one; more are added up by user and database."""
@@ -62,6 +62,7 @@ class Registry:
         self._ended: list[Person] = []
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
         self._servers = {server.postmaster_pid: server for server in target.servers}
+        self._unfollowed = {pid for pid, server in self._servers.items() if unfollowed(server)}
         self._next_look = 0.0
         self._gaps: list[tuple[str, int, int | None]] = []
         self._lost_reads = self._lost_queries = 0
@@ -163,7 +164,7 @@ class Registry:
             title = self._title_now(task.tgid) or title
         person = Person(serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns)
         self._people[serial] = person
-        if title.leader_pid and self._charge:
+        if title.leader_pid and self._charge and task.postmaster not in self._unfollowed:
             leader = self._leader(person)
             if leader:
                 person.leader = leader
@@ -317,10 +318,13 @@ class Registry:
     def _is_meant(self, person: Person) -> bool:
         if person.leader:
             return False
-        if self._target.whole:
-            title = person.title
-            return self._target.filters.allow(title.datname, title.usename, title.backend_type)
-        return not self._target.backends or person.pid in self._target.pids
+        if not self._target.whole:
+            if not self._target.backends:
+                return True
+            if person.pid not in self._target.pids:
+                return False
+        title = person.title
+        return self._target.filters.allow(title.datname, title.usename, title.backend_type)
 
     def _running_text(
         self, person: Person, addresses: dict[int, int | None]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .abilities.server import SUPPORTED
 from .engines import Member, ReadsWay, Request
 from .errors import PgtraceError, TargetError
 from .postgres import binary, processes
@@ -102,15 +103,20 @@ class Target:
             )
         family = [backend for server in self.servers for backend in server.backends()]
         children = [b for b in family if b.backend_type != "postmaster"]
-        asynchronous = charge and any((s.major or 0) >= FIRST_AIO for s in self.servers)
-        io_workers = [b for b in children if asynchronous and b.backend_type == "io worker"]
+        why = {s.postmaster_pid: reason for s in self.servers if (reason := unfollowed(s))}
+        followed = [s for s in self.servers if s.postmaster_pid not in why]
+        asynchronous = charge and any((s.major or 0) >= FIRST_AIO for s in followed)
+        helping = [b for b in children if charge and b.postmaster_pid not in why]
+        io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
             members = children
-            binaries = performers = _binaries(self.servers)
+            binaries = performers = _binaries(followed)
         else:
-            helpers = [b for b in children if charge and b.leader_pid in self.pids]
+            helpers = [b for b in helping if b.leader_pid in self.pids]
             members = [*self.backends, *helpers, *io_workers]
-            binaries = tuple((f"/proc/{pid}/exe", pid) for pid in self.pids)
+            binaries = tuple(
+                (f"/proc/{b.pid}/exe", b.pid) for b in self.backends if b.postmaster_pid not in why
+            )
             performers = tuple((f"/proc/{b.pid}/exe", b.pid) for b in io_workers)
         meant = {b.pid for b in members}
         return Request(
@@ -121,15 +127,31 @@ class Target:
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too: no probe can wait in them alone
-            askers=_binaries(self.servers),
+            askers=_binaries(followed),
             performers=performers,
             ignored=tuple(b.pid for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,
             block_size=next((s.block_size for s in self.servers if s.block_size), 8192),
-            most_tasks=max(most if self.whole else 64, len(members) + 64),
+            most_tasks=max(most, len(members)) if self.whole else len(members) + 64,
             emit_durations=emit_durations,
+            unfollowed=frozenset(why),
+            not_measured=tuple(
+                f"{what}: {reason}"
+                for reason in dict.fromkeys(why.values())
+                for what in ("queries", *(["charging reads of helpers to them"] if charge else []))
+            ),
         )
+
+
+def unfollowed(server: Server) -> str | None:
+    """Why of a server nothing but reads can be measured; None if that is not so."""
+    if server.major is not None and server.major not in SUPPORTED:
+        known = f"{SUPPORTED[0]} to {SUPPORTED[-1]}"
+        return f"PostgreSQL {server.version} is not supported, {known} are"
+    if binary.is_foreign(f"/proc/{server.postmaster_pid}/exe"):
+        return "the server's program is of another architecture than the kernel"
+    return None
 
 
 def application_name(server: Server) -> int:

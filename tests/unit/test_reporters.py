@@ -12,6 +12,7 @@ from pgtrace.capture import (
     Apart,
     Backend,
     Capture,
+    Gap,
     Host,
     Latency,
     Lost,
@@ -240,6 +241,33 @@ def test_what_was_lost_or_not_measured_is_said_at_the_top() -> None:
     assert "2 reads were under way when tracing stopped.\n" in report
     assert "Lost: nothing" not in report
     assert "Not measured: queries, writes, fsync, locks, CPU." in report
+
+
+def test_backends_that_were_lost_are_told_with_the_option_that_raises_their_number() -> None:
+    report = text.render(some_capture(some_backend(), lost=Lost(backends=8)))
+    assert "Lost, and in no number below: 8 whole backends. " in report
+    assert "raise --max-backends" in report
+    assert "Lost: nothing" not in report
+    report = text.render(some_capture(some_backend(), lost=Lost(3, 2, backends=1)))
+    assert "Lost, and in no number below: 3 reads, 2 queries and 1 whole backend. " in report
+    report = text.render(some_capture(some_backend(), lost=Lost(3)))
+    assert "--max-backends" not in report
+
+
+def test_gaps_are_told() -> None:
+    """When a server was away, and whether it came back; what is its directory's name is escaped."""
+    gaps = [
+        Gap("/data", "2026-01-31T12:00:00.500000Z", "2026-01-31T12:00:03.000000Z"),
+        Gap("/a\x1bb", "2026-01-31T12:00:04.000000Z", None),
+    ]
+    report = text.render(some_capture(some_backend(), gaps=gaps))
+    assert (
+        "Not running, from 2026-01-31 12:00:00 UTC until 2026-01-31 12:00:03 UTC: "
+        "the server in /data.\n"
+    ) in report
+    assert (
+        "Not running, from 2026-01-31 12:00:04 UTC to the end: the server in /a\\x1bb.\n"
+    ) in report
 
 
 def test_reads_in_queries_and_outside_are_kept_apart() -> None:

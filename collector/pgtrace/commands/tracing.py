@@ -65,7 +65,8 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=1024,
         metavar="N",
-        help="processes of a server that there is room for at once (1024)",
+        help="processes of servers that there is room for at once (1024); "
+        "those that run already always have it",
     )
 
 

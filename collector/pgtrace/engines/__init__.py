@@ -168,6 +168,10 @@ class Request:
     near_window: int = 128 << 10
     most_tasks: int = 64
     emit_durations: bool = False
+    unfollowed: frozenset[int] = frozenset()
+    """Postmasters whose children's queries are not measured."""
+    not_measured: tuple[str, ...] = ()
+    """What is known beforehand, each with its reason."""
 
 
 class Engine(Protocol):

@@ -36,7 +36,7 @@ class LibbpfEngine:
         self._no_usdt = no_usdt
         self.reads_way: ReadsWay = way
         self.queries_way: QueriesWay = "none"
-        self.not_measured: list[str] = []
+        self.not_measured: list[str] = list(request.not_measured)
         self._ended: deque[tuple[float, bytes]] = deque()
         self._durations: list[int] = []
         self._detached = False
@@ -193,7 +193,8 @@ class LibbpfEngine:
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
         self._tasks = TaskTable(self._object, request.most_tasks)
         for member in request.members:
-            self._tasks.add(member, in_query=bool(request.binaries))
+            followed = request.binaries and member.postmaster not in request.unfollowed
+            self._tasks.add(member, in_query=bool(followed))
         for pid in request.ignored:
             self._tasks.refuse(pid)
         self._tasks.offer_rest()

@@ -81,6 +81,19 @@ def has_symbol(path: Path | str, name: str) -> bool:
     return symbol_address(path, name) is not None
 
 
+def is_foreign(path: Path | str) -> bool:
+    """Whether a program is of another architecture than this one; False if it may not be read."""
+    headers = []
+    for file in path, "/proc/self/exe":
+        try:
+            with Path(file).open("rb") as stream:
+                header = stream.read(20)
+        except OSError:
+            return False
+        headers.append((header[4:6], header[18:20]))  # EI_CLASS and EI_DATA, e_machine
+    return headers[0] != headers[1]
+
+
 def variable_address(pid: int, name: str) -> int:
     """Where a global variable is in the memory of a process, and of all its forks.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from .. import units
-from ..capture import Backend, Capture, Query
+from ..capture import Backend, Capture, Gap, Query
 from ..histogram import Histogram
 from ..statement import ELLIPSIS, escape
 from .block import WIDTH, apart, block
@@ -50,19 +50,35 @@ def _session(capture: Capture) -> list[str]:
     if probes.shortest_ns is not None:
         lines.append(f"The shortest read that was seen took {units.duration(probes.shortest_ns)}.")
     lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
-    if lost.reads or lost.queries:
-        parts = [
-            f"{units.count(n)} {one if n == 1 else many}"
-            for n, one, many in ((lost.reads, "read", "reads"), (lost.queries, "query", "queries"))
-            if n
-        ]
-        lines.append(f"Lost, and in no number below: {' and '.join(parts)}.")
+    kinds = (
+        (lost.reads, "read", "reads"),
+        (lost.queries, "query", "queries"),
+        (lost.backends, "whole backend", "whole backends"),
+    )
+    parts = [f"{units.count(n)} {one if n == 1 else many}" for n, one, many in kinds if n]
+    if parts:
+        *first, last = parts
+        those = f"{', '.join(first)} and {last}" if first else last
+        line = f"Lost, and in no number below: {those}."
+        if lost.backends:
+            line += " There was no room for more backends at once: raise --max-backends."
+        lines.append(line)
     else:
         lines.append("Lost: nothing.")
     if lost.in_flight:
         were = "read was" if lost.in_flight == 1 else "reads were"
         lines.append(f"{units.count(lost.in_flight)} {were} under way when tracing stopped.")
-    return lines
+    return lines + [_gap(gap) for gap in capture.gaps]
+
+
+def _gap(gap: Gap) -> str:
+    """When a server was away."""
+    began, ended = (
+        f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if at else None
+        for at in (gap.began, gap.ended)
+    )
+    until = f"until {ended}" if ended else "to the end"
+    return f"Not running, from {began} {until}: the server in {escape(gap.data_directory)}."
 
 
 def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
