@@ -19,10 +19,9 @@ def abilities() -> list[Ability]:
     status = _text("/proc/self/status") or ""
     effective = int(status.partition("CapEff:")[2].split()[0], 16)
     uid_map = (_text("/proc/self/uid_map") or _WHOLE_HOST).split()
-    namespace = Path("/proc/self/ns/pid").stat().st_ino
     return [
         kernel(os.uname().release, os.uname().machine),
-        *privileges(effective, uid_map == _WHOLE_HOST.split(), namespace == _FIRST_PID_NAMESPACE),
+        *privileges(effective, uid_map == _WHOLE_HOST.split(), in_first_pid_namespace()),
         btf(Path("/sys/kernel/btf/vmlinux").exists()),
         lockdown(_text("/sys/kernel/security/lockdown")),
         configuration(config()),
@@ -32,6 +31,11 @@ def abilities() -> list[Ability]:
         io_accounting(Path("/proc/self/io").exists()),
         delay_accounting(_text("/proc/sys/kernel/task_delayacct")),
     ]
+
+
+def in_first_pid_namespace() -> bool:
+    """Whether pids here are those that the kernel's tracing sees."""
+    return Path("/proc/self/ns/pid").stat().st_ino == _FIRST_PID_NAMESPACE
 
 
 def kernel(release: str, machine: str) -> Ability:

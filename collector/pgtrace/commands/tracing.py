@@ -81,9 +81,11 @@ def attached(
     args: argparse.Namespace, find: Callable[[argparse.Namespace], "Target"], *, literals: bool
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
     """Trace what the arguments name; detached at any end."""
+    from ..engines.choice import check_pid_namespace
     from ..session import Stopper, Watched
     from ..tracer import Tracer
 
+    check_pid_namespace()  # there no pid means what its user thinks
     stopper = Stopper()
     try:
         target = find(args)

@@ -1,5 +1,6 @@
 """Which engine, and which way in for reads: the best that loads."""
 
+from ..abilities import host
 from ..errors import PermissionDeniedError, UnsupportedError
 from . import Engine, Member, ReadsWay, Request
 from .libbpf_engine import LibbpfEngine
@@ -8,6 +9,7 @@ from .probes import WAYS, MissingProbesError
 
 def start(request: Request) -> Engine:
     """Attach the probes. Raises UnsupportedError, PermissionDeniedError or TargetError."""
+    check_pid_namespace()
     reasons = []
     for way in (request.reads,) if request.reads else WAYS:
         try:
@@ -20,6 +22,15 @@ def start(request: Request) -> Engine:
             "or leave --reads out to take the best that it does"
         )
     raise UnsupportedError(f"reads cannot be traced here: {'; '.join(reasons)}")
+
+
+def check_pid_namespace() -> None:
+    """Raise UnsupportedError where pids are not the kernel's, as in most containers."""
+    if not host.in_first_pid_namespace():
+        raise UnsupportedError(
+            "pgtrace sees only its container's processes, by pids that are not the kernel's: "
+            "run the container with --pid=host, or pgtrace on the host"
+        )
 
 
 def _start(request: Request, way: ReadsWay) -> LibbpfEngine:

@@ -1,0 +1,141 @@
+"""What is asked of the engine for servers that pgtrace is not made for, and where it refuses."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from pgtrace import targets
+from pgtrace.abilities import host
+from pgtrace.engines import Request, choice
+from pgtrace.errors import UnsupportedError
+from pgtrace.postgres import binary, proc
+from pgtrace.postgres.processes import Backend, Server
+from pgtrace.targets import Target
+from pgtrace.tracer import Tracer
+
+CLIENT, WORKER, IO_WORKER = 1, 2, 3
+"""Added to ten times the postmaster's pid: a client, its parallel worker, an I/O worker."""
+
+
+def server(pid: int, version: str) -> Server:
+    """A server whose binary is that of a process which runs for certain."""
+    return Server(proc.process(pid), version, "/data", 8192, 5432, None, None)
+
+
+def family(one: Server) -> list[Backend]:
+    pid = one.postmaster_pid
+
+    def member(number: int) -> proc.Process:
+        own = pid * 10 + number
+        return dataclasses.replace(one.postmaster, pid=own, inner_pid=own, ppid=pid)
+
+    return [
+        Backend(one.postmaster, pid, "postmaster"),
+        Backend(member(CLIENT), pid, "client backend"),
+        Backend(member(WORKER), pid, "parallel worker", leader_pid=pid * 10 + CLIENT),
+        Backend(member(IO_WORKER), pid, "io worker"),
+    ]
+
+
+@pytest.fixture(autouse=True)
+def families(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Server, "backends", family)
+
+
+def request(target: Target, *, charge: bool = True, most: int = 1024) -> Request:
+    return target.request(None, charge=charge, most=most, emit_durations=False)
+
+
+def one_backend(of: Server) -> Target:
+    client = family(of)[CLIENT]
+    return Target((client.pid,), (client,), (of,))
+
+
+@pytest.mark.parametrize("version", ["14.22", "15.18", "18.1", "18beta1"])
+def test_supported_version(version: str) -> None:
+    own = server(os.getpid(), version)
+    asked = request(Target.of_servers([own]))
+    assert asked.binaries == asked.askers == ((f"/proc/{os.getpid()}/exe", -1),)
+    assert (asked.unfollowed, asked.not_measured) == (frozenset(), ())
+    assert asked.aio == version.startswith("18")
+
+
+@pytest.mark.parametrize("version", ["9.6.24", "13.5", "19devel"])
+def test_unsupported_version(version: str) -> None:
+    """Reads are traced; queries and charging are not measured, and both are said with why."""
+    own = server(os.getpid(), version)
+    why = f"PostgreSQL {version} is not supported, 14 to 18 are"
+    for target in Target.of_servers([own]), one_backend(own):
+        asked = request(target)
+        assert (asked.binaries, asked.askers, asked.performers) == ((), (), ())
+        assert not asked.aio
+        assert asked.unfollowed == {own.postmaster_pid}
+        assert asked.not_measured == (
+            f"queries: {why}",
+            f"charging reads of helpers to them: {why}",
+        )
+        assert [pid for pid, _ in asked.postmasters] == [own.postmaster_pid]
+    pids = [member.pid % 10 for member in request(one_backend(own)).members]
+    assert pids == [(own.postmaster_pid * 10 + CLIENT) % 10]
+    assert len(request(Target.of_servers([own])).members) == 3
+
+
+def test_unsupported_version_without_charging() -> None:
+    own = server(os.getpid(), "13.5")
+    (missing,) = request(Target.of_servers([own]), charge=False).not_measured
+    assert missing.startswith("queries: ")
+
+
+def test_unsupported_version_beside_a_supported_one() -> None:
+    """The other is measured as if it were alone."""
+    old, new = server(os.getpid(), "13.5"), server(os.getppid(), "18.1")
+    asked = request(Target.of_servers([old, new]))
+    assert asked.binaries == ((f"/proc/{os.getppid()}/exe", -1),)
+    assert asked.unfollowed == {os.getpid()}
+    assert asked.aio
+    assert len(asked.members) == 6
+
+
+def test_another_architecture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = server(os.getpid(), "15.18")
+    monkeypatch.setattr(binary, "is_foreign", lambda path: path == f"/proc/{os.getpid()}/exe")
+    why = "the server's program is of another architecture than the kernel"
+    asked = request(Target.of_servers([own]))
+    assert asked.binaries == ()
+    assert asked.not_measured[0] == f"queries: {why}"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "foreign"),
+    [(0, None, False), (4, 1, True), (18, 0xF3, True)],
+    ids=["own", "32 bits", "RISC-V"],
+)
+def test_architecture_of_a_program(
+    tmp_path: Path, place: int, value: int | None, foreign: bool
+) -> None:
+    program = bytearray(Path("/proc/self/exe").read_bytes()[:64])
+    if value is not None:
+        program[place] = value
+    file = tmp_path / "program"
+    file.write_bytes(program)
+    assert binary.is_foreign(file) == foreign
+    assert not binary.is_foreign(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("most", "room"), [(1, 3), (3, 3), (1000, 1000)])
+def test_room_for_backends(most: int, room: int) -> None:
+    """As many as asked for, and no fewer than run already."""
+    assert request(Target.of_servers([server(os.getpid(), "15.18")]), most=most).most_tasks == room
+
+
+def test_pid_namespace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flag that is missing is named before anything is loaded."""
+    assert host.in_first_pid_namespace()
+    monkeypatch.setattr(host, "in_first_pid_namespace", lambda: False)
+    monkeypatch.setattr(choice, "LibbpfEngine", None)
+    with pytest.raises(UnsupportedError, match="--pid=host"):
+        Tracer(Target((os.getpid(),)))
+    assert UnsupportedError.exit_code == 5
+    assert targets.unfollowed(server(os.getpid(), "15.18")) is None
