@@ -202,7 +202,8 @@ def _backend(
     if account.running:
         queries.append(unfinished(account.running, block_size, literals=literals))
     began = None if person.was_there or account.merged else stamp(wall(person.began_ns))
-    ended = stamp(wall(person.ended_ns)) if person.ended_ns and not account.merged else None
+    ended_ns = 0 if account.merged else person.ended_ns or task.ended_ns
+    ended = stamp(wall(ended_ns)) if ended_ns else None
     return capture.Backend(
         pid=0 if account.merged else person.pid,
         merged=account.merged,
