@@ -363,8 +363,8 @@ class Registry:
                     self._servers[successor.postmaster_pid] = successor
                     if self._life:
                         self._life.postmasters.add(successor.postmaster_pid)
-                    self._engine.add_postmaster(
-                        successor.postmaster_pid, application_name(successor)
+                    self._engine.follow_postmaster(
+                        pid, successor.postmaster_pid, application_name(successor)
                     )
                     self._gaps = [
                         (d, b, e or time.monotonic_ns())

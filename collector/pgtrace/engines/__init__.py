@@ -210,8 +210,8 @@ class Engine(Protocol):
     def was_idle(self, serial: int) -> None:
         """That thread ran no query when tracing began: what it read then was outside."""
 
-    def add_postmaster(self, pid: int, application_name: int) -> None:
-        """Trace the children of this postmaster too."""
+    def follow_postmaster(self, old: int, pid: int, application_name: int) -> None:
+        """Trace the children of this postmaster in place of those of one that is gone."""
 
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""

@@ -115,13 +115,11 @@ class LibbpfEngine:
         """Count nothing more of this thread."""
         self._tasks.ignore(serial)
 
-    def add_postmaster(self, pid: int, application_name: int) -> None:
-        """Trace the children of this postmaster too. Raises UnsupportedError past the 16th."""
-        free = [i for i, known in enumerate(self._live.postmasters) if known in (0, pid)]
-        if not free:
-            raise UnsupportedError(f"more than {layout.SERVERS} servers cannot be traced at once")
-        self._live.application_name[free[0]] = application_name
-        self._live.postmasters[free[0]] = pid
+    def follow_postmaster(self, old: int, pid: int, application_name: int) -> None:
+        """Trace the children of this postmaster in place of those of one that is gone."""
+        place = list(self._live.postmasters).index(old)
+        self._live.application_name[place] = application_name
+        self._live.postmasters[place] = pid
 
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""
