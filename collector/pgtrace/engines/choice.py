@@ -21,7 +21,7 @@ def start(request: Request) -> Engine:
             f"{reasons[0]}; `pgtrace doctor` says what this kernel allows, "
             "or leave --reads out to take the best that it does"
         )
-    raise UnsupportedError(f"reads cannot be traced here: {'; '.join(reasons)}")
+    raise UnsupportedError(f"reads cannot be traced here: {'; '.join(dict.fromkeys(reasons))}")
 
 
 def check_pid_namespace() -> None:

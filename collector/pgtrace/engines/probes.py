@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
@@ -14,6 +15,13 @@ QUERIES, NO_USDT, AIO, EXIT = "pgt_q_", "pgt_n_", "pgt_a_", "pgt_exit"
 TRACEFS = Path("/sys/kernel/tracing/events")
 
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
+BTF = Path("/sys/kernel/btf/vmlinux")
+
+_FENTRY = (5, 17)
+"""bb6728d75611, "bpf: Allow access to int pointer arguments in tracing programs": the position
+of a read is one. On 5.10 that can be got round, but the kernel hung as such programs came and
+went; kprobes do as well there."""
+_CAP_SYS_ADMIN = 21  # include/uapi/linux/capability.h
 
 _FUNCTIONS = ("readv_exit", "read_exit", "readv", "read")
 _SYSTEM_CALLS = {
@@ -49,6 +57,8 @@ class MissingProbesError(Exception):
 
 def why_not(way: ReadsWay) -> str | None:
     """Why this kernel cannot have that way in, where it says so before anything is loaded."""
+    if way == "fentry" and _kernel() < _FENTRY:
+        return "before Linux 5.17 programs may not load an argument that points to a number"
     if way == "kprobe" and not KPROBES.exists():
         return "the kernel was built without kprobes"
     return None
@@ -71,7 +81,7 @@ def attach_reads(loaded: Object, way: ReadsWay) -> None:
 def attach_exit(loaded: Object) -> None:
     """Learn of the end of threads before their pids can be others'."""
     try:
-        loaded.attach_tracepoint(EXIT, "sched", "sched_process_exit")
+        loaded.attach_raw_tracepoint(EXIT, "sched_process_exit")
     except LibbpfError as error:
         raise refusal(error, "tracepoint sched_process_exit") from error
 
@@ -125,9 +135,13 @@ def uring() -> dict[str, str]:
     """
     known = TRACEFS / "io_uring"
     submit = next((name for name in _SUBMITS if (known / name).exists()), None)
-    if submit is None or tuple(map(int, os.uname().release.split(".")[:2])) < (6, 0):
+    if submit is None or _kernel() < (6, 0):
         return {}
     return {_COMPLETE[0]: _COMPLETE[1], submit: _SUBMITS[submit]}
+
+
+def _kernel() -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 
 
 def attach_uring(loaded: Object, programs: dict[str, str]) -> None:
@@ -168,12 +182,24 @@ def _absent(error: LibbpfError, what: str, binary: str) -> bool:
 
 def refusal(error: LibbpfError, what: str) -> PgtraceError:
     """The error to show for a refusal by the kernel."""
-    if error.errno in {errno.EPERM, errno.EACCES} and os.geteuid() != 0:
+    if error.errno in {errno.EPERM, errno.EACCES} and not _is_admin():
         return PermissionDeniedError(
-            f"the kernel does not permit {what} to this user; run it as root: sudo pgtrace …"
+            f"the kernel does not permit {what} without CAP_SYS_ADMIN; "
+            "run it as root: sudo pgtrace …"
+        )
+    if error.errno == errno.ESRCH and not BTF.exists():
+        return UnsupportedError(
+            f"no BTF: this kernel has no {BTF}; boot one that was built with "
+            "CONFIG_DEBUG_INFO_BTF=y"
         )
     if error.errno == errno.ENOENT and not TRACEFS.exists():
         return UnsupportedError(
             "tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing"
         )
     return UnsupportedError(f"the kernel refuses {what}: {os.strerror(error.errno or 0)}")
+
+
+def _is_admin() -> bool:
+    """Root in a container mostly is not."""
+    status = Path("/proc/self/status").read_text()
+    return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> _CAP_SYS_ADMIN & 1)
