@@ -222,20 +222,6 @@ static __always_inline void read_title(char *title, __u32 size)
 	bpf_probe_read_user_str(title, size, (void *)BPF_CORE_READ(task, mm, arg_start));
 }
 
-/* What a function got as its fourth argument, a pointer to a number, for fentry. Since 5.17
- * (bb6728d75611, "bpf: Allow access to int pointer arguments in tracing programs", which came
- * with the helper that is asked for here) it can be loaded directly; before, the verifier knew
- * such pointers to structures only, and the place where arguments are kept has to be copied. */
-static __always_inline void *number_argument_3(__u64 *ctx)
-{
-	__u64 argument = 0;
-
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg))
-		return (void *)ctx[3];
-	bpf_probe_read_kernel(&argument, sizeof(argument), ctx + 3);
-	return (void *)argument;
-}
-
 static __always_inline struct file *current_file(__u32 fd)
 {
 	struct task_struct *task;
