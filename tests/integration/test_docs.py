@@ -1,7 +1,7 @@
 """The screens in the pages look as the program's do: the same lines, if not the same numbers.
 
-Above each stands <!-- run: SCENE -->, a function of this file. To draw all of them anew, with
-document 002's million rows: PGTRACE_UPDATE_DOCS=1 scripts/test tests/integration/test_docs.py
+Above each stands <!-- run: SCENE -->, a function of this file. To draw all of them anew:
+PGTRACE_UPDATE_DOCS=1 scripts/test tests/integration/test_docs.py
 """
 
 import os
@@ -19,13 +19,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_cluster import ROWS, SEQUENTIAL, Connection, make_cold
+from fix_cluster import SEQUENTIAL, SETTINGS, Connection, make_cold
+from fix_markers import PG_VERSION
+from pgtrace.errors import UnsupportedError
 from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 UPDATE = "PGTRACE_UPDATE_DOCS" in os.environ
+ROWS = 1_000_000
+"""As document 002's demonstration: more than shared buffers hold, so that a warm scan reads."""
+INDEX_SCAN = sample.index_scan(ROWS)
 INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
 ATTACHED = "Ctrl-C to stop."
 
@@ -41,12 +46,8 @@ class Stage:
     def __init__(self, cluster: PrivateCluster, folder: Path) -> None:
         self.cluster = cluster
         self.folder = folder
-        self.rows = 1_000_000 if UPDATE else ROWS
-        self.index_scan = sample.index_scan(self.rows)
         with cluster.connect() as helper:
-            if UPDATE:
-                helper.execute(f"drop table if exists {sample.TABLE}")
-                sample.create_table(helper, self.rows)
+            sample.create_table(helper, ROWS)
             helper.execute(
                 "create or replace function monthly_report() returns void language plpgsql as "
                 f"$$ declare stop timestamptz := clock_timestamp() + '4 s'; begin "
@@ -75,8 +76,9 @@ class Stage:
     def backend(self) -> Iterator[Connection]:
         """A session that has planned document 002's queries, and prefers the index."""
         with self.cluster.connect(options=INDEX_FIRST) as connection:
-            for query in (SEQUENTIAL, self.index_scan, "select 1"):
+            for query in (SEQUENTIAL, INDEX_SCAN, "select 1"):
                 connection.execute(f"explain {query}")
+            connection.prepare_threshold = None  # the protocol is shown, and stays the same
             yield connection
 
     def make_cold(self) -> None:
@@ -84,8 +86,8 @@ class Stage:
         with self.cluster.connect() as helper:
             make_cold(self.cluster, helper)
 
-    def watch(self, act: Callable[[], None], *arguments: object) -> str:
-        """What pgtrace printed while that was done; Ctrl-C ends it, unless the backend did."""
+    def watch(self, act: Callable[[], None], *arguments: object, ends_itself: bool = False) -> str:
+        """What pgtrace printed while that was done; Ctrl-C ends it unless that did."""
         tracer = subprocess.Popen(
             self._command(*arguments),
             cwd=self.folder,
@@ -103,9 +105,11 @@ class Stage:
             time.sleep(1.2)  # after its first look, which would cut the first query in two
             act()
             time.sleep(0.5)
-            with suppress(ProcessLookupError):
+            if not ends_itself:
                 tracer.send_signal(signal.SIGINT)
-            printed += tracer.communicate(timeout=60)[0]
+            # Not communicate(), which would miss what readline() has read ahead
+            printed += tracer.stdout.read()
+            tracer.wait(timeout=60)
         finally:
             tracer.kill()
             tracer.wait()
@@ -147,12 +151,12 @@ def cold_and_warm(stage: Stage) -> tuple[str, str]:
 
         def act() -> None:
             stage.make_cold()
-            backend.execute(stage.index_scan)
-            backend.execute(stage.index_scan)
+            backend.execute(INDEX_SCAN)
+            backend.execute(INDEX_SCAN)
             backend.close()
 
         pid = backend.info.backend_pid
-        return f"sudo pgtrace attach {pid}", stage.watch(act, "attach", pid)
+        return f"sudo pgtrace attach {pid}", stage.watch(act, "attach", pid, ends_itself=True)
 
 
 def failing(stage: Stage) -> tuple[str, str]:
@@ -219,7 +223,7 @@ def take(stage: Stage) -> tuple[str, str]:
             stage.make_cold()
             backend.execute(SEQUENTIAL)
             for _ in range(3):
-                backend.execute(stage.index_scan)
+                backend.execute(INDEX_SCAN)
 
         pid = backend.info.backend_pid
         shown = stage.watch(act, "capture", pid, "-o", "slow.json", "--force")
@@ -232,7 +236,7 @@ def whole_server(stage: Stage) -> tuple[str, str]:
         def act() -> None:
             stage.make_cold()
             first.execute(SEQUENTIAL)
-            second.execute(stage.index_scan)
+            second.execute(INDEX_SCAN)
 
         server = stage.cluster.datadir
         shown = stage.watch(act, "capture", "--server", server, "-o", "server.json", "--force")
@@ -305,17 +309,17 @@ SCENES = {
 _AMOUNT = r"\b[\d,.]+ (?:ns|µs|ms|s|B|KiB|MiB|GiB)\b"
 _MASKS = [
     (r"█+", " "),
+    (r"^Tag=\d+\.read\.\w+\.\w+,[\d.,]+,HISTF.*", "TAG"),
     (r"Reads by \w+ \([^)]*\)", "Reads by WAY"),
     (r"Reads by \w+,", "Reads by WAY,"),
     (r"/[\w/.-]*(?:/data|/main)\b", "DIRECTORY"),
     (r"kernel [\w.-]+", "kernel VERSION"),
+    (r'"kernel": "[^"]+"', "KERNEL"),
     (r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d(\.\d+Z)?", "WHEN"),
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
     (_AMOUNT, "AMOUNT"),
     (r"\b[\d,]+(?:\.\d+)?", "N"),
     (r"\[(?:\[N(?:,N)*\],?)*\]", "[BUCKETS]"),
-    (r"^Tag=N\.read\.\w+\.\w+", "TAG"),
-    (r"HISTF\w+…?", "HISTOGRAM"),
     (r", other waits AMOUNT", ""),
     (r"\b(read|query|call|error)\b", r"\1s"),
     (r"\bquerys\b", "queries"),
@@ -323,7 +327,7 @@ _MASKS = [
     # How many abilities and processes of a kind there are, and in what state
     (r"^  (?:ok|no|- ) ( [^:]+): .*", r"ABILITY\1"),
     (r"^ *→ .*", ""),
-    (r"^ *N  ((?: ?[a-z]+)+)( .*)?$", r"N \1"),
+    (r"^ *N  (?: ?[a-z]+)+(?: .*)?$", "PROCESS"),
     (r"\s+", " "),
 ]
 
@@ -347,12 +351,21 @@ def screens(page: Path) -> list[tuple[str, str]]:
     return [(match["scene"], match["text"]) for match in _SCREEN.finditer(page.read_text())]
 
 
-PLACES = [(str(page.relative_to(ROOT)), *screen) for page in PAGES for screen in screens(page)]
+PLACES = [
+    pytest.param(page, scene, shown, id=f"{page.relative_to(ROOT)}: {scene}")
+    for page in PAGES
+    for scene, shown in screens(page)
+]
 
 
 @pytest.fixture(scope="module")
-def stage(cluster: PrivateCluster, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    return Stage(cluster, tmp_path_factory.mktemp("docs"))
+def stage(disk_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    try:
+        cluster = PrivateCluster(SETTINGS, version=PG_VERSION, directory=disk_directory)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with cluster:
+        yield Stage(cluster, tmp_path_factory.mktemp("docs"))
 
 
 def draw(stage: Stage, scene: str) -> str:
@@ -368,13 +381,12 @@ def draw(stage: Stage, scene: str) -> str:
 
 
 @pytest.mark.pg("15")
-@pytest.mark.parametrize(("name", "scene", "shown"), PLACES, ids=lambda v: v[:40].strip())
+@pytest.mark.parametrize(("page", "scene", "shown"), PLACES)
 def test_a_screen_looks_as_the_page_shows_it(
-    stage: Stage, name: str, scene: str, shown: str
+    stage: Stage, page: Path, scene: str, shown: str
 ) -> None:
     real = draw(stage, scene)
     if UPDATE:
-        page = ROOT / name
         page.write_text(
             _SCREEN.sub(
                 lambda match: match[1] + (real if match["scene"] == scene else match["text"]),

@@ -247,6 +247,16 @@ def test_every_page_is_in_the_index() -> None:
             assert f"({page.relative_to(DOCS)})" in index, page
 
 
+def test_what_the_readme_says_of_costs_was_measured() -> None:
+    section = (
+        (ROOT / "README.md").read_text().partition("## What it costs")[2].partition("\n## ")[0]
+    )
+    figures = re.findall(r"[\d.]+ (?:ns|s|MiB)\b", section)
+    measured = set(re.findall(r"\d+(?:\.\d+)?", (DOCS / "benchmarks.md").read_text()))
+    assert figures
+    assert [f for f in figures if f.split()[0] not in measured] == []
+
+
 def test_the_change_log_has_this_version() -> None:
     from pgtrace import __version__
 
