@@ -394,7 +394,7 @@ def test_a_screen_looks_as_the_page_shows_it(
             )
         )
     else:
-        assert shape(real) == shape(shown)
+        assert shape(real) == shape(shown), "PGTRACE_UPDATE_DOCS=1 draws it anew"
 
 
 def test_a_shape_has_words_and_no_numbers() -> None:

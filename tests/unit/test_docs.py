@@ -68,7 +68,7 @@ def test_every_help_text_is_the_real_one(
             if "PGTRACE_UPDATE_DOCS" in os.environ:
                 page.write_text(page.read_text().replace(text, real))
             else:
-                assert text == real
+                assert text == real, "PGTRACE_UPDATE_DOCS=1 writes it anew"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -169,7 +169,8 @@ def test_the_house_names_all_that_is_there() -> None:
     whole = [
         f for f in named if f.endswith("/") and not any(g != f and g.startswith(f) for g in named)
     ]
-    assert sorted(f for f in there - named if not f.startswith(tuple(whole))) == []
+    missing = sorted(f for f in there - named if not f.startswith(tuple(whole)))
+    assert missing == [], "give each its line in docs/architecture.md"
 
 
 # The capture
