@@ -122,8 +122,19 @@ static __always_inline struct task *traced_task(void)
 	return task && !task->ignored ? task : NULL;
 }
 
+/* The same for probes that wait in the processes that matter alone: where that is one thread,
+ * the verifier has nothing else to look at. */
+static __always_inline struct task *query_task(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid(), index = 0;
+
+	if (!options.only_tid)
+		return traced_task();
+	return tid == options.only_tid ? bpf_map_lookup_elem(&pgt_tasks, &index) : NULL;
+}
+
 /* Before the pid can be another's; before the children of a postmaster have another parent. */
-SEC("tracepoint")
+SEC("raw_tracepoint")
 int pgt_exit(void *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();

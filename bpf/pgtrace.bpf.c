@@ -9,6 +9,7 @@
 #include "slots.bpf.h"
 #include "files.bpf.h"
 #include "reads.bpf.c"
+#include "ways.bpf.c"
 #include "queries.bpf.c"
 #include "aio.bpf.c"
 

@@ -151,7 +151,7 @@ static __always_inline int status_text(struct task *task, const char *text)
 
 static __always_inline int status(const char *text)
 {
-	struct task *task = traced_task();
+	struct task *task = query_task();
 
 	if (!task)
 		return 0;
@@ -164,7 +164,7 @@ static __always_inline int status(const char *text)
 
 static __always_inline int simple_start(const char *text)
 {
-	struct task *task = traced_task();
+	struct task *task = query_task();
 
 	if (!task)
 		return 0;
@@ -179,7 +179,7 @@ static __always_inline int simple_start(const char *text)
 
 static __always_inline int simple_done(void)
 {
-	struct task *task = traced_task();
+	struct task *task = query_task();
 
 	if (!task || !task->query.open)
 		return 0;
@@ -190,7 +190,7 @@ static __always_inline int simple_done(void)
 
 static __always_inline int portal_start(void)
 {
-	struct task *task = traced_task();
+	struct task *task = query_task();
 
 	if (task)
 		task->query.executed = 1;
@@ -201,7 +201,7 @@ static __always_inline int portal_start(void)
  * decoding does, through the same function. */
 static __always_inline int portal_done(void)
 {
-	struct task *task = traced_task();
+	struct task *task = query_task();
 
 	if (!task)
 		return 0;
@@ -212,7 +212,7 @@ static __always_inline int portal_done(void)
 
 static __always_inline int aborted(void)
 {
-	struct task *task = traced_task();
+	struct task *task = query_task();
 
 	if (task && task->query.open)
 		task->query.failed = 1;
@@ -269,7 +269,7 @@ int BPF_KPROBE(pgt_n_activity, int state, const char *text)
 SEC("uprobe")
 int pgt_n_query_id(struct pt_regs *ctx)
 {
-	struct task *task = traced_task();
+	struct task *task = query_task();
 
 	if (task)
 		task->query.analysed = 1;

@@ -158,6 +158,11 @@ class Object:
         )
         self._hold(link, f"{category}:{name}")
 
+    def attach_raw_tracepoint(self, program: str, name: str) -> None:
+        """Attach to a tracepoint as the kernel calls it: it is let go of without a wait."""
+        link = self._lib.bpf_program__attach_raw_tracepoint(self._programs[program], name.encode())
+        self._hold(link, name)
+
     def attach_usdt(self, program: str, pid: int, binary: str, provider: str, name: str) -> None:
         """Attach to every site of a USDT probe, in that process alone; its semaphore is raised."""
         link = self._lib.bpf_program__attach_usdt(

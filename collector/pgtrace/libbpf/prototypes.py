@@ -45,6 +45,7 @@ _PROTOTYPES = {
     "bpf_program__set_autoload": (c_int, (c_void_p, c_bool)),
     "bpf_program__attach": (c_void_p, (c_void_p,)),
     "bpf_program__attach_tracepoint": (c_void_p, (c_void_p, c_char_p, c_char_p)),
+    "bpf_program__attach_raw_tracepoint": (c_void_p, (c_void_p, c_char_p)),
     "bpf_program__attach_usdt": (
         c_void_p,
         (c_void_p, c_int, c_char_p, c_char_p, c_char_p, c_void_p),
