@@ -1,7 +1,7 @@
 """Keeps account of everybody who is traced: names them, lets helpers' reads be their leaders'."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -113,11 +113,13 @@ class Registry:
                 person.statements.add(event)
                 calls.append(event)
         now = time.monotonic_ns()
+        ended = []
         for serial, _, ended_ns in self._engine.serials():
             person = self._people.get(serial) or self._meet(serial)
             # A leader's record may come a moment after its helpers' end, so they go last
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
-                self._let_go(person)
+                ended.append(person)
+        self._let_go(ended)
         self._hear()
         self._name()
         self._watch_servers()
@@ -241,9 +243,9 @@ class Registry:
         if not leader.helpers:
             return
         ended = {serial for serial, _, ended_ns in self._engine.serials() if ended_ns}
-        for helper in [h for h in leader.helpers if h.began_ns <= event.end_ns]:
-            if helper.serial in ended:
-                self._let_go(helper)
+        helpers = [helper for helper in leader.helpers if helper.began_ns <= event.end_ns]
+        self._let_go([helper for helper in helpers if helper.serial in ended])
+        for helper in helpers:
             if helper.final is None:
                 continue
             leader.helpers.remove(helper)
@@ -255,17 +257,21 @@ class Registry:
             ):
                 people.add_apart(into, counts)
 
-    def _let_go(self, person: Person) -> None:
-        """Read its account for the last time, and free its place."""
-        person.final = self._engine.release(person.serial)
-        person.ended_ns = person.final.ended_ns
-        self._lost_reads += person.final.lost_reads
-        self._lost_queries += person.final.lost_queries
-        del self._people[person.serial]
-        if person.leader is None:
-            self._ended.append(person)
-        if len(self._ended) > MOST_ENDED:
-            self._merge(self._ended.pop(0))
+    def _let_go(self, persons: Sequence[Person]) -> None:
+        """Read their accounts for the last time, and free their places."""
+        if not persons:
+            return
+        finals = self._engine.release([person.serial for person in persons])
+        for person, final in zip(persons, finals, strict=True):
+            person.final = final
+            person.ended_ns = final.ended_ns
+            self._lost_reads += final.lost_reads
+            self._lost_queries += final.lost_queries
+            del self._people[person.serial]
+            if person.leader is None:
+                self._ended.append(person)
+            if len(self._ended) > MOST_ENDED:
+                self._merge(self._ended.pop(0))
 
     def _merge(self, person: Person) -> None:
         """Add up one who ended long ago with others of its kind: memory is not for ever."""

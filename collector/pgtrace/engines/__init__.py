@@ -1,5 +1,6 @@
 """From a request to running probes: what an engine is, and what it hands over."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -201,8 +202,11 @@ class Engine(Protocol):
     def snapshot(self) -> list[TaskSnapshot]:
         """What each traced thread did so far. Poll first."""
 
-    def release(self, serial: int) -> TaskSnapshot:
-        """What a thread did in all; its place in the kernel is free for another."""
+    def release(self, serials: Sequence[int]) -> list[TaskSnapshot]:
+        """What each of these threads did in all; their places are free for others.
+
+        Together they cost little more than one.
+        """
 
     def ignore(self, serial: int) -> None:
         """Count nothing more of this thread."""

@@ -5,6 +5,7 @@ import mmap
 import struct
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -103,13 +104,18 @@ class LibbpfEngine:
             self._add_running(task)
         return found
 
-    def release(self, serial: int) -> TaskSnapshot:
-        """What a thread did in all; its place in the kernel is free for another."""
-        task = self._tasks.snapshot(serial)
-        self._add_running(task)
-        task.reads = self._pool.release(serial)
-        self._tasks.release(serial)
-        return task
+    def release(self, serials: Sequence[int]) -> list[TaskSnapshot]:
+        """What each of these threads did in all; their places are free for others.
+
+        Together they cost little more than one.
+        """
+        tasks = [self._tasks.snapshot(serial) for serial in serials]
+        for task in tasks:
+            self._add_running(task)
+        for task, reads in zip(tasks, self._pool.release(serials), strict=True):
+            task.reads = reads
+            self._tasks.release(task.serial)
+        return tasks
 
     def ignore(self, serial: int) -> None:
         """Count nothing more of this thread."""

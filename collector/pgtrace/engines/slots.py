@@ -2,7 +2,7 @@
 
 import functools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from ctypes import sizeof
 
 from ..libbpf.objects import Object
@@ -101,15 +101,20 @@ class SlotPool:
             )
         return totals
 
-    def release(self, payer: int) -> ReadsByKey:
-        """All reads that a task paid; its slots are given back."""
-        reads = self._returned.pop(payer, {})
-        mine = [place for place, values in self._live(payer)]
-        add_reads(reads, self._take(payer, None, mine))
-        for key in [key for key in self._charged if key[0] == payer]:
+    def release(self, payers: Sequence[int]) -> list[ReadsByKey]:
+        """All reads that each of these tasks paid; their slots are given back."""
+        places: dict[int, list[int]] = {payer: [] for payer in payers}
+        for place, values in self._live(places.keys()):
+            places[values[_PAYER]].append(place)
+        for key in [key for key in self._charged if key[0] in places]:
             del self._charged[key]
-        self.idle.discard(payer)
-        return reads
+        found = []
+        for payer, mine in places.items():
+            reads = self._returned.pop(payer, {})
+            add_reads(reads, self._take(payer, None, mine))
+            self.idle.discard(payer)
+            found.append(reads)
+        return found
 
     def close(self) -> None:
         """Give back the memory."""
@@ -152,13 +157,13 @@ class SlotPool:
             return key._replace(scope="outside")
         return key
 
-    def _live(self, payer: int | None = None) -> Iterator[tuple[int, _Values]]:
+    def _live(self, of: Collection[int] | None = None) -> Iterator[tuple[int, _Values]]:
         payers = memoryview(self._slots)[: self._count * _SLOT.size].cast("I")
         stride = _SLOT.size // 4
         wanted = [
             i + 1
             for i, found in enumerate(payers[1::stride])
-            if found and (payer is None or found == payer)
+            if found and (of is None or found in of)
         ]
         payers.release()
         for place in wanted:
