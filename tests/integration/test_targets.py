@@ -1,0 +1,442 @@
+"""Whom a capture is of: by pid, by server, by filter; in containers; and who is refused."""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fix_cluster import (
+    SETTINGS,
+    Buffers,
+    Connection,
+    Server,
+    bindir,
+    data_directory,
+    explain_buffers,
+    make_cold,
+)
+from fix_markers import PG_VERSION
+from pgtrace.capture import Backend, Capture, Query
+from pgtrace.postgres import sample
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace_command import PGTRACE, Pgtrace, patched, run, wait_for
+from scans import new_backend
+
+OPTIONS = "--json", "--literals", "--reads", "tracepoint"
+PORT = 54399
+COUNT = f"select count(*) from {sample.TABLE}"
+
+
+@pytest.fixture(scope="module")
+def other(disk_directory: Path) -> Iterator[PrivateCluster]:
+    """Another server, at another port."""
+    with PrivateCluster(
+        SETTINGS,
+        bindir=bindir(PG_VERSION),
+        directory=data_directory(PG_VERSION, disk_directory),
+        port=PORT,
+    ) as server:
+        yield server
+
+
+class Captured:
+    """A capture that is being made; `taken` is there when it has ended."""
+
+    taken: Capture
+    err: str
+
+    def backend(self, pid: int) -> Backend:
+        (one,) = (b for b in self.taken.backends if b.pid == pid)
+        return one
+
+    @property
+    def clients(self) -> set[int]:
+        return {b.pid for b in self.taken.backends if b.backend_type == "client backend"}
+
+
+@contextmanager
+def capturing(*arguments: object, command: Sequence[object] = PGTRACE) -> Iterator[Captured]:
+    """Capture what happens in the block, which must end well."""
+    captured = Captured()
+    with Pgtrace("capture", *arguments, *OPTIONS, command=command) as tracer:
+        tracer.attached()
+        yield captured
+        time.sleep(0.3)  # the last query is handed over a moment after its end
+        ended = tracer.stop()
+    assert ended.code == 0, ended
+    captured.err = ended.err
+    captured.taken = msgspec.json.decode(ended.out, type=Capture)
+    assert captured.taken.lost.reads == captured.taken.lost.queries == 0
+
+
+def seeing(*servers: PrivateCluster) -> tuple[str, ...]:
+    """A pgtrace on a host where there are no servers but these."""
+    pids = [server.postmaster_pid for server in servers]
+    return patched(
+        "from pgtrace.postgres import processes\n"
+        "found = processes.servers\n"
+        f"processes.servers = lambda: [s for s in found() if s.postmaster_pid in {pids}]"
+    )
+
+
+def texts(backend: Backend) -> set[str | None]:
+    return {query.text for query in backend.queries}
+
+
+# Servers
+
+
+@pytest.mark.parametrize("way", ["pid", "-p", "directory", "link", "port"])
+def test_server(cluster: PrivateCluster, other: PrivateCluster, tmp_path: Path, way: str) -> None:
+    """Its backends, of before and to come, with names and queries; nobody else's."""
+    link = tmp_path / "link"
+    link.symlink_to(other.datadir)
+    arguments: dict[str, tuple[object, ...]] = {
+        "pid": (other.postmaster_pid,),
+        "-p": ("-p", other.postmaster_pid),
+        "directory": ("--server", other.datadir),
+        "link": ("--server", link),
+        "port": ("--server", PORT),
+    }
+    with cluster.connect() as stranger, other.connect() as before:
+        with capturing(*arguments[way]) as captured, other.connect() as new:
+            for connection in before, new, stranger:
+                connection.execute(f"select 'by {connection.info.backend_pid}'")
+            old_pid, new_pid, strange_pid = (c.info.backend_pid for c in (before, new, stranger))
+        taken = captured.taken
+        assert strange_pid not in {backend.pid for backend in taken.backends}
+        for pid in old_pid, new_pid:
+            backend = captured.backend(pid)
+            assert (backend.backend_type, backend.datname) == ("client backend", "postgres")
+            assert f"select 'by {pid}'" in texts(backend)
+        # What it reads as it starts, before it is anybody's backend, is its own too
+        new_one = captured.backend(new_pid)
+        assert sum(reads.count for reads in new_one.reads if reads.scope == "outside") > 0
+        assert new_one.began is not None
+        assert taken.server.data_directory == str(other.inside(other.datadir))
+        assert taken.server.postmaster_pid == other.postmaster_pid
+
+
+def test_nothing_given_is_the_only_server(other: PrivateCluster) -> None:
+    with (
+        other.connect() as connection,
+        capturing(command=seeing(other)) as captured,
+    ):
+        connection.execute("select 'here'")
+        pid = connection.info.backend_pid
+    assert captured.taken.server.postmaster_pid == other.postmaster_pid
+    assert "select 'here'" in texts(captured.backend(pid))
+
+
+def test_nothing_given_and_several_servers(cluster: PrivateCluster, other: PrivateCluster) -> None:
+    """The choices are named, ready to be typed."""
+    ended = run("capture", "--duration", 1, command=seeing(cluster, other))
+    assert (ended.code, ended.out) == (2, "")
+    for server in cluster, other:
+        assert f"--server {server.inside(server.datadir)}" in ended.err
+    assert "--all" in ended.err
+
+
+def test_no_server() -> None:
+    ended = run("capture", "--duration", 1, command=seeing())
+    assert (ended.code, ended.out) == (3, "")
+    assert "no PostgreSQL server is running here" in ended.err
+    for name in 1, "/nowhere":
+        ended = run("capture", "--duration", 1, "--server", name)
+        assert (ended.code, ended.out) == (3, "")
+        assert f"no server {name} is running here" in ended.err
+
+
+def test_all_servers(cluster: PrivateCluster, other: PrivateCluster) -> None:
+    with (
+        capturing("--all", command=seeing(cluster, other)) as captured,
+        cluster.connect() as one,
+        other.connect() as two,
+    ):
+        pids = [connection.info.backend_pid for connection in (one, two)]
+        for pid, connection in zip(pids, (one, two), strict=True):
+            connection.execute(f"select 'by {pid}'")
+    for pid in pids:
+        assert f"select 'by {pid}'" in texts(captured.backend(pid))
+    assert captured.taken.server.data_directory is None
+
+
+# Pids
+
+
+def test_two_pids(cluster: PrivateCluster) -> None:
+    """Both, and no third."""
+    with cluster.connect() as one, cluster.connect() as two, cluster.connect() as three:
+        pids = [each.info.backend_pid for each in (one, two)]
+        with capturing("-p", pids[0], "-p", pids[1]) as captured:
+            for each in one, two, three:
+                each.execute("select 1")
+        assert {backend.pid for backend in captured.taken.backends} == set(pids)
+        for pid in pids:
+            assert [query.calls for query in captured.backend(pid).queries] == [1]
+
+
+def test_pids_of_two_servers(cluster: PrivateCluster, other: PrivateCluster) -> None:
+    with cluster.connect() as one, other.connect() as two:
+        pids = [each.info.backend_pid for each in (one, two)]
+        with capturing(pids[0], "-p", pids[1]) as captured:
+            for each in one, two:
+                each.execute("select 1")
+        assert {backend.pid for backend in captured.taken.backends} == set(pids)
+
+
+def test_postmaster_beside_a_backend(cluster: PrivateCluster, connection: Connection) -> None:
+    ended = run("capture", "-p", cluster.postmaster_pid, "-p", connection.info.backend_pid)
+    assert (ended.code, ended.out) == (3, "")
+    assert "a postmaster stands for its whole server" in ended.err
+
+
+def test_pids_and_a_server(other: PrivateCluster) -> None:
+    ended = run("capture", other.postmaster_pid, "--server", PORT)
+    assert (ended.code, ended.out) == (2, "")
+
+
+# Filters
+
+
+@pytest.fixture(scope="module")
+def named(other: PrivateCluster) -> PrivateCluster:
+    """The other server with databases and users to choose from."""
+    with other.connect() as connection:
+        connection.execute("create database one")
+        connection.execute("create role someone login")
+    return other
+
+
+@pytest.mark.parametrize(
+    ("filters", "meant"),
+    [
+        (("--datname", "one"), {"a", "b"}),
+        (("--usename", "someone"), {"b", "c"}),
+        (("--datname", "one", "--usename", "someone"), {"b"}),
+        (("--datname", "one", "--datname", "postgres"), {"a", "b", "c"}),
+        (("--backend-type", "client backend"), {"a", "b", "c"}),
+        (("--backend-type", "checkpointer"), set()),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_filters(
+    named: PrivateCluster, filters: tuple[str, ...], meant: set[str], when: str
+) -> None:
+    """Of backends that were there, and of those that came."""
+    parameters = {
+        "a": {"dbname": "one"},
+        "b": {"dbname": "one", "user": "someone"},
+        "c": {"user": "someone"},
+    }
+    with ExitStack() as stack:
+
+        def connect() -> dict[str, Connection]:
+            return {
+                name: stack.enter_context(named.connect(**each))
+                for name, each in parameters.items()
+            }
+
+        clients = connect() if when == "before" else {}
+        wait = () if clients else ("--wait",)
+        with capturing("--server", PORT, *filters, *wait) as captured:
+            clients = clients or connect()
+            for client in clients.values():
+                client.execute("select 1")
+            pids = {name: client.info.backend_pid for name, client in clients.items()}
+        assert captured.clients == {pids[name] for name in meant}
+        if "checkpointer" in filters:
+            assert {b.backend_type for b in captured.taken.backends} <= {"checkpointer"}
+
+
+def test_filter_among_pids(named: PrivateCluster) -> None:
+    """It chooses among those that are given."""
+    with named.connect() as one, named.connect(user="someone") as two:
+        pids = [each.info.backend_pid for each in (one, two)]
+        with capturing("-p", pids[0], "-p", pids[1], "--usename", "someone") as captured:
+            for each in one, two:
+                each.execute("select 1")
+        assert [backend.pid for backend in captured.taken.backends] == [pids[1]]
+
+
+def test_filter_that_matches_nothing(named: PrivateCluster) -> None:
+    ended = run("capture", "--server", PORT, "--datname", "nothing", "--duration", 1)
+    assert (ended.code, ended.out) == (3, "")
+    assert "no backend passes" in ended.err
+    assert "--wait" in ended.err
+
+
+def test_filter_that_matches_later(named: PrivateCluster) -> None:
+    """With --wait it says so, goes on, and captures the first that comes."""
+    with capturing("--server", PORT, "--datname", "one", "--wait") as captured:
+        time.sleep(0.5)
+        with named.connect(dbname="one") as connection:
+            connection.execute("select 'at last'")
+            pid = connection.info.backend_pid
+    assert "waiting for one" in captured.err
+    assert captured.clients == {pid}
+    assert "select 'at last'" in texts(captured.backend(pid))
+
+
+# More backends than there is room for
+
+
+def test_more_backends_than_room(other: PrivateCluster) -> None:
+    """Those that ran have it; the others are lost, their number told, and what raises it."""
+    with other.connect() as before, ExitStack() as stack:
+        pid = before.info.backend_pid
+        with Pgtrace(
+            "capture", "--server", PORT, "--max-backends", 2, "--reads", "tracepoint"
+        ) as tracer:
+            tracer.attached()
+            for _ in range(10):
+                client = stack.enter_context(other.connect())
+                client.execute("select 'lost'")
+                client.execute("select 'lost'")
+            before.execute("select 'kept'")
+            time.sleep(0.3)
+            ended = tracer.stop()
+    assert ended.code == 0, ended
+    (lost,) = re.findall(r"Lost, and in no number below: (\d+) whole backends\.(.*)", ended.out)
+    assert lost[0] == "10"
+    assert "--max-backends" in lost[1]
+    assert f"Backend {pid}  " in ended.out
+    assert "▶ select $1\n  1 call " in ended.out
+
+
+def test_more_backends_than_room_is_incomplete(other: PrivateCluster) -> None:
+    with Pgtrace("capture", "--server", PORT, "--max-backends", 1, "--strict", *OPTIONS) as tracer:
+        tracer.attached()
+        with other.connect() as connection:
+            connection.execute("select 1")
+        ended = tracer.stop()
+    assert ended.code == 6, ended
+    assert msgspec.json.decode(ended.out, type=Capture).lost.backends == 1
+    assert "1 backends were lost" in ended.err
+
+
+def test_room_is_used_again(other: PrivateCluster) -> None:
+    """What counts is how many run at once."""
+    with capturing("--server", PORT, "--max-backends", 12) as captured:
+        pids = set()
+        for _ in range(12):
+            with other.connect() as connection:
+                connection.execute("select 1")
+                pid = connection.info.backend_pid
+            pids.add(pid)
+            wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists())
+            time.sleep(0.4)  # until its account was read
+    assert captured.taken.lost.backends == 0
+    assert pids <= captured.clients
+
+
+# Processes that are called something else
+
+
+def rename(pid: int, name: bytes) -> None:
+    """Do what a process does that writes over its arguments."""
+    start = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[45])
+    with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
+        memory.seek(start)
+        memory.write(name)
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().startswith(name)
+
+
+def test_backend_that_calls_itself_otherwise(cluster: PrivateCluster) -> None:
+    """It is judged by its binary: traced by its pid, and as its server's."""
+    with cluster.connect() as connection:
+        pid = connection.info.backend_pid
+        rename(pid, b"sshd: someone@pts/0\0")
+        for target in pid, cluster.postmaster_pid:
+            with capturing(target) as captured:
+                connection.execute("select 'mine'")
+            assert texts(captured.backend(pid)) == {"select 'mine'"}
+
+
+def test_other_program_that_calls_itself_postgres(tmp_path: Path) -> None:
+    title = "postgres: postgres postgres [local] idle"
+    with subprocess.Popen(["bash", "-c", f"exec -a {title!r} sleep 600"]) as process:
+        try:
+            wait_for(lambda: b"postgres:" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+            ended = run("capture", process.pid, "--duration", 1)
+        finally:
+            process.kill()
+    assert (ended.code, ended.out) == (3, "")
+    assert "not PostgreSQL" in ended.err or "is sleep" in ended.err, ended
+
+
+# Containers
+
+
+def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Query]:
+    """A scan of a cold table by a leader and two workers, under a tracer of it."""
+    with new_backend(server) as connection:
+        for name in "min_parallel_table_scan_size", "parallel_setup_cost", "parallel_tuple_cost":
+            connection.execute(f"set {name} = 0")
+        connection.execute("set max_parallel_workers_per_gather = 2")
+        connection.execute(f"explain {COUNT}")
+        make_cold(server, connection)
+        (host_pid,) = (
+            pid
+            for pid in children(server.postmaster_pid)
+            if inner_pid(pid) == connection.info.backend_pid
+        )
+        with capturing(server.postmaster_pid if whole else host_pid) as captured:
+            buffers = explain_buffers(connection, COUNT)
+    (backend,) = (b for b in captured.taken.backends if b.pid == host_pid)
+    assert (backend.backend_type, backend.datname) == ("client backend", "postgres")
+    assert not [b for b in captured.taken.backends if b.backend_type == "parallel worker"]
+    (query,) = (q for q in backend.queries if (q.text or "").endswith(COUNT))
+    return buffers, query
+
+
+def children(pid: int) -> list[int]:
+    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def inner_pid(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(li.split()[-1]) for li in status.splitlines() if li.startswith("NSpid:"))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["server", "backend"])
+@pytest.mark.parametrize("version", sorted({PG_VERSION, 17}))
+def test_server_in_a_container(server: Server, version: int, whole: bool) -> None:
+    """In a root and a PID namespace of its own, by its pid of here: the same as outside.
+
+    Its workers' titles have the leader's pid of there. Beside the table, each worker reads some
+    catalogs as it starts.
+    """
+    found = []
+    for inside in True, False:
+        one = server(version, pid_namespace=inside)
+        assert inner_pid(one.postmaster_pid) == (1 if inside else one.postmaster_pid)
+        buffers, query = scan_in_parallel(one, whole)
+        blocks = sum(reads.blocks for reads in query.reads)
+        assert buffers.read > 1000
+        assert buffers.read <= blocks <= buffers.read + 100, (inside, blocks, buffers)
+        found.append(blocks)
+        performers = {reads.performed_by for reads in query.reads}
+        assert "parallel worker" in performers, performers
+    assert abs(found[0] - found[1]) <= 16, found
+
+
+@pytest.mark.parametrize("command", ["capture", "attach"])
+def test_pgtrace_in_a_pid_namespace_of_its_own(connection: Connection, command: str) -> None:
+    """The flag that is missing is named, whatever else was typed."""
+    apart = ("unshare", "--pid", "--fork", "--mount-proc", *PGTRACE)
+    ended = run(command, connection.info.backend_pid, "--duration", 1, command=apart)
+    assert (ended.code, ended.out) == (5, "")
+    assert "--pid=host" in ended.err
+
+
+def test_doctor_in_a_pid_namespace_of_its_own() -> None:
+    ended = run("doctor", command=("unshare", "--pid", "--fork", "--mount-proc", *PGTRACE))
+    assert ended.code == 5
+    assert re.search(r"no +PID namespace: .*\n +→ .*--pid=host", ended.out), ended.out
