@@ -1,0 +1,106 @@
+"""Under each kernel of Debian's: every way in loads, attaches and counts, and doctor knows it.
+
+What is measured, and how exactly, is shown under 6.1; what differs between kernels is in
+bpf/kernel.bpf.h.
+"""
+
+import json
+import platform
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fix_cluster import SETTINGS, bindir
+from fix_markers import PG_VERSION, matches
+from fix_reader import Reader
+from pgtrace import trace
+from pgtrace.engines import ReadsWay
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace_command import run
+
+OLD = matches(platform.release(), "< 5.17")
+"""There fentry cannot be, which doctor says too."""
+WAYS: tuple[ReadsWay, ...] = ("kprobe", "tracepoint") if OLD else ("fentry", "kprobe", "tracepoint")
+
+
+@pytest.fixture(scope="module")
+def server(disk_directory: Path) -> Iterator[PrivateCluster]:
+    """With no table: what takes time takes far more of it in an emulated machine."""
+    with PrivateCluster(SETTINGS, bindir=bindir(PG_VERSION), directory=disk_directory) as server:
+        yield server
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_way_counts_each_read(
+    reader: Callable[..., Reader], data_file: Path, way: ReadsWay
+) -> None:
+    with reader(data_file) as one, trace(one.pid, any_process=True, reads=way) as tracer:
+        assert one.go().full == 1000
+    taken = tracer.capture()
+    assert taken.probes.reads == way
+    assert (taken.totals.reads, taken.totals.bytes) == (1000, 1000 * 8192)
+    assert (taken.totals.failed, taken.totals.short) == (0, 0)
+    assert (taken.lost.reads, taken.lost.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_backend(server: PrivateCluster, way: ReadsWay, tmp_path: Path) -> None:
+    """Reads are in the query that made them: those of a file, and no others."""
+    file = tmp_path / "file"
+    file.write_bytes(bytes(80 * 8192))
+    file.chmod(0o644)
+    for parent in file.parents[:3]:
+        parent.chmod(0o755)
+    read = f"select length(pg_read_binary_file('{file}', 0, {80 * 8192}))"
+    with server.connect() as connection:
+        connection.execute(read)
+        with trace(connection.info.backend_pid, reads=way, literals=True) as tracer:
+            connection.execute(read)
+            connection.pgconn.exec_(b"select 1/0")
+    taken = tracer.capture()
+    (backend,) = taken.backends
+    assert (taken.probes.queries, taken.probes.not_measured) == ("usdt", [])
+    assert {(q.text, q.calls, q.errors) for q in backend.queries} == {
+        (read, 1, 0),
+        ("select 1/0", 1, 1),
+    }
+    (query,) = (query for query in backend.queries if query.text == read)
+    assert sum(reads.bytes for reads in query.reads) == 80 * 8192
+
+
+def test_whole_server(server: PrivateCluster) -> None:
+    """A backend that comes is named, and its queries are told, by the way in that is best."""
+    with trace(server.postmaster_pid, literals=True) as tracer, server.connect() as connection:
+        pid = connection.info.backend_pid
+        connection.execute("select 'here'")
+    taken = tracer.capture()
+    assert taken.probes.reads == WAYS[0]
+    (backend,) = (backend for backend in taken.backends if backend.pid == pid)
+    assert (backend.backend_type, backend.usename) == ("client backend", "postgres")
+    assert "select 'here'" in [query.text for query in backend.queries]
+    assert taken.totals.reads > 0
+    assert (taken.lost.reads, taken.lost.queries, taken.lost.backends) == (0, 0, 0)
+
+
+@pytest.mark.kernel("< 5.17")
+def test_fentry_is_refused_before_anything_is_loaded(server: PrivateCluster) -> None:
+    ended = run("capture", server.postmaster_pid, "--reads", "fentry", "--duration", 1)
+    assert (ended.code, ended.out) == (5, "")
+    assert "before Linux 5.17" in ended.err
+
+
+def test_doctor(server: PrivateCluster) -> None:
+    """It says that reads and queries can be traced, and by which ways."""
+    ended = run("doctor", "--json", "--pid", server.postmaster_pid)
+    assert ended.code == 0, ended
+    answer = json.loads(ended.out)
+    told = {one["name"]: one for group in answer["groups"] for one in group["abilities"]}
+    assert told["kernel"]["reason"].startswith(platform.release())
+    for name in (*WAYS, "reads", "uprobes", "BTF", "query probes", "version"):
+        assert told[name]["ok"] is True, told[name]
+    assert told["reads"]["reason"] == f"by {WAYS[0]}, the best way in here"
+    if OLD:
+        assert told["fentry"]["ok"] is None
+        assert "before Linux 5.17" in told["fentry"]["reason"]
+    assert "PID namespace" not in told
