@@ -20,7 +20,9 @@ OBJECT = Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"
 _SLOTS_PER_TASK = 16
 _CHUNKS_PER_SLOT = 4
 _FEWEST_SLOTS = 1024
-_RING = 1 << 20
+_RING = 4 << 20
+"""Bytes of records, of about 300 each, that wait for the next poll: of one task, and of many."""
+_RING_OF_MANY = 16 << 20
 _SETTLE_S = 0.1
 """Queries are handed over that much later: by then the reads that others made are counted."""
 _TEXT_OFFSET = layout.QueryRecord.text.offset
@@ -178,7 +180,7 @@ class LibbpfEngine:
             "pgt_charged": self._slot_count if request.aio else 1,
             "pgt_handles": 16384 if request.aio else 1,
             "pgt_requests": 16384 if self._uring else 1,
-            "pgt_records": _RING,
+            "pgt_records": _RING if request.only else _RING_OF_MANY,
             "pgt_durations": _RING if request.emit_durations else mmap.PAGESIZE,
         }.items():
             self._object.map(name).set_max_entries(size)

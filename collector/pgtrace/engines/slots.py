@@ -77,6 +77,8 @@ class SlotPool:
         was none.
         """
         places = [*self._chain(first), *self._charged.pop((payer, query), ())]
+        if not places:
+            return {}
         reads = self._take(payer, query, places)
         add_reads(self._returned.setdefault(payer, {}), reads, scope="outside" if outside else None)
         return reads
