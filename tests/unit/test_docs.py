@@ -1,6 +1,6 @@
 """The pages say what the program does: help texts, options, files, keys, exit codes, links.
 
-Screens are compared in tests/integration/test_docs.py, because they need a server. To write the
+Screens are compared in tests/integration/test_screens.py, because they need a server. To write the
 help texts anew: PGTRACE_UPDATE_DOCS=1 scripts/test tests/unit/test_docs.py
 """
 

@@ -1,7 +1,7 @@
 """The screens in the pages look as the program's do: the same lines, if not the same numbers.
 
 Above each stands <!-- run: SCENE -->, a function of this file. To draw all of them anew:
-PGTRACE_UPDATE_DOCS=1 scripts/test tests/integration/test_docs.py
+PGTRACE_UPDATE_DOCS=1 scripts/test tests/integration/test_screens.py
 """
 
 import os
