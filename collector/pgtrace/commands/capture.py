@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class CaptureCommand:
-    """Trace a backend for a while; write the capture to a file, or print its report.
+    """Trace backends or a whole server for a while; write the capture, or print its report.
 
-    It ends after --duration, with the backend, or at Ctrl-C, whichever comes first.
+    A postmaster's pid means its whole server, nothing at all the only server on this host.
+    It ends after --duration, with the last of the backends, or at Ctrl-C.
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
