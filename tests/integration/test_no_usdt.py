@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 import test_queries
+from elftools.elf.elffile import ELFFile
 from test_queries import WAY, Watched, own, running
 
 from fix_cluster import (
@@ -84,10 +85,12 @@ def change(file: Path, *, names: bool) -> None:
     """Take the notes out of a server's binary, and the names too."""
     subprocess.run(["objcopy", "--remove-section=.note.stapsdt", file], check=True)
     if not names:
-        data = file.read_bytes()
-        for name in NAMES:
-            data = data.replace(b"\0%s\0" % name.encode(), b"\0%s\0" % name[::-1].encode())
-        file.write_bytes(data)
+        with file.open("r+b") as stream:
+            symbols = ELFFile(stream).get_section_by_name(".dynsym")
+            for number, symbol in enumerate(symbols.iter_symbols()):
+                if symbol.name in NAMES:
+                    stream.seek(symbols["sh_offset"] + number * symbols["sh_entsize"])
+                    stream.write(bytes(4))  # st_name: it is called nothing
     assert not binary.probes(file)
     assert {binary.has_symbol(file, name) for name in NAMES if "pgaio" not in name} == {names}
 
@@ -290,7 +293,7 @@ def test_query_that_runs_when_tracing_begins(
 def test_without_names_reads_are_counted_and_queries_not_measured(
     no_names: PrivateCluster,
 ) -> None:
-    """What cannot be known is said, with its reason; all reads are the backend's own."""
+    """What cannot be known is said, with its reason. On 18, I/O workers keep what they read."""
     with no_names.connect() as connection:
         connection.execute(f"explain {SEQUENTIAL}")
         make_cold(no_names, connection)
@@ -305,8 +308,10 @@ def test_without_names_reads_are_counted_and_queries_not_measured(
     assert all("I/O workers" in one for one in rest) and bool(rest) == (PG_VERSION >= 18)
     (backend,) = taken.backends
     assert backend.queries == []
-    assert {reads.scope for reads in backend.reads} == {"outside"}
-    assert sum(reads.blocks for reads in backend.reads) >= buffers.read > 1000
+    assert {reads.scope for reads in backend.reads} <= {"outside"}
+    assert buffers.read > 1000
+    if PG_VERSION < 18:
+        assert sum(reads.blocks for reads in backend.reads) >= buffers.read
     assert taken.lost == captures.Lost()
     report = render(taken)
     assert "queries not measured" in report
@@ -327,4 +332,7 @@ def test_without_names_a_whole_server_is_traced(no_names: PrivateCluster) -> Non
         "postgres",
         "postgres",
     )
-    assert sum(reads.blocks for reads in backend.reads) >= buffers.read > 1000
+    readers = [b for b in taken.backends if b.pid == pid or b.backend_type == "io worker"]
+    assert len(readers) == 1 or PG_VERSION >= 18
+    blocks = sum(reads.blocks for reader in readers for reads in reader.reads)
+    assert blocks >= buffers.read > 1000

@@ -25,7 +25,6 @@ from pgtrace.capture import Backend, Capture, Query
 from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace, patched, run, wait_for
-from scans import new_backend
 
 OPTIONS = "--json", "--literals", "--reads", "tracepoint"
 PORT = 54399
@@ -376,7 +375,8 @@ def test_other_program_that_calls_itself_postgres(tmp_path: Path) -> None:
 
 def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Query]:
     """A scan of a cold table by a leader and two workers, under a tracer of it."""
-    with new_backend(server) as connection:
+    server.restart()  # with nothing in shared buffers
+    with server.connect() as connection:
         for name in "min_parallel_table_scan_size", "parallel_setup_cost", "parallel_tuple_cost":
             connection.execute(f"set {name} = 0")
         connection.execute("set max_parallel_workers_per_gather = 2")

@@ -76,6 +76,8 @@ def test_whole_server(server: PrivateCluster) -> None:
         connection.execute("select 'here'")
     taken = tracer.capture()
     assert taken.probes.reads == WAYS[0]
+    # There USDT probes reach no process to come, but those of functions do
+    assert taken.probes.queries == ("uprobe" if OLD else "usdt")
     (backend,) = (backend for backend in taken.backends if backend.pid == pid)
     assert (backend.backend_type, backend.usename) == ("client backend", "postgres")
     assert "select 'here'" in [query.text for query in backend.queries]
