@@ -546,7 +546,8 @@ def benches(
         for mode in MODES:
             options = f"-n -D gate=1 -M {mode} -c 1 -t {TRANSACTIONS} -f".split()
             pgbench = subprocess.Popen(
-                [cluster.bindir / "pgbench", *options, script, cluster.dsn()],
+                cluster.command("pgbench", *options, "-"),  # its root may not be ours
+                stdin=stack.enter_context(script.open()),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
