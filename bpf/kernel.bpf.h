@@ -222,6 +222,15 @@ static __always_inline void read_title(char *title, __u32 size)
 	bpf_probe_read_user_str(title, size, (void *)BPF_CORE_READ(task, mm, arg_start));
 }
 
+/* A number of which the compiler assumes nothing. It may otherwise make of an index an offset
+ * from before the start of a map's value, and 7.2's verifier refuses such an address even if
+ * what is added to it leads back ("unbounded memory access"); 6.12's does not. */
+static __always_inline __u32 opaque(__u32 number)
+{
+	asm volatile("" : "+r"(number));
+	return number;
+}
+
 static __always_inline struct file *current_file(__u32 fd)
 {
 	struct task_struct *task;

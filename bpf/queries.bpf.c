@@ -19,7 +19,7 @@ static __noinline int read_application_name(struct task *task)
 		return 0;
 	task->query.application_name[0] = 0;
 	for (i = 0; i < SERVERS && live.postmasters[i]; i++) {
-		address = live.application_name[i];
+		address = live.application_name[opaque(i) & (SERVERS - 1)];
 		if (live.postmasters[i] != task->postmaster || !address)
 			continue;
 		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
