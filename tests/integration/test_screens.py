@@ -33,6 +33,8 @@ ROWS = 1_000_000
 INDEX_SCAN = sample.index_scan(ROWS)
 INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
 ATTACHED = "Ctrl-C to stop."
+LOCK = 2
+"""While somebody holds it, monthly_report() goes on."""
 
 _SCREEN = re.compile(
     r"(<!-- run: (?P<scene>[^\n]+) -->\n\n?```(?:console|json)\n)(?P<text>.*?)(?=^```$)",
@@ -50,9 +52,8 @@ class Stage:
             sample.create_table(helper, ROWS)
             helper.execute(
                 "create or replace function monthly_report() returns void language plpgsql as "
-                f"$$ declare stop timestamptz := clock_timestamp() + '4 s'; begin "
-                f"while clock_timestamp() < stop loop perform max(info) from {sample.TABLE}; "
-                "end loop; end $$"
+                f"$$ begin while not pg_try_advisory_xact_lock({LOCK}) loop "
+                f"perform max(info) from {sample.TABLE}; end loop; end $$"
             )
 
     def run(self, *arguments: object) -> str:
@@ -172,14 +173,21 @@ def failing(stage: Stage) -> tuple[str, str]:
 
 
 def begun_before(stage: Stage) -> tuple[str, str]:
-    with stage.backend() as backend:
+    with stage.backend() as backend, stage.cluster.connect() as holder:
+        holder.execute(f"select pg_advisory_lock({LOCK})")
         query = "select monthly_report()"
         backend.execute(f"explain {query}")
         batch = threading.Thread(target=backend.execute, args=(query,))
         batch.start()
         pid = backend.info.backend_pid
+
+        def act() -> None:
+            time.sleep(1)
+            holder.close()
+            batch.join()
+
         time.sleep(0.2)
-        shown = stage.watch(batch.join, "attach", "--every", 2, pid)
+        shown = stage.watch(act, "attach", "--every", 2, pid)
         return f"sudo pgtrace attach --every 2 {pid}", shown
 
 
