@@ -1,0 +1,360 @@
+"""Which reads are counted, and how: by each way in, of any program and of a PostgreSQL query.
+
+The host's kernel lets only the tracepoints in: tests/kernel/test_ways.py runs these same tests in
+the virtual machine, where its own fixture `way` says fentry and kprobe too.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fix_cluster import explain_buffers
+from fix_reader import Reader
+from pgtrace import trace
+from pgtrace.engines import ReadsWay
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.tracer import Tracer
+from scans import (
+    ATTEMPTS,
+    BLOCK,
+    MAY_EXCEED,
+    SCANS,
+    accounted,
+    anything_lost,
+    count,
+    device_bytes,
+    explain_traced,
+    histogram,
+    new_backend,
+    only,
+    patterns,
+    prepare,
+    the_query,
+)
+from worker import Worker
+
+READS = 104_729
+CALLS = ["pread", "read", "readv", "preadv", "preadv2"]
+
+
+@pytest.fixture
+def way() -> ReadsWay:
+    return "tracepoint"
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker() as one:
+        yield one
+
+
+# A program whose reads are known
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_read_is_counted(
+    reader: Callable[..., Reader], data_file: Path, way: ReadsWay, call: str
+) -> None:
+    """104,729 reads of 8 KiB are 104,729 in the totals, and as many in the histogram's buckets."""
+    one = reader(data_file, "--call", call, "--count", READS, "--warm")
+    with trace(one.pid, any_process=True, reads=way) as tracer:
+        made = one.go()
+    capture = tracer.capture()
+    assert (made.full, made.short, made.failed) == (READS, 0, 0)
+    assert capture.probes.reads == way
+    totals = capture.totals
+    assert (totals.reads, totals.failed, totals.short) == (READS, 0, 0)
+    assert (totals.bytes, totals.blocks) == (READS * BLOCK, READS)
+    assert histogram(only(capture).reads).count == READS
+    assert not anything_lost(capture), capture.lost
+    assert 0 < totals.read_ns < made.nanoseconds, "longer than the program took for all of it"
+
+
+def test_direct_reads_are_marked_and_from_the_device(
+    reader: Callable[..., Reader], data_file: Path, way: ReadsWay
+) -> None:
+    """With O_DIRECT each read is the device's, to the byte; without it none is marked."""
+    one = reader(data_file, "--direct", "--count", 500)
+    with trace(one.pid, any_process=True, reads=way) as tracer:
+        one.go()
+    found = {(r.direct, r.source) for r in only(tracer.capture()).reads}
+    assert found == {(True, "device")}
+    totals = tracer.capture().totals
+    assert (totals.reads, totals.bytes, totals.device_bytes) == (500, 500 * BLOCK, 500 * BLOCK)
+
+
+@pytest.mark.parametrize("call", ["pread", "read", "readv", "preadv2"])
+def test_order_is_told(
+    reader: Callable[..., Reader], data_file: Path, way: ReadsWay, call: str
+) -> None:
+    """In order, every read but the first is sequential; in random order nearly none is."""
+    blocks = data_file.stat().st_size // BLOCK
+
+    def order(*options: object) -> Counter[str]:
+        one = reader(data_file, "--call", call, "--count", blocks, "--warm", *options)
+        with trace(one.pid, any_process=True, reads=way) as tracer:
+            one.go()
+        return patterns(only(tracer.capture()).reads)
+
+    assert order() == {"first": 1, "sequential": blocks - 1}
+    shuffled = order("--random", 7)
+    assert shuffled["first"] == 1
+    # Of 2,048 blocks, 16 are near ahead, and one is next
+    assert shuffled["random"] > 0.97 * blocks, shuffled
+    assert shuffled["sequential"] + shuffled["near"] > 0, shuffled
+    assert shuffled.total() == blocks
+
+
+# A process that does what it is told, so that one tracer can watch many kinds of reads
+
+
+def test_failed_and_short_reads_are_counted_apart(
+    worker: Worker, data_file: Path, way: ReadsWay
+) -> None:
+    """By every call: what fails on a file is failed, what the file's end cuts is short, and
+    neither is a read with a latency; a descriptor of no file is nothing at all."""
+    end = data_file.stat().st_size
+    worker.do(f"fd = os.open({str(data_file)!r}, os.O_RDONLY)")
+    worker.do(f"unreadable = os.open({str(data_file)!r}, os.O_WRONLY)")
+    worker.do(f"folder = os.open({str(data_file.parent)!r}, os.O_RDONLY)")
+    names = ", ".join(map(repr, CALLS))
+    with trace(worker.pid, any_process=True, reads=way) as tracer:
+
+        def each(expression: str, returns: int) -> tuple[int, int, int, int]:
+            """What one call of each kind adds: reads, failed, short, bytes of the short."""
+            before = tracer.capture()
+            # long() makes a C int -1 of what Linux returned as an error
+            worker.do(
+                f"for name in [{names}]:\n"
+                f"    os.lseek(fd, at, 0)\n"
+                f"    got = {expression}\n"
+                f"    assert got == {returns}, (name, got)"
+            )
+            after = tracer.capture()
+            return (
+                after.totals.reads - before.totals.reads,
+                after.totals.failed - before.totals.failed,
+                after.totals.short - before.totals.short,
+                only(after).short.bytes - only(before).short.bytes,
+            )
+
+        worker.do("at = 0")
+        assert each("call(name, fd)", BLOCK) == (5, 0, 0, 0)
+        assert each("call(name, unreadable)", -1) == (0, 5, 0, 0)
+        assert each("call(name, fd, base=4096)", -1) == (0, 5, 0, 0)  # never mapped: EFAULT
+        worker.do(f"at = {end} - 100")
+        assert each("call(name, fd, position=at)", 100) == (0, 0, 5, 500)
+        worker.do(f"at = {end}")
+        assert each("call(name, fd, position=at)", 0) == (0, 0, 5, 0)
+        worker.do("at = 0")
+        assert each("call(name, 999)", -1) == (0, 0, 0, 0)
+        assert each("call(name, folder)", -1) == (0, 0, 0, 0)
+        # after all of that
+        assert each("call(name, fd)", BLOCK) == (5, 0, 0, 0)
+    totals = tracer.capture().totals
+    assert (totals.reads, totals.failed, totals.short) == (10, 10, 10)
+    assert totals.bytes == 10 * BLOCK
+
+
+def test_a_vector_is_one_read_of_its_length(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+    """Of 1, 4, 15 and 16 blocks, in up to 64 parts, each is one read in its class of size; in up
+    to 32 parts, PostgreSQL's most, it is known to be short."""
+    end = data_file.stat().st_size
+    vectors = (1, 1), (1, 2), (4, 4), (15, 15), (15, 5), (16, 16), (16, 32), (32, 64)
+    worker.do(f"fd = os.open({str(data_file)!r}, os.O_RDONLY)")
+    with trace(worker.pid, any_process=True, reads=way) as tracer:
+        for blocks, parts in vectors:
+            size = blocks * BLOCK
+            worker.do(f"assert call('preadv', fd, {size}, 0, {parts}) == {size}")
+        for parts in 1, 2, 32:
+            worker.do(f"assert call('preadv', fd, {BLOCK}, {end - 100}, {parts}) == 100")
+    sizes: Counter[str] = Counter()
+    for reads in only(tracer.capture()).reads:
+        sizes[reads.size] += reads.count
+    assert sizes == {"1": 2, "2-4": 1, "5-15": 2, "16+": 3}
+    totals = tracer.capture().totals
+    assert totals.blocks == sum(blocks for blocks, _ in vectors)
+    assert (totals.failed, totals.short) == (0, 3)
+
+
+def test_each_pattern(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+    """A file's next read is sequential at the last one's end, near up to 128 KiB on, else random;
+    whatever is read of other files meanwhile, and by whatever descriptor."""
+    other = data_file.with_name("other_file")
+    other.write_bytes(bytes(1 << 20))
+    worker.do(f"fd = os.open({str(data_file)!r}, os.O_RDONLY)")
+    worker.do(f"again = os.open({str(data_file)!r}, os.O_RDONLY)")
+    worker.do(f"other = os.open({str(other)!r}, os.O_RDONLY)")
+    with trace(worker.pid, any_process=True, reads=way) as tracer:
+
+        def pattern(name: str, position: int) -> str:
+            before = patterns(only(tracer.capture()).reads)
+            worker.do(f"call('pread', {name}, position={position})")
+            (found,) = (patterns(only(tracer.capture()).reads) - before).elements()
+            return found
+
+        kib = 1024
+        assert pattern("fd", 0) == "first"
+        assert pattern("fd", 8 * kib) == "sequential"
+        assert pattern("other", 512 * kib) == "first"
+        assert pattern("fd", 16 * kib) == "sequential"
+        assert pattern("other", 520 * kib) == "sequential"
+        assert pattern("again", 24 * kib) == "sequential"
+        assert pattern("fd", 32 * kib + 1) == "near"
+        assert pattern("fd", 32 * kib + 1 + 8 * kib + 128 * kib) == "near"
+        assert pattern("fd", 1024 * kib) == "random"
+        assert pattern("fd", 1024 * kib) == "random"
+        assert pattern("fd", 1024 * kib - 8 * kib) == "random"
+        assert pattern("fd", 1024 * kib) == "sequential"
+    other.unlink()
+
+
+NOT_FILES = {
+    "a pipe": "r, w = os.pipe(); os.write(w, b'x' * 99); assert os.read(r, 99)",
+    "a signalfd": (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        "mask = ctypes.create_string_buffer(128)\n"
+        "libc.sigemptyset(mask); libc.sigaddset(mask, signal.SIGUSR1)\n"
+        "fd = libc.signalfd(-1, mask, 0)\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "assert len(os.read(fd, 128)) == 128"
+    ),
+    "an eventfd": "fd = os.eventfd(1); assert len(os.read(fd, 8)) == 8",
+    "a device": "fd = os.open('/dev/zero', os.O_RDONLY); assert len(os.pread(fd, 99, 0)) == 99",
+    "/proc": "fd = os.open('/proc/self/status', os.O_RDONLY); assert os.pread(fd, 99, 0)",
+    "/sys": "fd = os.open('/sys/kernel/mm/ksm/run', os.O_RDONLY); assert os.read(fd, 99)",
+    "tracefs": "fd = os.open('/sys/kernel/tracing/tracing_on', 0); assert os.read(fd, 9)",
+}
+
+
+def test_only_files_count(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+    """A pipe, a signalfd, a device, /proc and /sys are read, and do not count; files do."""
+    worker.do(f"file = os.open({str(data_file)!r}, os.O_RDONLY)")
+    with trace(worker.pid, any_process=True, reads=way) as tracer:
+
+        def counted(code: str) -> tuple[int, int, int]:
+            before = tracer.capture().totals
+            worker.do(code)
+            after = tracer.capture().totals
+            return (
+                after.reads - before.reads,
+                after.failed - before.failed,
+                after.short - before.short,
+            )
+
+        found = {name: counted(code) for name, code in NOT_FILES.items()}
+        assert found == dict.fromkeys(NOT_FILES, (0, 0, 0))
+        assert counted("call('pread', file)") == (1, 0, 0)
+    assert tracer.capture().totals.reads == 1
+
+
+def test_tmpfs_counts_as_page_cache(reader: Callable[..., Reader], way: ReadsWay) -> None:
+    """Its reads count, and none is from a device."""
+    assert Path("/dev/shm").is_mount()
+    file = Path(f"/dev/shm/pgtrace-test-{way}")
+    try:
+        file.write_bytes(bytes(1 << 20))
+        one = reader(file, "--count", 1000)
+        with trace(one.pid, any_process=True, reads=way) as tracer:
+            one.go()
+    finally:
+        file.unlink()
+    totals = tracer.capture().totals
+    assert (totals.reads, totals.device_bytes) == (1000, 0)
+    assert {r.source for r in only(tracer.capture()).reads} == {"page_cache"}
+
+
+def test_every_thread_of_a_process(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+    """Each thread is traced by itself: those that read at the same time, and those that do not."""
+    worker.do(
+        f"fd = os.open({str(data_file)!r}, os.O_RDONLY)\n"
+        "go = threading.Event()\n"
+        "def reads(count):\n"
+        "    go.wait()\n"
+        "    for i in range(count):\n"
+        "        call('pread', fd, position=i % 2048 * 8192)\n"
+        "threads = [threading.Thread(target=reads, args=[n]) for n in (0, 1000, 2000, 3000)]\n"
+        "for thread in threads: thread.start()"
+    )
+    with trace(worker.pid, any_process=True, reads=way) as tracer:
+        worker.do("go.set()\nfor thread in threads: thread.join()")
+    capture = tracer.capture()
+    counts = sorted(count(thread.reads) for thread in capture.backends)
+    assert counts == [0, 0, 1000, 2000, 3000], "the first of them is the main thread"
+    assert capture.totals.bytes == 6000 * BLOCK
+    assert not anything_lost(capture), capture.lost
+
+
+# A query of PostgreSQL 15
+
+pg15 = pytest.mark.pg("15")
+scans = pytest.mark.parametrize("scan", SCANS)
+
+
+@pg15
+@scans
+@pytest.mark.parametrize("state", ["cold", "warm"])
+def test_a_query_makes_the_reads_that_explain_counts(
+    cluster: PrivateCluster, way: ReadsWay, scan: str, state: str
+) -> None:
+    """Document 002's two queries: `shared read`, planning included, and at most 16 more.
+
+    All of its relations come from the device when they are cold, and none when they are warm;
+    the reads take no longer than EXPLAIN says; a sequential scan is sequential, an index scan
+    is not.
+    """
+    for _ in range(ATTEMPTS):
+        with new_backend(cluster) as backend:
+            query = prepare(cluster, backend, scan, state)
+            before = accounted(backend.info.backend_pid)
+            buffers, traced, capture = explain_traced(backend, query, way)
+            grown = accounted(backend.info.backend_pid) - before
+        if state == "cold" or grown == 0:
+            break
+    assert buffers.read > 1000
+    reads = count(traced.reads)
+    assert 0 <= reads - buffers.read <= MAY_EXCEED, f"{reads} of {buffers.read}"
+    assert 0 <= capture.totals.reads - reads <= MAY_EXCEED, "reads outside of the query"
+    assert {(r.scope, r.size, r.direct) for r in traced.reads} == {("query", "1", False)}
+
+    from_device = device_bytes(traced.reads)
+    assert from_device <= grown
+    if state == "cold":
+        assert from_device >= buffers.read * BLOCK
+    else:
+        assert (from_device, grown) == (0, 0)
+    read_ms = sum(r.total_ns for r in traced.reads) / 1e6
+    assert 0 < read_ms <= buffers.io_ms, f"{read_ms} ms of {buffers.io_ms}"
+
+    of_pattern = patterns(traced.reads)
+    if scan == "sequential":
+        assert of_pattern["sequential"] >= buffers.read - 1, of_pattern
+    else:
+        assert of_pattern["random"] > 0.9 * reads, of_pattern
+
+
+@pg15
+def test_two_sessions_on_one_backend_are_both_right(cluster: PrivateCluster, way: ReadsWay) -> None:
+    """Each has the query, with its reads and all of its device bytes; the second goes first."""
+    with new_backend(cluster) as backend:
+        query = prepare(cluster, backend, "sequential", "cold")
+        pid = backend.info.backend_pid
+        with trace(pid, reads=way, literals=True) as one:
+            with trace(pid, reads=way, literals=True) as two:
+                first = explain_buffers(backend, query)
+            second = explain_buffers(backend, f"{query} where true")
+
+    def found(tracer: Tracer, text: str) -> tuple[int, int]:
+        traced = the_query(tracer.capture(), text)
+        return count(traced.reads), device_bytes(traced.reads)
+
+    reads, from_device = found(two, query)
+    assert first.read > 1000
+    assert 0 <= reads - first.read <= MAY_EXCEED, f"{reads} of {first.read}"
+    assert from_device >= first.read * BLOCK
+    assert found(one, query) == (reads, from_device)
+    reads, _ = found(one, f"{query} where true")
+    assert 0 <= reads - second.read <= MAY_EXCEED, f"{reads} of {second.read}"
+    assert len(only(two.capture()).queries) == 1
