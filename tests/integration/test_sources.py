@@ -1,0 +1,256 @@
+"""Where reads were served: what each read tells adds up to what the kernel accounts.
+
+tests/kernel/test_ways.py runs these same tests in the virtual machine, on its own disk.
+"""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fix_cluster import SETTINGS, Connection, make_cold
+from fix_markers import PG_VERSION
+from fix_reader import Reader
+from pgtrace import trace
+from pgtrace.capture import Reads
+from pgtrace.engines import ReadsWay
+from pgtrace.postgres.cache import evict, residency
+from pgtrace.postgres.cluster import PrivateCluster
+from scans import (
+    ATTEMPTS,
+    BLOCK,
+    accounted,
+    anything_lost,
+    by_source,
+    count,
+    device_bytes,
+    new_backend,
+    only,
+    the_query,
+)
+from worker import Worker
+
+READ_AHEAD_KIB = 128
+TABLE = "wide"
+PAGES = 8192
+"""64 MiB: of 512 read-aheads, the few smaller ones at the beginning are no more than 2 %."""
+QUERY = f"select count(*) from {TABLE}"
+ASKED = {"device", "readahead_issued"}
+CLONE_NEWNS = 0x20000
+
+
+@contextmanager
+def private_mounts() -> Iterator[None]:
+    """What is mounted here, this process and its children alone see: it goes with the last of
+    them, at whatever end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int, what: str) -> None:
+        if result != 0:
+            raise OSError(ctypes.get_errno(), what)
+
+    outside = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    directory = Path.cwd()
+    try:
+        check(libc.unshare(CLONE_NEWNS), "unshare(CLONE_NEWNS)")
+        try:
+            subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+            yield
+        finally:
+            check(libc.setns(outside, CLONE_NEWNS), "setns")
+            os.chdir(directory)
+    finally:
+        os.close(outside)
+
+
+@pytest.fixture(scope="module")
+def storage(disk_directory: Path) -> Iterator[Path]:
+    """ext4 on a loop device of its own, with 128 KiB read-ahead."""
+    image, directory = disk_directory / "image", disk_directory / "loop"
+    directory.mkdir()
+    with image.open("wb") as file:
+        file.truncate(1 << 30)
+    subprocess.run(["mkfs.ext4", "-qF", image], check=True)
+    with private_mounts():
+        # The mount frees the loop device at its own end
+        subprocess.run(["mount", "-o", "loop,nodev,nosuid", image, directory], check=True)
+        try:
+            image.unlink()
+            device = directory.stat().st_dev
+            bdi = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}")
+            (bdi / "read_ahead_kb").write_text(f"{READ_AHEAD_KIB}")
+            directory.chmod(0o755)
+            yield directory
+        finally:
+            subprocess.run(["umount", directory], check=True)
+    directory.rmdir()
+
+
+def make_table(connection: Connection) -> None:
+    """A table of PAGES pages, with eight rows on each, and nothing left to vacuum."""
+    connection.execute(f"create table {TABLE} (filler text)")
+    connection.execute(f"alter table {TABLE} alter filler set storage plain")
+    connection.execute(
+        f"insert into {TABLE} select repeat('x', 980) from generate_series(1, {8 * PAGES})"
+    )
+    connection.execute(f"vacuum (freeze, analyze) {TABLE}")
+
+
+@pytest.fixture(scope="module")
+def scanned(storage: Path) -> Iterator[PrivateCluster]:
+    """A server with that table, on that device."""
+    with PrivateCluster(SETTINGS, version=PG_VERSION, directory=storage) as private:
+        with private.connect() as connection:
+            make_table(connection)
+        yield private
+
+
+@pytest.fixture
+def way() -> ReadsWay:
+    return "tracepoint"
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker() as one:
+        yield one
+
+
+def read_ahead_kib(path: Path) -> int:
+    device = path.stat().st_dev
+    bdi = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}")
+    return int((bdi / "read_ahead_kb").read_text())
+
+
+def test_a_scan_is_from_the_device_once(scanned: PrivateCluster, way: ReadsWay) -> None:
+    """A cold sequential scan: its device bytes are at most those that the kernel accounts to the
+    process, and at least 97 % of them; one read for each read-ahead of 128 KiB asked for them,
+    within 2 %. A second, warm scan asks the device for nothing.
+    """
+    assert read_ahead_kib(scanned.datadir) == READ_AHEAD_KIB
+    with new_backend(scanned) as backend:
+        pid = backend.info.backend_pid
+        backend.execute(f"explain {QUERY}")
+        make_cold(scanned, backend, TABLE)
+
+        def scan() -> tuple[list[Reads], int]:
+            """All of its reads, and what the kernel accounts to it."""
+            before = accounted(pid)
+            with trace(pid, reads=way, literals=True) as tracer:
+                assert backend.execute(QUERY).fetchone() == (8 * PAGES,)
+            grown = accounted(pid) - before
+            capture = tracer.capture()
+            assert not anything_lost(capture), capture.lost
+            assert count(the_query(capture, QUERY).reads) >= 0.95 * PAGES
+            return only(capture).reads, grown
+
+        cold, grown = scan()
+        for _ in range(ATTEMPTS):
+            warm, grown_again = scan()
+            if grown_again == 0:
+                break
+    from_device = device_bytes(cold)
+    assert from_device >= PAGES * BLOCK
+    assert 0.97 * grown <= from_device <= grown, f"{from_device} of {grown}"
+    asked = [r for r in cold if r.source in ASKED]
+    assert device_bytes(asked) == from_device
+    whole = from_device / (READ_AHEAD_KIB << 10)
+    assert abs(count(asked) - whole) <= 0.02 * whole, f"{by_source(cold)} for {whole}"
+    assert by_source(cold)["page_cache"] > 0.9 * PAGES
+
+    assert grown_again == 0
+    assert device_bytes(warm) == 0
+    assert by_source(warm).keys() == {"page_cache"}
+
+
+@pytest.mark.parametrize("order", [(), ("--random", 7)], ids=["in_order", "random"])
+def test_device_bytes_are_those_that_came_into_the_page_cache(
+    reader: Callable[..., Reader], storage: Path, way: ReadsWay, order: tuple[object, ...]
+) -> None:
+    """A cold file, of which mincore tells what is there afterwards; then all of it again."""
+    file = storage / "file"
+    file.write_bytes(os.urandom(8 << 20))
+
+    def go() -> tuple[list[Reads], int]:
+        one = reader(file, "--count", 1000, *order)
+        with trace(one.pid, any_process=True, reads=way) as tracer:
+            before = accounted(one.pid)
+            one.go()
+            grown = accounted(one.pid) - before
+        return only(tracer.capture()).reads, grown
+
+    for _ in range(ATTEMPTS):
+        evict([file])
+        assert residency(file)[0] == 0
+        cold, grown = go()
+        came = residency(file)[0] * 4096
+        warm, grown_again = go()
+        if (grown, grown_again) == (came, 0):
+            break  # else something was reclaimed meanwhile
+    file.unlink()
+    assert (device_bytes(cold), device_bytes(warm)) == (came, 0), f"{grown}, {grown_again}"
+    assert came >= 4 << 20
+    sources = by_source(cold)
+    assert sources["device"] > 0, sources
+    if order:
+        # Without read-ahead of use, whoever asks the device waits for it
+        assert sources["device"] > 0.9 * (sources["device"] + sources["readahead_issued"]), sources
+    assert all(r.device_bytes == 0 for r in cold if r.source not in ASKED)
+    assert by_source(warm) == {"page_cache": 1000}
+
+
+def test_waiting_for_what_was_asked_before_is_told(
+    worker: Worker, storage: Path, way: ReadsWay
+) -> None:
+    """A read of what another call has asked for and what has not come yet waits, and asks the
+    device for nothing; if it has come, it is in the page cache."""
+    file = storage / "file"
+    file.write_bytes(os.urandom(READ_AHEAD_KIB << 10))
+    last = file.stat().st_size - BLOCK
+    worker.do(f"fd = os.open({str(file)!r}, os.O_RDONLY)")
+    with trace(worker.pid, any_process=True, reads=way) as tracer:
+        for made in range(1, 10 * ATTEMPTS + 1):
+            evict([file])
+            worker.do(
+                "os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)\n"
+                f"call('pread', fd, position={last})"
+            )
+            sources = by_source(only(tracer.capture()).reads)
+            assert sources["wait"] + sources["page_cache"] == made, sources
+            if sources["wait"]:
+                break
+    file.unlink()
+    assert sources["wait"] == 1, sources
+
+
+def test_on_an_overlay_it_is_unknown(
+    reader: Callable[..., Reader], storage: Path, way: ReadsWay
+) -> None:
+    """What lies below an overlay may read in threads of its own: its warm reads are counted, but
+    never said to be from the page cache."""
+    layers = [storage / f"{name}-{way}" for name in ("lower", "upper", "work", "merged")]
+    for layer in layers:
+        layer.mkdir()
+    lower, upper, work, merged = layers
+    (lower / "file").write_bytes(bytes(1 << 20))
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", merged], check=True)
+    try:
+        for _ in range(ATTEMPTS):
+            with (
+                reader(merged / "file", "--count", 1000, "--warm") as one,
+                trace(one.pid, any_process=True, reads=way) as tracer,
+            ):
+                before = accounted(one.pid)
+                one.go()
+                grown = accounted(one.pid) - before
+            if grown == 0:
+                break
+    finally:
+        subprocess.run(["umount", merged], check=True)
+    assert grown == 0
+    assert by_source(only(tracer.capture()).reads) == {"unknown": 1000}
