@@ -1,0 +1,264 @@
+"""Both halves have the same picture of the memory that they share.
+
+bpf/pgtrace.h and bpf/histogram.bpf.h are compiled here for the host, and what comes out is held
+against collector/pgtrace/engines/layout.py and collector/pgtrace/histogram.py.
+"""
+
+import ctypes
+import random
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgtrace import histogram
+from pgtrace.engines import layout, libbpf_engine, slots, tasks
+
+BPF = Path(__file__).parents[2] / "bpf"
+HEADER = (BPF / "pgtrace.h").read_text()
+STRUCTS: dict[str, type[ctypes.Structure]] = {
+    "options": layout.Options,
+    "live": layout.Live,
+    "slot": layout.Slot,
+    "chunk": layout.Chunk,
+    "apart": layout.Apart,
+    "query": layout.QueryRecord,
+    "charged": layout.Charged,
+    "charged_key": layout.ChargedKey,
+    "file_state": layout.FileState,
+    "charge": layout.Charge,
+    "task": layout.Task,
+    "handle": layout.Handle,
+}
+KERNELS_OWN = {"handle_key", "request"}
+"""Of these, user space sees nothing."""
+RENAMED = {("task", "scratch"): "text"}
+ENUMS: dict[str, dict[str, str]] = {
+    "source": {
+        "PAGE_CACHE": "page_cache",
+        "READAHEAD_ISSUED": "readahead_issued",
+        "DEVICE": "device",
+        "WAIT": "wait",
+        "SOURCE_UNKNOWN": "unknown",
+    },
+    "pattern": {
+        "SEQUENTIAL": "sequential",
+        "NEAR": "near",
+        "RANDOM": "random",
+        "FIRST": "first",
+        "PATTERN_UNKNOWN": "unknown",
+    },
+    "size": {"BLOCKS_1": "1", "BLOCKS_2_4": "2-4", "BLOCKS_5_15": "5-15", "BLOCKS_16": "16+"},
+    "scope": {"OUTSIDE": "outside", "IN_QUERY": "query"},
+    "performer": {"ITSELF": "backend", "IO_URING": "io_uring"},
+    "protocol": {"PROTOCOL_UNKNOWN": "unknown", "SIMPLE": "simple", "EXTENDED": "extended"},
+}
+ORDERS = {
+    "source": layout.SOURCES,
+    "pattern": layout.PATTERNS,
+    "size": layout.SIZES,
+    "scope": layout.SCOPES,
+    "performer": layout.PERFORMERS,
+    "protocol": layout.PROTOCOLS,
+}
+
+Run = Callable[..., bytes]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Compile a C program that sees both headers, run it, and return what it printed."""
+    compiler = shutil.which("cc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler: apt-get install clang")
+
+    def run(body: str, stdin: bytes = b"") -> bytes:
+        directory = tmp_path_factory.mktemp("layout")
+        (directory / "program.c").write_text(
+            "#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n"
+            "#include <linux/types.h>\n"
+            "#undef __always_inline\n#define __always_inline inline\n"
+            '#include "pgtrace.h"\n#include "histogram.bpf.h"\n'
+            f"int main(void)\n{{\n{body}\nreturn 0;\n}}\n"
+        )
+        command = [compiler, "-O2", "-I", str(BPF), "-o", "program", "program.c"]
+        subprocess.run(command, cwd=directory, check=True)
+        return subprocess.run(
+            [directory / "program"], input=stdin, capture_output=True, check=True
+        ).stdout
+
+    return run
+
+
+def numbers(run: Run, expressions: list[str]) -> dict[str, int]:
+    """What C says of each expression."""
+    lines = (f'printf("%llu\\n", (unsigned long long)({each}));' for each in expressions)
+    return dict(zip(expressions, map(int, run("\n".join(lines)).split()), strict=True))
+
+
+def c_name(name: str, field: str) -> str:
+    return RENAMED.get((name, field), field)
+
+
+def test_no_structure_or_enumeration_is_left_out() -> None:
+    """Each of the header's has its mirror, and each of its members."""
+    structs = set(re.findall(r"^struct (\w+) \{", HEADER, re.MULTILINE))
+    assert structs - KERNELS_OWN == set(STRUCTS)
+    enums = dict(re.findall(r"^enum (\w+) \{ ([^}]*) \};", HEADER, re.MULTILINE))
+    assert enums.pop("record") == "RECORD_QUERY = 1, RECORD_CHARGED"
+    assert set(enums) == set(ENUMS)
+    for name, members in enums.items():
+        # The last may be how many there are
+        listed = [each for each in members.split(", ") if each != f"{name.upper()}S"]
+        assert listed == list(ENUMS[name])
+    for name, mirror in STRUCTS.items():
+        body = re.search(rf"^struct {name} \{{(.*?)^\}};", HEADER, re.MULTILINE | re.DOTALL)
+        assert body is not None
+        code = re.sub(r"/\*.*?\*/", "", body[1], flags=re.DOTALL)
+        members = re.findall(r"(\w+)(?:\[\w+\])?;", code)
+        assert members == [c_name(name, field[0]) for field in mirror._fields_]
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_a_structure_is_laid_out_as_its_mirror(run: Run, name: str) -> None:
+    """Its size, and each member's offset and size."""
+    mirror = STRUCTS[name]
+    expected = {f"sizeof(struct {name})": ctypes.sizeof(mirror)}
+    for field, *_ in mirror._fields_:
+        place: Any = getattr(mirror, field)
+        member = c_name(name, field)
+        expected[f"offsetof(struct {name}, {member})"] = place.offset
+        expected[f"sizeof(((struct {name} *)0)->{member})"] = place.size
+    assert numbers(run, list(expected)) == expected
+
+
+def test_enumerations_have_the_order_of_their_mirrors(run: Run) -> None:
+    for name, members in ENUMS.items():
+        order = ORDERS[name]
+        assert numbers(run, list(members)) == {c: order.index(py) for c, py in members.items()}
+        assert len(members) == len(order)
+
+
+def test_constants_are_the_same(run: Run) -> None:
+    """Every number that the header defines, and how many members its enumerations have."""
+    defined = set(re.findall(r"^#define (\w+)\s", HEADER, re.MULTILINE)) - {"PGTRACE_H"}
+    expected = {name: getattr(layout, name) for name in defined if hasattr(layout, name)}
+    assert defined - expected.keys() == {"SUB_BITS", "MAX_BITS", "MAX_IOVECS", "NOWHERE"}
+    expected |= {"SUB_BITS": histogram.SUB_BITS, "MAX_BITS": histogram.MAX_BITS}
+    expected |= {
+        f"{name.upper()}S": len(order) for name, order in ORDERS.items() if name != "protocol"
+    }
+    expected |= {
+        "RECORD_QUERY": layout.RECORD_QUERY,
+        "RECORD_CHARGED": layout.RECORD_CHARGED,
+    }
+    assert numbers(run, list(expected)) == expected
+    assert layout.SUBS == histogram.SUBS
+    assert layout.CHUNKS == histogram.LAST // layout.SUBS + 1
+    assert layout.FILES & (layout.FILES - 1) == 0, "the kernel half uses it as a mask"
+
+
+def test_records_are_unpacked_where_their_members_are(run: Run) -> None:
+    """The format strings, which are faster than ctypes."""
+    expected = {
+        "sizeof(struct slot)": slots._SLOT.size,
+        "offsetof(struct slot, chunk)": slots._HEAD,
+        "sizeof(struct chunk)": slots._CHUNK.size,
+        "offsetof(struct query, text)": libbpf_engine._RECORD.size,
+        "sizeof(struct charged)": libbpf_engine._CHARGED.size,
+        "offsetof(struct task, file)": tasks._HEAD_AT,
+        "offsetof(struct task, began_ns)": tasks._TIMES_AT,
+    }
+    assert numbers(run, list(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("mirror", "form", "first"),
+    [
+        (layout.Slot, slots._SLOT, "owner"),
+        (layout.QueryRecord, libbpf_engine._RECORD, "record"),
+        (layout.Charged, libbpf_engine._CHARGED, "record"),
+        (layout.Task, tasks._HEAD, "file"),
+        (layout.Task, tasks._TIMES, "began_ns"),
+    ],
+    ids=["slot", "query", "charged", "task", "times"],
+)
+def test_unpacking_finds_each_member(
+    mirror: type[ctypes.Structure], form: struct.Struct, first: str
+) -> None:
+    """All those that the format string is long enough for, in their order."""
+    at = getattr(mirror, first).offset
+    filled = mirror()
+    expected: list[Any] = []
+    for name, kind, *_ in mirror._fields_:
+        if at <= getattr(mirror, name).offset < at + form.size:
+            if not issubclass(kind, ctypes.Array):
+                setattr(filled, name, len(expected) + 1)
+                expected.append(len(expected) + 1)
+            elif kind._type_ is ctypes.c_char:
+                setattr(filled, name, name.encode())
+                expected.append(name.encode().ljust(kind._length_, b"\0"))
+            else:
+                values = range(len(expected) + 1, len(expected) + 1 + kind._length_)
+                setattr(filled, name, kind(*values))
+                expected += values
+    assert len(expected) >= 2
+    assert list(form.unpack_from(bytes(filled), at)) == expected
+
+
+def test_a_key_has_one_number(run: Run) -> None:
+    """The formula of the header, for each combination: no two share a number."""
+    expressions = {}
+    for scope, performer, direct, size, pattern, source in product(
+        *(ENUMS[name] for name in ("scope", "performer")),
+        (0, 1),
+        *(ENUMS[name] for name in ("size", "pattern", "source")),
+    ):
+        outer = f"(({scope} * PERFORMERS + {performer}) * 2 + {direct})"
+        number = f"(({outer} * SIZES + {size}) * PATTERNS + {pattern}) * SOURCES + {source}"
+        expressions[number] = {
+            "scope": ENUMS["scope"][scope],
+            "performed_by": ENUMS["performer"][performer],
+            "direct": bool(direct),
+            "size": ENUMS["size"][size],
+            "pattern": ENUMS["pattern"][pattern],
+            "source": ENUMS["source"][source],
+        }
+    found = {n: expressions[each] for each, n in numbers(run, list(expressions)).items()}
+    assert found == {n: slots.key_of(n)._asdict() for n in range(layout.KEYS)}
+
+
+LOCATE = """
+uint64_t value;
+while (fread(&value, sizeof(value), 1, stdin) == 1) {
+    __u32 chunk, sub;
+    locate(value, &chunk, &sub);
+    if (chunk >= CHUNKS || sub >= SUBS)
+        return 1;
+    printf("%u\\n", chunk * SUBS + sub);
+}
+"""
+
+
+def test_a_value_has_the_same_bucket_in_both_halves(run: Run) -> None:
+    """At every edge and beside it, and for 100,000 random values of every magnitude."""
+    edges = {low + d for i in range(histogram.LAST + 1) for d in (-1, 0, 1)
+             for low in histogram.bucket_bounds(i)}  # fmt: skip
+    edges |= {(1 << n) + d for n in range(65) for d in (-1, 0, 1)}
+    values = sorted(each for each in edges if 0 <= each < 1 << 64)
+    assert len(values) > 1000
+    generator = random.Random(2)
+    values += [generator.getrandbits(generator.randint(1, 64)) for _ in range(100_000)]
+    found = run(LOCATE, struct.pack(f"={len(values)}Q", *values))
+    wrong = [
+        (value, int(bucket), histogram.bucket_index(value))
+        for value, bucket in zip(values, found.split(), strict=True)
+        if int(bucket) != histogram.bucket_index(value)
+    ]
+    assert wrong == [], "(value, kernel's bucket, ours)"
