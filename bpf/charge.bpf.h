@@ -127,10 +127,14 @@ static __always_inline struct task *traced_task(void)
 static __always_inline struct task *query_task(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), index = 0;
+	struct task *task;
 
 	if (!options.only_tid)
 		return traced_task();
-	return tid == options.only_tid ? bpf_map_lookup_elem(&pgt_tasks, &index) : NULL;
+	if (tid != options.only_tid)
+		return NULL;
+	task = bpf_map_lookup_elem(&pgt_tasks, &index);
+	return task && !task->ignored ? task : NULL;
 }
 
 /* Before the pid can be another's; before the children of a postmaster have another parent. */

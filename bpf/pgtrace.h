@@ -140,7 +140,7 @@ struct task {
 	__u64 position;
 	__u32 file;    /* index in files[] */
 	__u32 serial;  /* by user space, before the task is taken: never used twice */
-	__u32 ignored; /* by user space: what this task does is of no interest */
+	__u32 ignored; /* by user space: of no interest, not all probes are there, or it is over */
 	__u32 tid;
 	__u32 tgid;
 	__u32 inner_tgid; /* as its own PID namespace has it */

@@ -57,6 +57,7 @@ class LibbpfEngine:
             self._open(request)
             stack.callback(self.close)
             self._attach(request)
+            self._tasks.begin()
             stack.pop_all()
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:

@@ -14,6 +14,9 @@ _HEAD = struct.Struct("<8I")  # file … files_used: see layout.Task
 _HEAD_AT = layout.Task.file.offset
 _TIMES = struct.Struct("<2Q")
 _TIMES_AT = layout.Task.began_ns.offset
+_TIME = struct.Struct("<Q")
+_BEGAN_AT = layout.Task.began_ns.offset
+_QUERY_START_AT = layout.Task.query.offset + layout.QueryRecord.start_ns.offset
 
 
 class TaskTable:
@@ -27,13 +30,17 @@ class TaskTable:
         self._next_serial = 1
         self._place: dict[int, int] = {}
         self._spare = list(range(count))
+        self._members: list[int] = []
 
     def add(self, member: Member, *, in_query: bool) -> int:
-        """Take a thread that runs already; its serial. With `in_query`, a scope is open."""
+        """Take a thread that runs already; its serial. With `in_query`, a scope is open.
+
+        The kernel counts nothing of it before begin().
+        """
         index = self._spare.pop(0)
         task = self._prepared(index)
         task.tid, task.tgid, task.inner_tgid, task.postmaster = member
-        task.began_ns = time.monotonic_ns()
+        task.ignored = 1
         if in_query:
             task.query = layout.QueryRecord(
                 record=layout.RECORD_QUERY,
@@ -41,11 +48,22 @@ class TaskTable:
                 number=BEGUN_BEFORE,
                 open=1,
                 begun_before=1,
-                start_ns=task.began_ns,
             )
+        self._members.append(index)
         self._write(index, task)
         self._indexes.update(_NUMBER.pack(member.tid), _NUMBER.pack(index))
         return int(task.serial)
+
+    def begin(self) -> None:
+        """Count what the threads do that run already.
+
+        Only once all probes are there: a query that ends while some are not yet is told wrong.
+        """
+        now = _TIME.pack(time.monotonic_ns())
+        for index in self._members:
+            for at in (_BEGAN_AT, _QUERY_START_AT):
+                self._memory[index * _SIZE + at : index * _SIZE + at + _TIME.size] = now
+            self._set_ignored(index, 0)
 
     def refuse(self, tid: int) -> None:
         """Never trace this thread."""
@@ -91,8 +109,7 @@ class TaskTable:
 
     def ignore(self, serial: int) -> None:
         """Count nothing more of it."""
-        at = self._place[serial] * _SIZE + layout.Task.ignored.offset
-        self._memory[at : at + 4] = _NUMBER.pack(1)
+        self._set_ignored(self._place[serial], 1)
 
     def close_scopes(self) -> None:
         """No scope is open after all: there are no probes to close it."""
@@ -107,6 +124,10 @@ class TaskTable:
     def close(self) -> None:
         """Give back the memory."""
         self._memory.close()
+
+    def _set_ignored(self, index: int, value: int) -> None:
+        at = index * _SIZE + layout.Task.ignored.offset
+        self._memory[at : at + _NUMBER.size] = _NUMBER.pack(value)
 
     def _prepared(self, index: int) -> layout.Task:
         task = layout.Task(serial=self._next_serial)
