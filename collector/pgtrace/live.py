@@ -120,7 +120,7 @@ class TextScreen:
         ended = "The backend ended. " if reason == "backend ended" else ""
         _print(
             f"\n{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
-            f"{units.count(self._queries)} queries, "
+            f"{units.count(self._queries)} {'query' if self._queries == 1 else 'queries'}, "
             f"{units.count(self._errors)} failed, {units.count(taken.totals.reads)} reads, "
             f"{units.count(count)} of them outside queries."
         )
