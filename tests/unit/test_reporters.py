@@ -126,6 +126,13 @@ def test_reads_by_other_processes_direct_ones_and_large_ones_are_marked() -> Non
     assert "of 1.00 ms (7 %), all its processes added up" in lines[-1]
 
 
+def test_what_lay_in_an_io_workers_queue_is_told_apart_from_the_reading() -> None:
+    waited = some_reads([(9000, 6)], performed_by="io worker", queued_ns=120_000)
+    assert block([waited], 10**6, [])[2].strip() == (
+        "by I/O workers 6   in the queue before that 120 µs"
+    )
+
+
 def test_plain_reads_of_the_backend_have_no_line_of_details() -> None:
     assert block([some_reads([(5000, 4)])], 10**6, [])[2].split() == ["from", "reads", "time"]
 

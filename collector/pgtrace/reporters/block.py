@@ -126,6 +126,9 @@ def _details(reads: Sequence[Reads]) -> list[str]:
     if performers["backend"] < count:
         named = [f"{name} {units.count(performers[p])}" for p, name in PERFORMERS.items()]
         parts.append("by " + ", ".join(n for n in named if not n.endswith(" 0")))
+    queued = sum(r.queued_ns or 0 for r in reads)
+    if queued:
+        parts.append(f"in the queue before that {units.duration(queued)}")
     blocks = sum(r.blocks for r in reads)
     if blocks > count:
         each = units.duration(sum(r.total_ns for r in reads) / blocks)
