@@ -62,7 +62,7 @@ def running(
 
 
 @pytest.fixture
-def server(cluster: PrivateCluster) -> Server:
+def known(cluster: PrivateCluster) -> Server:
     return processes.server(cluster.postmaster_pid)
 
 
@@ -93,9 +93,9 @@ def test_any_process_leads_to_its_server(cluster: PrivateCluster, connection: Co
 
 
 def test_tablespaces_are_found_where_they_are(
-    cluster: PrivateCluster, connection: Connection, server: Server
+    cluster: PrivateCluster, connection: Connection, known: Server
 ) -> None:
-    assert processes.tablespaces(server) == []
+    assert processes.tablespaces(known) == []
     real = cluster.socket_dir / "real"
     real.mkdir()
     shutil.chown(real, cluster.datadir.owner())
@@ -103,7 +103,7 @@ def test_tablespaces_are_found_where_they_are(
     link.symlink_to("real")
     connection.execute(f"create tablespace odd location '{link}'")
     try:
-        (space,) = processes.tablespaces(server)
+        (space,) = processes.tablespaces(known)
         row = connection.execute("select oid from pg_tablespace where spcname = 'odd'").fetchone()
         assert (space.oid, space.location) == (row and row[0], str(link))
         assert space.path.samefile(real)
@@ -115,7 +115,7 @@ def test_tablespaces_are_found_where_they_are(
 # --- backends
 
 
-def test_backends_are_those_of_pg_stat_activity(connection: Connection, server: Server) -> None:
+def test_backends_are_those_of_pg_stat_activity(connection: Connection, known: Server) -> None:
     said = {
         pid: names
         for pid, *names in connection.execute(
@@ -129,9 +129,9 @@ def test_backends_are_those_of_pg_stat_activity(connection: Connection, server: 
     }
     found = {
         backend.pid: (backend.backend_type, backend.datname, backend.usename)
-        for backend in server.backends()
+        for backend in known.backends()
     }
-    assert found.pop(server.postmaster_pid) == ("postmaster", None, None)
+    assert found.pop(known.postmaster_pid) == ("postmaster", None, None)
     assert {pid: names for pid, names in found.items() if pid in expected} == expected
     # What pg_stat_activity does not show
     rest = {kind for pid, (kind, *_) in found.items() if pid not in expected}
@@ -171,7 +171,7 @@ def test_odd_names(cluster: PrivateCluster, connection: Connection, user: str) -
         connection.execute(f'drop role "{user}"')
 
 
-def test_a_parallel_worker_s_leader(connection: Connection, server: Server) -> None:
+def test_a_parallel_worker_s_leader(connection: Connection, known: Server) -> None:
     connection.execute("set max_parallel_workers_per_gather = 2")
     connection.execute("set parallel_setup_cost = 0")
     connection.execute("set parallel_tuple_cost = 0")
@@ -179,7 +179,7 @@ def test_a_parallel_worker_s_leader(connection: Connection, server: Server) -> N
     query = "select count(pg_sleep(0.01)) from tbl_cost_align"
     with running(connection, query) as pid:
         workers = wait_for(
-            lambda: [each for each in server.backends() if each.backend_type == "parallel worker"]
+            lambda: [each for each in known.backends() if each.backend_type == "parallel worker"]
         )
         assert {worker.leader_pid for worker in workers} == {pid}
         assert {(worker.datname, worker.usename) for worker in workers} == {
@@ -489,8 +489,8 @@ def test_list_shows_the_server(
     assert connection.info.backend_pid in [each["pid"] for each in server["backends"]]
 
 
-def test_doctor_finds_nothing_wrong_with_this_server(server: Server) -> None:
-    found = server_abilities.abilities(server)
+def test_doctor_finds_nothing_wrong_with_this_server(known: Server) -> None:
+    found = server_abilities.abilities(known)
     assert [ability for ability in found if not ability.ok] == []
     assert "data directory" in [ability.name for ability in found]
 
