@@ -173,8 +173,8 @@ def bpftrace(script: str, cluster: PrivateCluster, directory: Path) -> Iterator[
         wait_for(lambda: "attached_probes" in output.read_text() or process.poll() is not None)
         assert process.poll() is None, "bpftrace ended"
         yield maps
-        os.getpgid(0)
-        assert process.wait(PATIENCE_S) == 0
+        wait_for(lambda: os.getpgid(0) and process.poll() is not None)
+        assert process.returncode == 0
     finally:
         process.kill()
         process.wait()
