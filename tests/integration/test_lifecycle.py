@@ -253,7 +253,7 @@ def test_a_hundred_cycles_under_load(cluster: PrivateCluster) -> None:
             (backend,) = Tracer(Target.find(pid), reads="tracepoint").stop().backends
             errors.append(sum(query.errors for query in backend.queries))
 
-    with load(cluster, "prepared") as pids:
+    with load(cluster, "prepared", "-R", 500) as pids:
         with ThreadPoolExecutor(CLIENTS) as pool:
             list(pool.map(cycle, pids))
         assert all(map(lowered, pids))

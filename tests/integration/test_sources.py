@@ -196,8 +196,9 @@ def test_device_bytes_are_those_that_came_into_the_page_cache(
     assert came >= 4 << 20
     sources = by_source(cold)
     assert sources["device"] > 0, sources
-    if order:
-        # Without read-ahead of use, whoever asks the device waits for it
+    if order and not Path("/mnt/disk").is_mount():
+        # Without read-ahead of use, whoever asks the device waits for it. The disk of scripts/vm
+        # may answer before its reader has gone to sleep: QEMU serves it meanwhile.
         assert sources["device"] > 0.9 * (sources["device"] + sources["readahead_issued"]), sources
     assert all(r.device_bytes == 0 for r in cold if r.source not in ASKED)
     assert by_source(warm) == {"page_cache": 1000}
