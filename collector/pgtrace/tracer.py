@@ -16,7 +16,7 @@ from .registry import Account, Registry
 from .targets import MOST_BACKENDS, Target
 
 POLL_S = 0.05
-"""How often the records of queries are fetched; the kernel keeps more than 10,000 between."""
+"""How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
 
 
 class Tracer:

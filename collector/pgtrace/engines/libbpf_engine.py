@@ -20,7 +20,7 @@ OBJECT = Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"
 _SLOTS_PER_TASK = 16
 _CHUNKS_PER_SLOT = 4
 _FEWEST_SLOTS = 1024
-_RING = 4 << 20
+_RING = 2 << 20
 """Bytes of records, of about 300 each, that wait for the next poll: of one task, and of many."""
 _RING_OF_MANY = 16 << 20
 _SETTLE_S = 0.1
