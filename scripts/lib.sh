@@ -71,3 +71,12 @@ stop() {
 trap 'stop 130' INT
 trap 'stop 143' TERM
 trap 'stop 129' HUP
+
+# with_tracefs SCRIPT ARGUMENTS...: unless tracefs is there, begin the script anew where it is:
+# in a mount namespace of its own, so that nothing is left mounted.
+with_tracefs() {
+    [[ ! -d /sys/kernel/tracing/events ]] || return 0
+    # shellcheck disable=SC2016 # the inner shell expands them
+    exec unshare --mount --propagation private bash -c \
+        'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"' with_tracefs "$@"
+}
