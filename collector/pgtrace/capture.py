@@ -24,6 +24,21 @@ Pattern = Literal["sequential", "near", "random", "first", "unknown"]
 Size = Literal["1", "2-4", "5-15", "16+"]
 Performer = Literal["backend", "parallel worker", "io worker", "io_uring"]
 Scope = Literal["query", "outside"]
+Kind = Literal[
+    "relation",
+    "heap",
+    "index",
+    "toast",
+    "visibility map",
+    "free space map",
+    "temporary",
+    "wal",
+    "slru",
+    "other",
+    "unknown",
+]
+"""What a file holds. relation: a heap, an index, TOAST or a sequence; which, is known only with a
+database connection."""
 Protocol = Literal["simple", "extended", "unknown"]
 """unknown: the query began before tracing did, and nothing has told since."""
 Bucket = tuple[int, int, int]
@@ -111,7 +126,11 @@ class Reads(msgspec.Struct):
     max_ns: int
     histogram: HistogramData
     operation: Operation = "read"
+    kind: Kind = "unknown"
+    tablespace: str | None = None
+    """Its name, or its oid where no connection told it; None for what lies in none."""
     relation: str | None = None
+    """With `--by relation`: `schema.relation`, or the path within the data directory."""
     performed_by: Performer = "backend"
     queued_ns: int | None = None
     """How long the requests lay waiting for an I/O worker, in all; not in total_ns."""
@@ -139,6 +158,11 @@ class Query(msgspec.Struct):
     latency: Latency
     reads: list[Reads] = []
     query_id: int | None = None
+    """The server's own; None where it computes none, or for several statements in one query."""
+    text_hash: int | None = None
+    """Of the text without its literals: the same text has the same, in this capture."""
+    waited_ns: int | None = None
+    """How long its backend waited for asynchronous reads; None where that is not measured."""
     text_cut: bool = False
     begun_before: bool = False
     """Its one call began before tracing did: the latency counts from the start of tracing."""
@@ -167,6 +191,38 @@ class Backend(msgspec.Struct):
     """How many backends that ended are added up here; their pids are not told."""
 
 
+class Tablespace(msgspec.Struct):
+    """Where files that were read lie. `name` is that of Reads.tablespace."""
+
+    name: str
+    location: str | None = None
+    filesystem: str | None = None
+    device: str | None = None
+    rotational: bool | None = None
+    read_ahead_kb: int | None = None
+    simulated: bool = False
+    """Its device is one of `scripts/storage`."""
+
+
+class Cost(msgspec.Struct):
+    """Reads of one second that agree in what decides their cost: blocks are the server's."""
+
+    tablespace: str | None
+    pattern: Pattern
+    source: Source
+    size: Size
+    blocks: int
+    total_ns: int
+    reads: int
+
+
+class Interval(msgspec.Struct):
+    """What was read in about one second of the session; `second` counts from its start."""
+
+    second: float
+    costs: list[Cost]
+
+
 class Gap(msgspec.Struct):
     """A server was away: from its postmaster's end until its next one was traced."""
 
@@ -188,6 +244,9 @@ class Capture(msgspec.Struct):
     totals: Totals
     backends: list[Backend]
     gaps: list[Gap] = []
+    tablespaces: list[Tablespace] = []
+    intervals: list[Interval] = []
+    """The session in pieces, of reads by backends themselves: how much their costs vary."""
     schema: str = SCHEMA
 
     def add_up(self) -> Self:
