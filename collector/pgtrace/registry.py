@@ -1,23 +1,20 @@
 """Keeps account of everybody who is traced: names them, lets helpers' reads be their leaders'."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from . import people, statements
-from .capture import Gap
 from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
 from .errors import PgtraceError
 from .people import Person
-from .postgres import binary, proc, processes, titles
-from .postgres.life import Life
+from .postgres import binary, processes, titles
 from .postgres.names import Names
-from .targets import Target, application_name, unfollowed
+from .servers import Servers
+from .targets import Target
 
 MOST_ENDED = 2000
 """Backends that ended and are still told one by one; more are added up by user and database."""
-_LOOK_FOR_SERVERS_S = 0.5
 _MOST_WAIT_NS = 2_000_000_000
 
 
@@ -61,20 +58,13 @@ class Registry:
         self._people: dict[int, Person] = {}
         self._ended: list[Person] = []
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
-        self._servers = {server.postmaster_pid: server for server in target.servers}
-        self._unfollowed = {pid for pid, server in self._servers.items() if unfollowed(server)}
-        self._next_look = 0.0
-        self._gaps: list[tuple[str, int, int | None]] = []
+        self.servers = Servers(engine, target)
         self._lost_reads = self._lost_queries = 0
-        self._life = Life(set(self._servers)) if target.whole else None
         self._names = None if dsn is None else Names(dsn)
-        self._silent: dict[int, int] = {}
-        """When processes started of which the engine has not told yet."""
 
     def close(self) -> None:
         """Listen to nobody any more."""
-        if self._life:
-            self._life.close()
+        self.servers.close()
         if self._names:
             self._names.close()
 
@@ -120,9 +110,10 @@ class Registry:
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 ended.append(person)
         self._let_go(ended)
-        self._hear()
+        traced = [person.pid for person in self._people.values()]
+        self._ended += self.servers.hear(traced, self._is_known)
         self._name()
-        self._watch_servers()
+        self.servers.watch()
         return calls
 
     def look(self) -> Found:
@@ -146,27 +137,16 @@ class Registry:
         """Who that is."""
         return self._people[serial]
 
-    def gaps(self, wall: Callable[[int], datetime]) -> list[Gap]:
-        """When servers were away."""
-        return [
-            Gap(
-                directory,
-                statements.stamp(wall(began)),
-                statements.stamp(wall(ended)) if ended else None,
-            )
-            for directory, began, ended in self._gaps
-        ]
-
     def _meet(self, serial: int) -> Person:
         task = self._engine.task(serial)
-        server = self._servers.get(task.postmaster)
+        server = self.servers.of(task.postmaster)
         cluster, major = (server.cluster_name, server.major) if server else (None, None)
         title = people.title_of(task.title, cluster, major)
         if not task.title or not title.backend_type:
             title = self._title_now(task.tgid) or title
         person = Person(serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns)
         self._people[serial] = person
-        if title.leader_pid and self._charge and task.postmaster not in self._unfollowed:
+        if title.leader_pid and self._charge and self.servers.follows(task.postmaster):
             leader = self._leader(person)
             if leader:
                 person.leader = leader
@@ -174,25 +154,6 @@ class Registry:
             elif not self._target.whole:
                 self._engine.ignore(serial)
         return person
-
-    def _hear(self) -> None:
-        """Take in who started and ended without a read or a query: they were there too."""
-        if self._life is None:
-            return
-        for event in self._life.poll():
-            if not event.ended:
-                self._silent[event.pid] = event.at_ns
-            elif event.pid in self._silent and not self._is_known(event.pid):
-                began = self._silent.pop(event.pid)
-                self._ended.append(people.silent(event.pid, began, event.at_ns))
-        for person in self._people.values():
-            self._silent.pop(person.pid, None)
-        if self._life.failure:
-            self._engine.not_measured.append(
-                "processes that neither read nor ran a query: the process connector "
-                f"cannot be heard ({self._life.failure})"
-            )
-            self._life = None
 
     def _name(self) -> None:
         """Take over what the database calls everybody."""
@@ -349,39 +310,3 @@ class Registry:
             if missing not in self._engine.not_measured and not self._target.whole:
                 self._engine.not_measured.append(missing)
             return None
-
-    def _watch_servers(self) -> None:
-        """Notice that a server stopped, and trace the one that is started in its place."""
-        now = time.monotonic()
-        if not self._target.whole or now < self._next_look:
-            return
-        self._next_look = now + _LOOK_FOR_SERVERS_S
-        for pid, server in list(self._servers.items()):
-            if not _runs(server.postmaster):
-                if not any(d == server.data_directory and e is None for d, _, e in self._gaps):
-                    self._gaps.append((server.data_directory, time.monotonic_ns(), None))
-                successor = next(
-                    (s for s in processes.servers() if s.data_directory == server.data_directory),
-                    None,
-                )
-                if successor:
-                    del self._servers[pid]
-                    self._servers[successor.postmaster_pid] = successor
-                    if self._life:
-                        self._life.postmasters.add(successor.postmaster_pid)
-                    self._engine.follow_postmaster(
-                        pid, successor.postmaster_pid, application_name(successor)
-                    )
-                    self._gaps = [
-                        (d, b, e or time.monotonic_ns())
-                        if d == server.data_directory
-                        else (d, b, e)
-                        for d, b, e in self._gaps
-                    ]
-
-
-def _runs(process: proc.Process) -> bool:
-    try:
-        return proc.process(process.pid).start_time_ticks == process.start_time_ticks
-    except PgtraceError:
-        return False

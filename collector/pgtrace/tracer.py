@@ -127,7 +127,7 @@ class Tracer:
             backends=statements.backends(
                 found, self.block_size, self.wall_time, literals=self.registry.literals
             ),
-            gaps=self.registry.gaps(self.wall_time),
+            gaps=self.registry.servers.gaps(self.wall_time),
         ).add_up()
 
 

@@ -1,0 +1,115 @@
+"""The servers of one session: when each is away, who comes in its place, who comes and goes."""
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from . import people, statements
+from .capture import Gap
+from .engines import Engine
+from .errors import PgtraceError
+from .people import Person
+from .postgres import proc, processes
+from .postgres.life import Life
+from .postgres.processes import Server
+from .targets import Target, application_name, unfollowed
+
+_LOOK_EVERY_S = 0.5
+
+
+class Servers:
+    """All servers of the target; of whole ones also their successors and their processes."""
+
+    def __init__(self, engine: Engine, target: Target) -> None:
+        self._engine = engine
+        self._target = target
+        self._servers = {server.postmaster_pid: server for server in target.servers}
+        self._unfollowed = {pid for pid, server in self._servers.items() if unfollowed(server)}
+        self._next_look = 0.0
+        self._gaps: list[tuple[str, int, int | None]] = []
+        self._life = Life(set(self._servers)) if target.whole else None
+        self._silent: dict[int, int] = {}
+        """When processes started of which the engine has not told yet."""
+
+    def close(self) -> None:
+        """Listen to nobody any more."""
+        if self._life:
+            self._life.close()
+
+    def of(self, postmaster: int) -> Server | None:
+        """The server of a postmaster."""
+        return self._servers.get(postmaster)
+
+    def follows(self, postmaster: int) -> bool:
+        """Whether more than reads can be measured there."""
+        return postmaster not in self._unfollowed
+
+    def gaps(self, wall: Callable[[int], datetime]) -> list[Gap]:
+        """When servers were away."""
+        return [
+            Gap(
+                directory,
+                statements.stamp(wall(began)),
+                statements.stamp(wall(ended)) if ended else None,
+            )
+            for directory, began, ended in self._gaps
+        ]
+
+    def hear(self, traced: Iterable[int], is_known: Callable[[int], bool]) -> list[Person]:
+        """Who started and ended without a read or a query: they were there too.
+
+        `traced` are the pids of which the engine told; `is_known` knows the ended ones also.
+        """
+        if self._life is None:
+            return []
+        ended = []
+        for event in self._life.poll():
+            if not event.ended:
+                self._silent[event.pid] = event.at_ns
+            elif event.pid in self._silent and not is_known(event.pid):
+                began = self._silent.pop(event.pid)
+                ended.append(people.silent(event.pid, began, event.at_ns))
+        for pid in traced:
+            self._silent.pop(pid, None)
+        if self._life.failure:
+            self._engine.not_measured.append(
+                "processes that neither read nor ran a query: the process connector "
+                f"cannot be heard ({self._life.failure})"
+            )
+            self._life = None
+        return ended
+
+    def watch(self) -> None:
+        """Notice that a server stopped, and trace the one that is started in its place."""
+        now = time.monotonic()
+        if not self._target.whole or now < self._next_look:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        for server in list(self._servers.values()):
+            if _runs(server.postmaster):
+                continue
+            directory = server.data_directory
+            if not any(d == directory and end is None for d, _, end in self._gaps):
+                self._gaps.append((directory, time.monotonic_ns(), None))
+            for successor in processes.servers():
+                if successor.data_directory == directory:
+                    self._follow(server, successor)
+                    break
+
+    def _follow(self, server: Server, successor: Server) -> None:
+        del self._servers[server.postmaster_pid]
+        self._servers[successor.postmaster_pid] = successor
+        if self._life:
+            self._life.postmasters.add(successor.postmaster_pid)
+        self._engine.follow_postmaster(
+            server.postmaster_pid, successor.postmaster_pid, application_name(successor)
+        )
+        now, directory = time.monotonic_ns(), server.data_directory
+        self._gaps = [(d, b, e or now) if d == directory else (d, b, e) for d, b, e in self._gaps]
+
+
+def _runs(process: proc.Process) -> bool:
+    try:
+        return proc.process(process.pid).start_time_ticks == process.start_time_ticks
+    except PgtraceError:
+        return False
