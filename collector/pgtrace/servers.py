@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from pathlib import Path
 
 from . import people, statements
 from .capture import Gap
@@ -12,7 +13,7 @@ from .people import Person
 from .postgres import proc, processes
 from .postgres.life import Life
 from .postgres.processes import Server
-from .targets import Target, application_name, unfollowed
+from .targets import FIRST_AIO, Target, application_name, unfollowed
 
 _LOOK_EVERY_S = 0.5
 
@@ -25,6 +26,8 @@ class Servers:
         self._target = target
         self._servers = {server.postmaster_pid: server for server in target.servers}
         self._unfollowed = {pid for pid, server in self._servers.items() if unfollowed(server)}
+        self._binaries = {_file(server.postmaster.binary) for server in target.servers}
+        """Those that have probes. After an upgrade a server runs another."""
         self._next_look = 0.0
         self._gaps: list[tuple[str, int, int | None]] = []
         self._life = Life(set(self._servers)) if target.whole else None
@@ -102,10 +105,38 @@ class Servers:
         if self._life:
             self._life.postmasters.add(successor.postmaster_pid)
         self._engine.follow_postmaster(
-            server.postmaster_pid, successor.postmaster_pid, application_name(successor)
+            server.postmaster_pid,
+            successor.postmaster_pid,
+            application_name(successor),
+            self._new_binary(server, successor),
         )
         now, directory = time.monotonic_ns(), server.data_directory
         self._gaps = [(d, b, e or now) if d == directory else (d, b, e) for d, b, e in self._gaps]
+
+    def _new_binary(self, server: Server, successor: Server) -> str | None:
+        """Where probes have to be put, because it runs another file than the server before."""
+        reason, path = unfollowed(successor), successor.postmaster.binary
+        if reason:
+            self._unfollowed.add(successor.postmaster_pid)
+            if self.follows(server.postmaster_pid):
+                self._engine.not_measured.append(f"queries of the server started since: {reason}")
+            return None
+        if (server.major or 0) < FIRST_AIO <= (successor.major or 0):
+            self._engine.not_measured.append(
+                "charging reads of I/O workers: tracing began with an older server"
+            )
+        if _file(path) in self._binaries:
+            return None
+        self._binaries.add(_file(path))
+        return str(path)
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _runs(process: proc.Process) -> bool:

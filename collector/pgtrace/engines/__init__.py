@@ -214,8 +214,13 @@ class Engine(Protocol):
     def was_idle(self, serial: int) -> None:
         """That thread ran no query when tracing began: what it read then was outside."""
 
-    def follow_postmaster(self, old: int, pid: int, application_name: int) -> None:
-        """Trace the children of this postmaster in place of those of one that is gone."""
+    def follow_postmaster(
+        self, old: int, pid: int, application_name: int, binary: str | None
+    ) -> None:
+        """Trace the children of this postmaster in place of those of one that is gone.
+
+        `binary` is what it runs, if probes have to be put there first.
+        """
 
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from ..errors import UnsupportedError
+from ..errors import PgtraceError, UnsupportedError
 from ..libbpf.objects import LibbpfError, Object, Ring
 from . import QueriesWay, QueryEvent, ReadsWay, Request, TaskSnapshot, layout, probes
 from .slots import SlotPool
@@ -37,6 +37,7 @@ class LibbpfEngine:
 
     def __init__(self, request: Request, way: ReadsWay, *, no_usdt: bool = False) -> None:
         self._no_usdt = no_usdt
+        self._aio = request.aio
         self.reads_way: ReadsWay = way
         self.queries_way: QueriesWay = "none"
         self.not_measured: list[str] = list(request.not_measured)
@@ -124,8 +125,15 @@ class LibbpfEngine:
         """Count nothing more of this thread."""
         self._tasks.ignore(serial)
 
-    def follow_postmaster(self, old: int, pid: int, application_name: int) -> None:
-        """Trace the children of this postmaster in place of those of one that is gone."""
+    def follow_postmaster(
+        self, old: int, pid: int, application_name: int, binary: str | None
+    ) -> None:
+        """Trace the children of this postmaster in place of those of one that is gone.
+
+        `binary` is what it runs, if probes have to be put there first.
+        """
+        if binary:
+            self._attach_to_another(binary)
         place = list(self._live.postmasters).index(old)
         self._live.application_name[place] = application_name
         self._live.postmasters[place] = pid
@@ -228,6 +236,20 @@ class LibbpfEngine:
             self._tasks.close_scopes()
         else:
             self.queries_way = "uprobe" if self._no_usdt else "usdt"
+
+    def _attach_to_another(self, binary: str) -> None:
+        before, everybody = self._object.attached, [(binary, -1)]
+        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
+        missing = []
+        try:
+            if self.queries_way != "none":
+                missing += attach(self._object, binary, -1)
+            if self._aio:
+                missing += probes.attach_aio(self._object, everybody, everybody)
+        except (probes.MissingProbesError, PgtraceError) as error:
+            self._object.detach(keep=before)
+            missing = [f"queries of the server started since: {error}"]
+        self.not_measured += [reason for reason in missing if reason not in self.not_measured]
 
     def _take_record(self, data: bytes) -> None:
         if data[0] == layout.RECORD_QUERY:
