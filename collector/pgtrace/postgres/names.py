@@ -1,13 +1,18 @@
 """Names from a database connection, where one is given: titles do not quote them."""
 
+import contextlib
 import threading
 import time
-from pathlib import Path
+from collections.abc import Collection
 from typing import NamedTuple
 
-_QUERY = Path(__file__).parent / "queries" / "activity.sql"
+from ..errors import DatabaseError
+from .connection import TIMEOUT_S, Connection, connect
+from .relations import Relations
+
 _EVERY_S = 1.0
-_TIMEOUT_S = 10
+_LAST_S = 3.0
+"""How long the end of a session waits for what is not known yet."""
 
 
 class Name(NamedTuple):
@@ -24,16 +29,27 @@ class Name(NamedTuple):
 class Names:
     """Asks about once a second, in a thread of its own: tracing never waits for the server.
 
-    `dsn` is libpq's, and what it leaves out comes from libpq's environment. `failure` says why
-    there are no names.
+    `dsn` is libpq's, and what it leaves out comes from libpq's environment. It has to lead to one
+    of the servers with these `identifiers`, if there are any. `failure` says why there are no
+    names.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, identifiers: Collection[int] = ()) -> None:
         self.failure: str | None = None
+        self.identifier: int | None = None
+        """Of the server that the connection leads to."""
+        self.relations = Relations(dsn)
+        self.texts: dict[int, str] = {}
+        """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
+        self._identifiers = identifiers
+        self._query_ids: Collection[int] = ()
         self._known: dict[int, Name] = {}
+        self._ready = threading.Event()
         self._leave = threading.Event()
+        self._last = threading.Event()
+        self._wake = threading.Event()
         self._thread = threading.Thread(
-            target=self._ask, args=(dsn,), name="pgtrace-names", daemon=True
+            target=self._run, args=(dsn,), name="pgtrace-names", daemon=True
         )
         self._thread.start()
 
@@ -41,30 +57,70 @@ class Names:
         """What was last heard of a process, by its pid as the server counts."""
         return self._known.get(pid)
 
+    def missing(self) -> list[str]:
+        """Which names there are not, each with its reason."""
+        if self.failure:
+            return [f"names: {self.failure}"]
+        return [f"names of database {d}: {why}" for d, why in self.relations.missing.items()]
+
+    def require(self, datnames: frozenset[str] = frozenset()) -> None:
+        """Wait for the first names; DatabaseError if there are none, or not of a database."""
+        if not self._ready.wait(2 * TIMEOUT_S):
+            raise DatabaseError(f"names: the server did not answer within {2 * TIMEOUT_S} s")
+        if self.failure:
+            raise DatabaseError(f"names: {self.failure}")
+        forbidden = self.relations.forbidden(datnames)
+        if forbidden:
+            raise DatabaseError(
+                f"names: the role may not connect to {', '.join(forbidden)}; "
+                "grant it connect there, or trace other databases alone with --datname"
+            )
+
+    def finish(self, query_ids: Collection[int] = ()) -> None:
+        """Ask a last time for what is not known, and wait a moment for it."""
+        self._query_ids = query_ids
+        self._last.set()
+        self._wake.set()
+        self._thread.join(_LAST_S)
+        if self._thread.is_alive() and not self.failure:
+            self.failure = f"the server did not answer within {_LAST_S:.0f} s at the end"
+
     def close(self) -> None:
         """Ask no more."""
         self._leave.set()
+        self._wake.set()
         self._thread.join(2)
 
-    def _ask(self, dsn: str) -> None:
+    def _run(self, dsn: str) -> None:
         try:
-            import psycopg
-        except ImportError:
-            self.failure = "psycopg is not installed: pip install 'pgtrace[names]'"
-            return
-        try:
-            with psycopg.connect(
-                dsn,
-                autocommit=True,
-                connect_timeout=_TIMEOUT_S,
-                fallback_application_name="pgtrace",
-            ) as connection:
-                query = _QUERY.read_bytes()
-                while True:
+            with connect(dsn) as connection:
+                self._begin(connection)
+                while not self._leave.is_set():
+                    last = self._last.is_set()
                     began = time.monotonic()
-                    for row in connection.execute(query).fetchall():
+                    for row in connection.ask("activity"):
                         self._known[row[0]] = Name(*row)
-                    if self._leave.wait(max(0.0, _EVERY_S - (time.monotonic() - began))):
+                    self.relations.ask(connection, last=last)
+                    if last:
+                        self._ask_texts(connection)
                         return
-        except psycopg.Error as error:
-            self.failure = str(error).strip().partition("\n")[0]
+                    self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
+        except DatabaseError as error:
+            self.failure = str(error)
+        finally:
+            self._ready.set()
+
+    def _begin(self, connection: Connection) -> None:
+        ((identifier, database),) = connection.ask("cluster")
+        if self._identifiers and identifier not in self._identifiers:
+            raise DatabaseError("the connection leads to another server than the one traced")
+        self.relations.begin(connection, database)
+        self.identifier = identifier
+        self._ready.set()
+
+    def _ask_texts(self, connection: Connection) -> None:
+        """Where pg_stat_statements is installed and loaded; else texts stay those of the probes."""
+        for (schema,) in connection.ask("extension") if self._query_ids else ():
+            with contextlib.suppress(DatabaseError):
+                ids = list(self._query_ids)
+                self.texts = dict(connection.ask("statements", schema=schema, query_ids=ids))

@@ -1,0 +1,88 @@
+"""Database connections, where one was asked for: read-only, short, and of the right server."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DatabaseError
+from ..statement import decode
+from .processes import Server
+
+if TYPE_CHECKING:
+    import psycopg
+
+TIMEOUT_S = 10
+_QUERIES = Path(__file__).parent / "queries"
+# Local to a transaction: behind a pooler the session is somebody else's next
+_CAREFULLY = """
+set local transaction_read_only = on;
+set local search_path = pg_catalog;
+set local statement_timeout = '10s';
+set local lock_timeout = '1s';
+"""
+
+
+class Connection:
+    """One connection. Every failure is a DatabaseError of one line."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]") -> None:
+        self._connection = connection
+        server = connection.info.parameter_status("server_encoding")
+        # What is in a database of no encoding may be no UTF-8: then it is handed over as it is
+        self._encoding = "SQL_ASCII" if server == "SQL_ASCII" else "UTF8"
+
+    def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of queries/QUERY.sql; bytes are made text, as they are shown.
+
+        `schema`, quoted, is put where the query has {schema}.
+        """
+        text = (_QUERIES / f"{query}.sql").read_text().replace("{schema}", schema).encode()
+        with _one_line(), self._connection.transaction():
+            self._connection.execute(_CAREFULLY)
+            found = self._connection.execute(text, {"encoding": self._encoding} | parameters)
+            rows = found.fetchall()
+        return [tuple(decode(v) if isinstance(v, bytes) else v for v in row) for row in rows]
+
+
+@contextmanager
+def connect(dsn: str, dbname: str | None = None) -> Iterator[Connection]:
+    """Connect as libpq does, to another database than that of `dsn` if one is named."""
+    try:
+        import psycopg
+    except ImportError:
+        raise DatabaseError("psycopg is not installed: pip install 'pgtrace[names]'") from None
+    with _one_line():
+        connection = psycopg.connect(
+            dsn,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=TIMEOUT_S,
+            client_encoding="UTF8",
+            fallback_application_name="pgtrace",
+            dbname=dbname,
+        )
+    try:
+        yield Connection(connection)
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise DatabaseError(str(error).strip().partition("\n")[0]) from error
+
+
+def system_identifier(server: Server) -> int | None:
+    """What initdb gave a server, and its standbys share; None if it cannot be read."""
+    try:
+        with (server.directory / "global/pg_control").open("rb") as file:
+            return int.from_bytes(file.read(8), sys.byteorder)
+    except OSError:
+        return None

@@ -1,0 +1,2 @@
+select t.oid, convert_to(t.spcname, %(encoding)s)
+from pg_tablespace as t

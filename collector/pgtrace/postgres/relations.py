@@ -1,0 +1,131 @@
+"""Which relation a file is of, as the catalogs of its database have it.
+
+Files go by their path within the data directory, as pg_relation_filepath() gives it: without the
+suffix of a fork and the number of a segment.
+"""
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..capture import Kind
+from ..errors import DatabaseError
+from .connection import Connection, connect
+
+LEAST_PAUSE_S = 1.0
+_MOST_PAUSE_S = 60.0
+
+
+class Relation(NamedTuple):
+    """What a file belongs to."""
+
+    name: str
+    """`schema.relation`, quoted as SQL wants it; `database.schema.relation` outside the
+    connection's own database. Of TOAST, that of its table."""
+    kind: Kind
+
+
+class _Database(NamedTuple):
+    name: str
+    quoted: str
+    allowed: bool
+
+
+@dataclass
+class _Pending:
+    """Files of one database that nobody knows yet, and when it is asked again."""
+
+    paths: set[str] = field(default_factory=set)
+    due_s: float = 0
+    pause_s: float = LEAST_PAUSE_S
+
+
+class Relations:
+    """All that was ever known: who was dropped or rewritten keeps its old files' names.
+
+    A database is asked when a file of it is read that is not known; one that stays so, because it
+    is of a transaction that runs, or gone, is asked for less and less often.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._own = 0
+        self._databases: dict[int, _Database] = {}
+        self._wished: deque[str] = deque()
+        self._pending: dict[int, _Pending] = {}
+        self.known: dict[str, Relation] = {}
+        self.tablespaces: dict[int, str] = {}
+        self.missing: dict[str, str] = {}
+        """Databases that were asked in vain, and why."""
+
+    def wish(self, path: str) -> None:
+        """Ask for that file, when it is time; from any thread."""
+        self._wished.append(path)
+
+    def forbidden(self, names: frozenset[str]) -> list[str]:
+        """Databases that the role may not connect to; of these, if any are given."""
+        found = self._databases.values()
+        return [d.name for d in found if not d.allowed and (not names or d.name in names)]
+
+    def begin(self, connection: Connection, own: int) -> None:
+        """Learn what there is, and the relations of the connection's own database."""
+        self._own = own
+        self._look(connection)
+        self._learn(connection, own)
+
+    def ask(self, connection: Connection, *, last: bool = False) -> None:
+        """Ask the databases whose time has come; all that are of use, if it is the last time."""
+        while self._wished:
+            path = self._wished.popleft()
+            if path not in self.known:
+                pending = self._pending.setdefault(self._database_of(path), _Pending())
+                pending.paths.add(path)
+                pending.due_s = min(pending.due_s, time.monotonic() + LEAST_PAUSE_S)
+                pending.pause_s = LEAST_PAUSE_S
+        now = time.monotonic()
+        due = [oid for oid, p in self._pending.items() if last or p.due_s <= now]
+        if any(oid not in self._databases for oid in due):
+            self._look(connection)
+        for oid in due:
+            self._ask(connection, oid)
+
+    def _ask(self, connection: Connection, oid: int) -> None:
+        pending, database = self._pending[oid], self._databases.get(oid)
+        if database is None:  # dropped, or a template that nobody may enter
+            del self._pending[oid]
+            return
+        try:
+            if oid == self._own:
+                self._learn(connection, oid)
+            else:
+                with connect(self._dsn, dbname=database.name) as other:
+                    self._learn(other, oid)
+            self.missing.pop(database.name, None)
+        except DatabaseError as error:
+            if oid == self._own:
+                raise
+            self.missing[database.name] = str(error)
+        pending.paths -= self.known.keys()
+        if not pending.paths:
+            del self._pending[oid]
+            return
+        pending.due_s = time.monotonic() + pending.pause_s
+        pending.pause_s = min(2 * pending.pause_s, _MOST_PAUSE_S)
+
+    def _look(self, connection: Connection) -> None:
+        rows = connection.ask("databases")
+        self._databases = {oid: _Database(*database) for oid, *database in rows}
+        self.tablespaces |= dict(connection.ask("tablespaces"))
+
+    def _learn(self, connection: Connection, oid: int) -> None:
+        before = "" if oid == self._own else f"{self._databases[oid].quoted}."
+        for path, name, kind in connection.ask("relations"):
+            if path:  # of one that was dropped meanwhile there is none
+                shared = path.startswith("global/")
+                self.known[path] = Relation(name if shared else before + name, kind)
+
+    def _database_of(self, path: str) -> int:
+        """Shared catalogs are in each."""
+        name = path.split("/")[-2]
+        return int(name) if name.isdecimal() else self._own

@@ -1,0 +1,108 @@
+"""Directories of a server in which relations lie, known by their inodes: paths differ by mounts."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import PgtraceError
+from .connection import system_identifier
+from .processes import Server, tablespaces
+from .storage import Storage, storage
+
+DEFAULT, GLOBAL = 1663, 1664
+"""Their oids: src/include/catalog/pg_tablespace.dat"""
+_LEAST_PAUSE_S = 1.0
+
+
+class Space(NamedTuple):
+    """The part of a tablespace that is one server's."""
+
+    server: Server
+    identifier: int | None
+    """The server's, as system_identifier() has it."""
+    oid: int
+    path: str
+    """Within the data directory: `base`, or `pg_tblspc/16400/PG_15_202209061`."""
+    location: str
+    """As the server sees it."""
+    storage: Storage | None
+    """None if that could not be found out."""
+
+
+class Spaces:
+    """Those of the servers that are traced, which may change."""
+
+    def __init__(self, servers: Callable[[], Iterable[Server]]) -> None:
+        self._servers = servers
+        self._known: dict[tuple[int, int, int], Space] = {}
+        self._anonymous: dict[int, Space] = {}
+        """Those of btrfs and the like by their inode alone: stat() shows numbers of its own."""
+        self._next_look = 0.0
+        self._look()
+
+    def find(self, device: tuple[int, int], inode: int) -> Space | None:
+        """The one with that directory; one that is new is looked for, once a second at most."""
+        found = self._find(device, inode)
+        now = time.monotonic()
+        if found is None and inode and now >= self._next_look:
+            self._next_look = now + _LEAST_PAUSE_S
+            self._look()
+            found = self._find(device, inode)
+        return found
+
+    def _find(self, device: tuple[int, int], inode: int) -> Space | None:
+        return self._known.get((*device, inode)) or (
+            None if device[0] else self._anonymous.get(inode)
+        )
+
+    def _look(self) -> None:
+        for server in self._servers():
+            self._look_at(server)
+
+    def _look_at(self, server: Server) -> None:
+        identifier = system_identifier(server)
+        for oid, path, location, directory in _directories(server):
+            try:
+                found = directory.stat()
+            except OSError:
+                continue
+            key = os.major(found.st_dev), os.minor(found.st_dev), found.st_ino
+            if key not in self._known:
+                where = _storage(directory, server)
+                space = Space(server, identifier, oid, path, location, where)
+                self._known[key] = space
+                if not os.major(found.st_dev):
+                    self._anonymous[found.st_ino] = space
+
+
+def _directories(server: Server) -> Iterator[tuple[int, str, str, Path]]:
+    yield DEFAULT, "base", server.data_directory, server.directory / "base"
+    yield GLOBAL, "global", server.data_directory, server.directory / "global"
+    try:
+        outside = tablespaces(server)
+    except PgtraceError:
+        return
+    for space in outside:
+        for directory in space.path.glob("PG_*"):
+            path = f"pg_tblspc/{space.oid}/{directory.name}"
+            yield space.oid, path, space.location, directory
+    # Those of allow_in_place_tablespaces are no links
+    for directory in (server.directory / "pg_tblspc").glob("*/PG_*"):
+        place = directory.parent
+        if place.name.isdecimal() and not place.is_symlink():
+            path = f"pg_tblspc/{place.name}/{directory.name}"
+            yield (
+                int(place.name),
+                path,
+                f"{server.data_directory}/pg_tblspc/{place.name}",
+                directory,
+            )
+
+
+def _storage(directory: Path, server: Server) -> Storage | None:
+    try:
+        return storage(directory, server.postmaster_pid)
+    except PgtraceError:
+        return None
