@@ -221,6 +221,9 @@ def test_where_sources_are_told() -> None:
     ability = of_server.sources("data directory", there)
     assert ability.ok is True
     assert "ext4 on sda (SCSI, rotational), read-ahead 128 KiB" in ability.reason
+    loop = Device("loop0", "loop", False, 128, None, ("/simulated-ssd",), True)
+    there = Storage(Path("/x"), "ext4", "/dev/loop0", "/x", loop, None)
+    assert "ext4 on loop0 (loop, simulated)" in of_server.sources("data", there).reason
     zfs = Storage(Path("/x"), "zfs", "pool/x", "/x", None, "ZFS reads in threads of its own")
     ability = of_server.sources("data directory", zfs)
     assert ability.ok is False

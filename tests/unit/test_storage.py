@@ -119,6 +119,15 @@ def test_a_loop_device_names_its_file(sys_block: Path) -> None:
     assert device == module.Device("loop0", "loop", None, 4096, None, ("/srv/disk image",))
 
 
+def test_a_simulated_device_is_known_by_its_file(sys_block: Path) -> None:
+    loop = make_device(sys_block, "7:0", "loop0")
+    (loop / "loop").mkdir()
+    (loop / "loop/backing_file").write_text("/simulated-ssd\n")
+    device = module._device("7:0", "ext4", "/dev/loop0")
+    assert device is not None
+    assert device.simulated
+
+
 def test_a_device_that_is_not_in_sys(sys_block: Path) -> None:
     assert module._device("8:9", "ext4", "/dev/sda9") is None
 

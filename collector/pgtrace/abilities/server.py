@@ -85,7 +85,8 @@ def sources(name: str, found: Storage) -> Ability:
     if device is not None:
         spins = {True: ", rotational", False: "", None: ""}[device.rotational]
         below = f" on {', '.join(device.beneath)}" if device.beneath else ""
-        where += f" on {device.name} ({device.kind}{spins}){below}"
+        made_up = ", simulated" if device.simulated else ""
+        where += f" on {device.name} ({device.kind}{spins}{made_up}){below}"
         if device.read_ahead_kb is not None:
             where += f", read-ahead {device.read_ahead_kb} KiB"
     if found.unknown_because is None:

@@ -14,6 +14,7 @@ from ..errors import PermissionDeniedError, TargetError
 
 _SYS = Path("/sys")
 _IN_MEMORY = {"tmpfs", "ramfs"}
+_SIMULATED = "simulated-"  # how scripts/storage names the file of its loop devices
 _WITHOUT_BLOCK_DEVICE = {"btrfs"}  # it has several, and shows a number of its own instead
 _ELSEWHERE = {
     "9p": "a 9p file system reads in its server",
@@ -53,6 +54,8 @@ class Device:
     scheduler: str | None
     beneath: tuple[str, ...]
     """What it is made of: devices, or the file of a loop device."""
+    simulated: bool = False
+    """Whether scripts/storage made it: its times say nothing of real storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ def _device(number: str, filesystem: str, source: str) -> Device | None:
     ahead = _read(directory / "queue/read_ahead_kb")
     if filesystem == "btrfs":
         ahead = _read_ahead_of_btrfs(own) or ahead
+    beneath = _beneath(directory)
     scheduler = re.search(r"\[(.+)\]", _read(directory / "queue/scheduler") or "")
     prefix = re.match(r"[a-z]+", directory.name)
     kind = prefix[0] if prefix else directory.name
@@ -171,7 +175,8 @@ def _device(number: str, filesystem: str, source: str) -> Device | None:
         None if rotational is None else rotational == "1",
         int(ahead) if ahead else None,
         scheduler[1] if scheduler else None,
-        _beneath(directory),
+        beneath,
+        any(Path(file).name.startswith(_SIMULATED) for file in beneath),
     )
 
 
