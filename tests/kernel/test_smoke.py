@@ -17,6 +17,8 @@ from fix_reader import Reader
 from pgtrace import trace
 from pgtrace.engines import ReadsWay
 from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.targets import Target
+from pgtrace.tracer import Tracer
 from pgtrace_command import run
 
 OLD = matches(platform.release(), "< 5.17")
@@ -83,6 +85,24 @@ def test_whole_server(server: PrivateCluster) -> None:
     assert "select 'here'" in [query.text for query in backend.queries]
     assert taken.totals.reads > 0
     assert (taken.lost.reads, taken.lost.queries, taken.lost.backends) == (0, 0, 0)
+
+
+def test_two_backends(server: PrivateCluster) -> None:
+    """Each is told its own queries, and no third's are told."""
+    with server.connect() as one, server.connect() as two, server.connect() as three:
+        pids = [each.info.backend_pid for each in (one, two)]
+        tracer = Tracer(Target.of_pids(pids), literals=True)
+        try:
+            for each in one, two, three:
+                each.execute(f"select {each.info.backend_pid}")
+                each.pgconn.exec_(b"select 1/0")
+        finally:
+            taken = tracer.stop()
+    # There USDT probes reach one process only, but those of functions several
+    assert taken.probes.queries == ("uprobe" if OLD else "usdt")
+    assert taken.probes.not_measured == []
+    found = {b.pid: {(q.text, q.calls, q.errors) for q in b.queries} for b in taken.backends}
+    assert found == {pid: {(f"select {pid}", 1, 0), ("select 1/0", 1, 1)} for pid in pids}
 
 
 @pytest.mark.kernel("< 5.17")

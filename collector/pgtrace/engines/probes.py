@@ -157,9 +157,10 @@ def _usdt(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bo
     try:
         loaded.attach_usdt(program, pid, binary, _PROVIDER, probe)
     except LibbpfError as error:
-        # For processes to come, libbpf needs a cookie for each site: since 5.15 (82e6b1eee6a8,
-        # "bpf: Allow to specify user-provided bpf_cookie for BPF perf links")
-        if error.errno == errno.EOPNOTSUPP:
+        # libbpf tells sites apart by a cookie, since 5.15 (82e6b1eee6a8, "bpf: Allow to specify
+        # user-provided bpf_cookie for BPF perf links"); before, by address. Then it can serve
+        # no processes to come (EOPNOTSUPP), nor two of one server: their addresses are the same
+        if error.errno in {errno.EOPNOTSUPP, errno.EEXIST}:
             return False
         return _absent(error, f"USDT probe {probe}", binary)
     return True
