@@ -1,16 +1,24 @@
 """A server whose postmaster dies: its children go on for a while, and none is lost."""
 
+import ctypes
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from pgtrace import trace
+from pgtrace.postgres import proc
 from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace_command import wait_for
 
+PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
+SOME = 100 << 20
+"""Bytes."""
 SCANS = """do $$ begin
   for i in 1..1000 loop perform count(*) from scanned; end loop;
 end $$"""
@@ -51,3 +59,51 @@ def test_children_of_a_postmaster_that_died_are_traced_on(doomed: PrivateCluster
     assert pid in {backend.pid for backend in taken.backends}
     with pytest.raises(psycopg.Error):
         connection.execute("select 1")
+
+
+@pytest.fixture
+def sub_reaper() -> Iterator[None]:
+    """Orphans below this process become its children, as below `systemd --user` or a container's
+    `tini -s`."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    yield
+    assert prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) == 0
+
+
+def read_by(pid: int) -> int:
+    """The bytes that a process read, as the kernel counts them; of a zombie, too."""
+    text = Path(f"/proc/{pid}/io").read_text()
+    return int(re.findall(r"^rchar: (\d+)$", text, re.MULTILINE)[0])
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.usefixtures("sub_reaper")
+def test_no_read_is_lost_under_a_sub_reaper(doomed: PrivateCluster) -> None:
+    """A backend that gets another parent in the middle of its query has all of its reads."""
+    postmaster = doomed.postmaster_pid
+    connection = doomed.connect()
+    pid = connection.info.backend_pid
+    connection.execute("set max_parallel_workers_per_gather = 0")
+    with trace(postmaster) as tracer:
+        before = read_by(pid)
+        connection.pgconn.send_query(SCANS.replace("1000", "100").encode())
+        wait_for(lambda: read_by(pid) > before + SOME)
+        os.kill(postmaster, signal.SIGKILL)
+        wait_for(lambda: proc.parent(pid) == os.getpid())
+        at_death = read_by(pid)
+        # It ends by itself once it is idle, and stays until we collect it
+        wait_for(lambda: is_zombie(pid))
+        after = read_by(pid)
+    os.waitpid(pid, 0)
+    os.waitpid(postmaster, 0)
+    taken = tracer.capture()
+    assert after > at_death + SOME
+    assert (taken.lost.reads, taken.lost.backends) == (0, 0)
+    (backend,) = (backend for backend in taken.backends if backend.pid == pid)
+    counted = sum(one.bytes for one in backend.reads) + backend.short.bytes
+    # Signals are read too, from what is no file
+    assert 0 <= after - before - counted < 8192

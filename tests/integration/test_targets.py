@@ -1,4 +1,4 @@
-"""Whom a capture is of: by pid, by server, by filter; in containers; and who is refused."""
+"""Whom a capture is of: by pid, by server, by filter; and who is refused."""
 
 import re
 import subprocess
@@ -10,25 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fix_cluster import (
-    SETTINGS,
-    Buffers,
-    Connection,
-    Server,
-    bindir,
-    data_directory,
-    explain_buffers,
-    make_cold,
-)
+from fix_cluster import SETTINGS, Connection, bindir, data_directory
 from fix_markers import PG_VERSION
-from pgtrace.capture import Backend, Capture, Query
-from pgtrace.postgres import sample
+from pgtrace.capture import Backend, Capture
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace, patched, run, wait_for
 
 OPTIONS = "--json", "--literals", "--reads", "tracepoint"
 PORT = 54399
-COUNT = f"select count(*) from {sample.TABLE}"
 
 
 @pytest.fixture(scope="module")
@@ -358,6 +347,48 @@ def test_backend_that_calls_itself_otherwise(cluster: PrivateCluster) -> None:
             assert texts(captured.backend(pid)) == {"select 'mine'"}
 
 
+RENAMES = """
+#include <pthread.h>
+#include <sys/prctl.h>
+static void child(void) { prctl(PR_SET_NAME, "sshd"); }
+__attribute__((constructor)) static void here(void)
+{
+    prctl(PR_SET_NAME, "nginx");
+    pthread_atfork(0, 0, child);
+}
+"""
+
+
+def test_server_whose_processes_rename_themselves(
+    disk_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By prctl(), so that `ps -e` and `pkill` do not find them. It is found, and traced."""
+    library = disk_directory / "renames.so"
+    subprocess.run(
+        ["clang", "-shared", "-fPIC", "-pthread", "-x", "c", "-", "-o", library],
+        input=RENAMES,
+        text=True,
+        check=True,
+    )
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    with (
+        PrivateCluster(directory=disk_directory, port=PORT + 1) as server,
+        server.connect() as connection,
+    ):
+        monkeypatch.delenv("LD_PRELOAD")
+        pid = connection.info.backend_pid
+        assert Path(f"/proc/{server.postmaster_pid}/comm").read_text() == "nginx\n"
+        assert Path(f"/proc/{pid}/comm").read_text() == "sshd\n"
+        for target in (pid,), (server.postmaster_pid,), ("--server", PORT + 1):
+            with capturing(*target) as captured, server.connect() as later:
+                connection.execute("select 'mine'")
+                later.execute("select 'yours'")
+                other_pid = later.info.backend_pid
+            assert texts(captured.backend(pid)) == {"select 'mine'"}
+            if target != (pid,):
+                assert texts(captured.backend(other_pid)) == {"select 'yours'"}
+
+
 def test_other_program_that_calls_itself_postgres(tmp_path: Path) -> None:
     title = "postgres: postgres postgres [local] idle"
     with subprocess.Popen(["bash", "-c", f"exec -a {title!r} sleep 600"]) as process:
@@ -368,75 +399,3 @@ def test_other_program_that_calls_itself_postgres(tmp_path: Path) -> None:
             process.kill()
     assert (ended.code, ended.out) == (3, "")
     assert "not PostgreSQL" in ended.err or "is sleep" in ended.err, ended
-
-
-# Containers
-
-
-def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Query]:
-    """A scan of a cold table by a leader and two workers, under a tracer of it."""
-    server.restart()  # with nothing in shared buffers
-    with server.connect() as connection:
-        for name in "min_parallel_table_scan_size", "parallel_setup_cost", "parallel_tuple_cost":
-            connection.execute(f"set {name} = 0")
-        connection.execute("set max_parallel_workers_per_gather = 2")
-        connection.execute(f"explain {COUNT}")
-        make_cold(server, connection)
-        (host_pid,) = (
-            pid
-            for pid in children(server.postmaster_pid)
-            if inner_pid(pid) == connection.info.backend_pid
-        )
-        with capturing(server.postmaster_pid if whole else host_pid) as captured:
-            buffers = explain_buffers(connection, COUNT)
-    (backend,) = (b for b in captured.taken.backends if b.pid == host_pid)
-    assert (backend.backend_type, backend.datname) == ("client backend", "postgres")
-    assert not [b for b in captured.taken.backends if b.backend_type == "parallel worker"]
-    (query,) = (q for q in backend.queries if (q.text or "").endswith(COUNT))
-    return buffers, query
-
-
-def children(pid: int) -> list[int]:
-    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def inner_pid(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(li.split()[-1]) for li in status.splitlines() if li.startswith("NSpid:"))
-
-
-@pytest.mark.parametrize("whole", [True, False], ids=["server", "backend"])
-@pytest.mark.parametrize("version", sorted({PG_VERSION, 17}))
-def test_server_in_a_container(server: Server, version: int, whole: bool) -> None:
-    """In a root and a PID namespace of its own, by its pid of here: the same as outside.
-
-    Its workers' titles have the leader's pid of there. Beside the table, each worker reads some
-    catalogs as it starts.
-    """
-    found = []
-    for inside in True, False:
-        one = server(version, pid_namespace=inside)
-        assert inner_pid(one.postmaster_pid) == (1 if inside else one.postmaster_pid)
-        buffers, query = scan_in_parallel(one, whole)
-        blocks = sum(reads.blocks for reads in query.reads)
-        assert buffers.read > 1000
-        assert buffers.read <= blocks <= buffers.read + 100, (inside, blocks, buffers)
-        found.append(blocks)
-        performers = {reads.performed_by for reads in query.reads}
-        assert "parallel worker" in performers, performers
-    assert abs(found[0] - found[1]) <= 16, found
-
-
-@pytest.mark.parametrize("command", ["capture", "attach"])
-def test_pgtrace_in_a_pid_namespace_of_its_own(connection: Connection, command: str) -> None:
-    """The flag that is missing is named, whatever else was typed."""
-    apart = ("unshare", "--pid", "--fork", "--mount-proc", *PGTRACE)
-    ended = run(command, connection.info.backend_pid, "--duration", 1, command=apart)
-    assert (ended.code, ended.out) == (5, "")
-    assert "--pid=host" in ended.err
-
-
-def test_doctor_in_a_pid_namespace_of_its_own() -> None:
-    ended = run("doctor", command=("unshare", "--pid", "--fork", "--mount-proc", *PGTRACE))
-    assert ended.code == 5
-    assert re.search(r"no +PID namespace: .*\n +→ .*--pid=host", ended.out), ended.out

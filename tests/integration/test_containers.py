@@ -1,0 +1,160 @@
+"""Servers in namespaces and roots of their own, as in a container: the same as outside."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_targets import capturing
+
+from fix_cluster import (
+    ROWS,
+    SETTINGS,
+    Buffers,
+    Connection,
+    Server,
+    explain_buffers,
+    make_cold,
+)
+from fix_markers import PG_VERSION
+from pgtrace.capture import Query
+from pgtrace.postgres import sample
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace_command import PGTRACE, run
+
+COUNT = f"select count(*) from {sample.TABLE}"
+FIRST_ID = 200_000
+"""What a user namespace's root is outside."""
+
+
+def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Query]:
+    """A scan of a cold table by a leader and two workers, under a tracer of it."""
+    server.restart()  # with nothing in shared buffers
+    with server.connect() as connection:
+        for name in "min_parallel_table_scan_size", "parallel_setup_cost", "parallel_tuple_cost":
+            connection.execute(f"set {name} = 0")
+        connection.execute("set max_parallel_workers_per_gather = 2")
+        connection.execute(f"explain {COUNT}")
+        make_cold(server, connection)
+        (host_pid,) = (
+            pid
+            for pid in children(server.postmaster_pid)
+            if inner_pid(pid) == connection.info.backend_pid
+        )
+        with capturing(server.postmaster_pid if whole else host_pid) as captured:
+            buffers = explain_buffers(connection, COUNT)
+    (backend,) = (b for b in captured.taken.backends if b.pid == host_pid)
+    assert (backend.backend_type, backend.datname) == ("client backend", "postgres")
+    assert not [b for b in captured.taken.backends if b.backend_type == "parallel worker"]
+    (query,) = (q for q in backend.queries if (q.text or "").endswith(COUNT))
+    return buffers, query
+
+
+def children(pid: int) -> list[int]:
+    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def inner_pid(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(li.split()[-1]) for li in status.splitlines() if li.startswith("NSpid:"))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["server", "backend"])
+@pytest.mark.parametrize("version", sorted({PG_VERSION, 17}))
+def test_server_in_a_container(server: Server, version: int, whole: bool) -> None:
+    """In a root and a PID namespace of its own, by its pid of here: the same as outside.
+
+    Its workers' titles have the leader's pid of there. Beside the table, each worker reads some
+    catalogs as it starts.
+    """
+    found = []
+    for inside in True, False:
+        one = server(version, pid_namespace=inside)
+        assert inner_pid(one.postmaster_pid) == (1 if inside else one.postmaster_pid)
+        buffers, query = scan_in_parallel(one, whole)
+        blocks = sum(reads.blocks for reads in query.reads)
+        assert buffers.read > 1000
+        assert buffers.read <= blocks <= buffers.read + 100, (inside, blocks, buffers)
+        found.append(blocks)
+        performers = {reads.performed_by for reads in query.reads}
+        assert "parallel worker" in performers, performers
+    assert abs(found[0] - found[1]) <= 16, found
+
+
+class Unprivileged(PrivateCluster):
+    """In mount, PID and user namespaces: its user 101 is nobody that this host knows."""
+
+    IN_NAMESPACE = """
+    holder=$(unshare --user sleep 600 </dev/null >/dev/null 2>&1 & echo $!)
+    until [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ]; do
+        sleep 0.01
+    done
+    for map in uid_map gid_map; do echo "0 $1 65536" >/proc/$holder/$map; done
+    shift
+    exec nsenter --user --target $holder --setuid 0 --setgid 0 \\
+        sh -c 'kill $0; exec "$@"' $holder "$@"
+    """
+
+    def start(self) -> None:
+        if self.pid_namespace:
+            for path in (self.datadir.parent, *self.datadir.parent.rglob("*")):
+                owner = path.lstat().st_uid
+                if owner < FIRST_ID:
+                    os.chown(path, FIRST_ID + owner, -1, follow_symlinks=False)
+        super().start()
+
+    def _command(
+        self, program: str, *arguments: str | Path, pid_namespace: bool = False
+    ) -> list[str]:
+        words = super()._command(program, *arguments, pid_namespace=pid_namespace)
+        if not pid_namespace:
+            return words
+        # A mount of /proc may be refused there, and PostgreSQL needs none
+        words = [word for word in words if not word.startswith("--mount-proc")]
+        words.insert(words.index("--pid"), "--mount")
+        return ["sh", "-c", self.IN_NAMESPACE, "sh", str(FIRST_ID), *words]
+
+
+@pytest.fixture(scope="module")
+def unprivileged(disk_directory: Path) -> Iterator[PrivateCluster]:
+    with Unprivileged(SETTINGS, directory=disk_directory, pid_namespace=True) as server:
+        with server.connect() as connection:
+            sample.create_table(connection, ROWS)
+        yield server
+
+
+@pytest.mark.pg("15")
+@pytest.mark.parametrize("whole", [True, False], ids=["server", "backend"])
+def test_server_in_a_user_namespace(
+    unprivileged: PrivateCluster, server: Server, whole: bool
+) -> None:
+    """By its pid of here, the same as outside."""
+    pid, found = unprivileged.postmaster_pid, []
+    assert inner_pid(pid) == 1
+    assert Path(f"/proc/{pid}").stat().st_uid > FIRST_ID
+    for name in "user", "pid", "mnt":
+        own = Path(f"/proc/self/ns/{name}").readlink()
+        assert Path(f"/proc/{pid}/ns/{name}").readlink() != own
+    for one in unprivileged, server():
+        buffers, query = scan_in_parallel(one, whole)
+        blocks = sum(reads.blocks for reads in query.reads)
+        assert buffers.read > 1000
+        assert buffers.read <= blocks <= buffers.read + 100
+        found.append(blocks)
+    assert abs(found[0] - found[1]) <= 16, found
+
+
+@pytest.mark.parametrize("command", ["capture", "attach"])
+def test_pgtrace_in_a_pid_namespace_of_its_own(connection: Connection, command: str) -> None:
+    """The flag that is missing is named, whatever else was typed."""
+    apart = ("unshare", "--pid", "--fork", "--mount-proc", *PGTRACE)
+    ended = run(command, connection.info.backend_pid, "--duration", 1, command=apart)
+    assert (ended.code, ended.out) == (5, "")
+    assert "--pid=host" in ended.err
+
+
+def test_doctor_in_a_pid_namespace_of_its_own() -> None:
+    ended = run("doctor", command=("unshare", "--pid", "--fork", "--mount-proc", *PGTRACE))
+    assert ended.code == 5
+    assert re.search(r"no +PID namespace: .*\n +→ .*--pid=host", ended.out), ended.out
