@@ -60,7 +60,7 @@ def block(
         none = "reads: not measured" if "reads" in missing else "no reads"
         lines = [lead + none, *apart(failed, short)]
         return [*lines, "  " + _not_measured(missing)]
-    lines = [lead + _sums(reads, total), *_served(reads), *_details(reads)]
+    lines = [lead + _sums(reads, total), *_served(reads), *_kinds(reads), *_details(reads)]
     lines += [*apart(failed, short), *chart(total, width)]
     return [*lines, "  " + _sentence(reads, elapsed_ns, missing)]
 
@@ -113,6 +113,22 @@ def _served(reads: Sequence[Reads]) -> list[str]:
     if unknown:
         parts.append(f"unknown {units.count(unknown)}")
     parts.append(f"from device {units.size(sum(r.device_bytes for r in reads))}")
+    return [" " * INDENT + "   ".join(parts)]
+
+
+def _kinds(reads: Sequence[Reads]) -> list[str]:
+    """What was read, where there is more to say than that it was relations."""
+    counts: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for r in reads:
+        counts[r.kind] += r.count
+        times[r.kind] += r.total_ns
+    if counts.keys() <= {"relation", "unknown"}:
+        return []
+    parts = [
+        f"{kind} {units.count(counts[kind])} in {units.duration(time)}"
+        for kind, time in times.most_common()
+    ]
     return [" " * INDENT + "   ".join(parts)]
 
 

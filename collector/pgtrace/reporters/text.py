@@ -8,6 +8,7 @@ from .. import units
 from ..capture import Backend, Capture, Gap, Query
 from ..histogram import Histogram
 from ..statement import ELLIPSIS, escape
+from . import places
 from .block import WIDTH, apart, block
 
 MOST_STATEMENTS = 20
@@ -34,6 +35,9 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
         lines += ["", *_wrap(text + ", ".join(silent), width)]
     if not capture.backends:
         lines += ["", "No backend was seen."]
+    read = places.tables(capture, width=width)
+    if read:
+        lines += ["", *read]
     return "\n".join(lines) + "\n"
 
 
