@@ -1,14 +1,18 @@
-"""A simulated storage device of known speed, whose every request can be looked at."""
+"""Devices of a test's own: a loop device, and a simulated one whose requests can be looked at."""
 
+import ctypes
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import pytest
 
+READ_AHEAD_KIB = 128
+CLONE_NEWNS = 0x20000
 SCRIPT = Path(__file__).parents[1] / "scripts/storage"
 
 
@@ -60,7 +64,10 @@ class SimulatedStorage:
         Path(queue, "read_ahead_kb").write_text(f"{kib}")
 
 
-def storage(*arguments: object) -> subprocess.CompletedProcess[str]:
+Simulated = Callable[..., SimulatedStorage]
+
+
+def run_storage(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run scripts/storage."""
     command = [str(SCRIPT), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -71,22 +78,79 @@ def simulated_device(
     directory: Path, latency_us: int = 200, size: str = "2G"
 ) -> Iterator[SimulatedStorage]:
     """Mount a simulated SSD at a directory; nothing is left of it after the block."""
-    started = storage("ssd", directory, "--latency", f"{latency_us}us", "--size", size)
+    started = run_storage("ssd", directory, "--latency", f"{latency_us}us", "--size", size)
     if started.returncode != 0:
         pytest.skip(f"no simulated device: {started.stderr.strip()[-1000:]}")
     directory.chmod(0o755)
     try:
         yield SimulatedStorage(directory, latency_us * 1000)
     finally:
-        stopped = storage("stop", directory)
+        stopped = run_storage("stop", directory)
         assert stopped.returncode == 0, stopped.stderr
 
 
 @pytest.fixture(scope="session")
-def simulated_ssd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedStorage]:
-    """A simulated SSD with 200 µs for each request, read-ahead of 128 KiB."""
-    base = tmp_path_factory.mktemp("simulated")
-    for above in (base, base.parent, base.parent.parent):
-        above.chmod(0o755)  # a server's user must come through
-    with simulated_device(base / "ssd") as device:
-        yield device
+def simulated(disk_directory: Path) -> Iterator[Simulated]:
+    """Return the simulated SSD of this latency, which is kept until the end of the session."""
+    with ExitStack() as stack:
+
+        @cache
+        def get(latency_us: int = 200) -> SimulatedStorage:
+            return stack.enter_context(
+                simulated_device(disk_directory / f"ssd-{latency_us}us", latency_us)
+            )
+
+        yield get
+
+
+@pytest.fixture(scope="session")
+def simulated_ssd(simulated: Simulated) -> SimulatedStorage:
+    """A simulated SSD with 200 µs for each request, and read-ahead of 128 KiB."""
+    return simulated()
+
+
+@contextmanager
+def private_mounts() -> Iterator[None]:
+    """What is mounted here, this process and its children alone see: it goes with the last of
+    them, at whatever end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int, what: str) -> None:
+        if result != 0:
+            raise OSError(ctypes.get_errno(), what)
+
+    outside = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    directory = Path.cwd()
+    try:
+        check(libc.unshare(CLONE_NEWNS), "unshare(CLONE_NEWNS)")
+        try:
+            subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+            yield
+        finally:
+            check(libc.setns(outside, CLONE_NEWNS), "setns")
+            os.chdir(directory)
+    finally:
+        os.close(outside)
+
+
+@pytest.fixture(scope="module")
+def storage(disk_directory: Path) -> Iterator[Path]:
+    """ext4 on a loop device of its own, with 128 KiB read-ahead."""
+    image, directory = disk_directory / "image", disk_directory / "loop"
+    directory.mkdir()
+    with image.open("wb") as file:
+        file.truncate(1 << 30)
+    subprocess.run(["mkfs.ext4", "-qF", image], check=True)
+    with private_mounts():
+        # The mount frees the loop device at its own end
+        subprocess.run(["mount", "-o", "loop,nodev,nosuid", image, directory], check=True)
+        try:
+            image.unlink()
+            device = directory.stat().st_dev
+            bdi = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}")
+            (bdi / "read_ahead_kb").write_text(f"{READ_AHEAD_KIB}")
+            directory.chmod(0o755)
+            yield directory
+        finally:
+            subprocess.run(["umount", directory], check=True)
+    directory.rmdir()

@@ -29,7 +29,10 @@ static const char usage[] =
     "  --count N        read calls (default 1000)\n"
     "  --size S         bytes per call (default 8192)\n"
     "  --parts P        buffers per readv (default 2)\n"
-    "  --random SEED    blocks in random order; else sequential, from the start again at the end\n"
+    "  --random SEED    blocks in random order; else in order, from the start again at the end\n"
+    "  --step N         blocks from the start of a read to that of the next (default 1)\n"
+    "  --backwards      from the last block to the first\n"
+    "  --advise normal|sequential|random   tell the kernel so (posix_fadvise)\n"
     "  --end            each read begins S/2 bytes before the end of the file: short\n"
     "  --past           each read begins at the end of the file: 0 bytes\n"
     "  --fail ebadf|noread|eisdir|efault   each read fails (eisdir: FILE is a directory)\n"
@@ -41,13 +44,22 @@ static const char *const call_names[CALLS] = {"pread", "read", "readv", "preadv"
 
 static struct {
 	enum call call;
-	long count;
+	long count, step;
 	size_t size;
 	int parts;
 	uint64_t seed;
-	int random, end, past, direct, warm;
+	int random, backwards, end, past, direct, warm, advice;
 	const char *fail;
-} opt = {.count = 1000, .size = 8192, .parts = 2, .fail = ""};
+} opt = {.count = 1000, .step = 1, .size = 8192, .parts = 2, .fail = ""};
+
+static int advice_of(const char *word)
+{
+	if (!strcmp(word, "sequential"))
+		return POSIX_FADV_SEQUENTIAL;
+	if (!strcmp(word, "random"))
+		return POSIX_FADV_RANDOM;
+	return strcmp(word, "normal") ? -1 : POSIX_FADV_NORMAL;
+}
 
 static void parse(int argc, char **argv)
 {
@@ -57,7 +69,10 @@ static void parse(int argc, char **argv)
 	    {"size", 1, NULL, 's'},
 	    {"parts", 1, NULL, 'p'},
 	    {"random", 1, NULL, 'r'},
+	    {"step", 1, NULL, 't'},
+	    {"advise", 1, NULL, 'a'},
 	    {"fail", 1, NULL, 'f'},
+	    {"backwards", 0, &opt.backwards, 1},
 	    {"end", 0, &opt.end, 1},
 	    {"past", 0, &opt.past, 1},
 	    {"warm", 0, &opt.warm, 1},
@@ -85,6 +100,12 @@ static void parse(int argc, char **argv)
 			opt.random = 1;
 			opt.seed = atol(optarg) * 2 + 1;
 			break;
+		case 't':
+			opt.step = atol(optarg);
+			break;
+		case 'a':
+			opt.advice = advice_of(optarg);
+			break;
 		case 'f':
 			opt.fail = optarg;
 			break;
@@ -93,7 +114,7 @@ static void parse(int argc, char **argv)
 		}
 	}
 	if (optind != argc - 1 || opt.call == CALLS || opt.parts < 1 || opt.parts > MAX_PARTS ||
-	    opt.size < (size_t)opt.parts ||
+	    opt.size < (size_t)opt.parts || opt.step < 1 || opt.advice < 0 ||
 	    (*opt.fail && !strstr(" ebadf noread eisdir efault ", opt.fail)))
 		errx(2, "%s", usage);
 }
@@ -114,6 +135,16 @@ static uint64_t next_random(void)
 	opt.seed ^= opt.seed >> 7;
 	opt.seed ^= opt.seed << 17;
 	return opt.seed;
+}
+
+static uint64_t block_of(long i, uint64_t blocks)
+{
+	uint64_t block;
+
+	if (opt.random)
+		return next_random() % blocks;
+	block = (uint64_t)i * opt.step % blocks;
+	return opt.backwards ? blocks - 1 - block : block;
 }
 
 static ssize_t read_once(int fd, char *buffer, off_t position)
@@ -174,6 +205,8 @@ int main(int argc, char **argv)
 	blocks = status.st_size / opt.size;
 	if (!blocks && !*opt.fail && !opt.end && !opt.past)
 		errx(1, "%s is smaller than one read", argv[optind]);
+	if (opt.advice && posix_fadvise(fd, 0, 0, opt.advice))
+		errx(1, "posix_fadvise failed");
 	if (!strcmp(opt.fail, "ebadf"))
 		close(fd);
 	if (!strcmp(opt.fail, "efault"))
@@ -192,7 +225,7 @@ int main(int argc, char **argv)
 		else if (opt.end)
 			position = status.st_size - opt.size / 2;
 		else if (blocks)
-			position = (opt.random ? next_random() : (uint64_t)i) % blocks * opt.size;
+			position = block_of(i, blocks) * opt.size;
 		/* read and readv go where the last one ended, unless they must jump */
 		if ((opt.call == READ || opt.call == READV) && at != position)
 			lseek(fd, position, SEEK_SET);

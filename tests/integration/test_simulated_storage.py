@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
-from fix_storage import SCRIPT, SimulatedStorage, simulated_device, storage
-from pgtrace.postgres.storage import storage as find_storage
+from fix_storage import SCRIPT, SimulatedStorage, run_storage, simulated_device
+from pgtrace.postgres.storage import storage
 from pgtrace_command import wait_for
 from scans import ATTEMPTS
 
@@ -86,18 +86,23 @@ def others() -> list[str]:
 
 @pytest.mark.parametrize("latency_us", [200, 2000])
 def test_each_request_takes_what_was_chosen(tmp_path: Path, latency_us: int) -> None:
-    with simulated_device(tmp_path / "ssd", latency_us, "128M") as device:
-        path = filled(device.directory)
-        for _ in range(ATTEMPTS):
+    """By the clock of the reader and by the log. What the way to the device takes is measured
+    when it is made, which others on this machine may disturb.
+    """
+    tried = []
+    for _ in range(ATTEMPTS):
+        with simulated_device(tmp_path / "ssd", latency_us, "128M") as device:
+            path = filled(device.directory)
             times = {}
             for size in (4096, BLOCK, 16 * BLOCK):
                 blocks = [random.randrange(BLOCKS * BLOCK // size) for _ in range(READS)]
-                times[size] = median(read_direct(path, blocks, size)) / device.latency_ns
-            logged = median(each.duration_ns for each in device.requests()[-READS:])
-            times[0] = logged / device.latency_ns
-            if all(abs(each - 1) <= TOLERANCE for each in times.values()):
-                return
-        pytest.fail(f"median times, of the chosen one, by size (0: logged): {times}")
+                times[f"{size}"] = median(read_direct(path, blocks, size))
+                logged = [read for read in device.requests()[-READS:] if read.length == size]
+                times[f"{size} logged"] = median(read.duration_ns for read in logged)
+        if all(abs(ns / device.latency_ns - 1) <= TOLERANCE for ns in times.values()):
+            return
+        tried.append(times)
+    pytest.fail(f"median times in ns: {tried}")
 
 
 def test_the_log_has_each_request(simulated_ssd: SimulatedStorage) -> None:
@@ -113,9 +118,10 @@ def test_the_log_has_each_request(simulated_ssd: SimulatedStorage) -> None:
     starts = {read.offset - block * BLOCK for read, block in zip(reads, blocks, strict=True)}
     assert len(starts) == 1  # where the file begins on the device
     assert all(begin < read.start_ns < end for read in reads)
-    assert sum(read.duration_ns for read in reads) < end - begin
+    took = sum(read.duration_ns for read in reads)
+    assert (1 - TOLERANCE) * took < end - begin
 
-    said = storage("log", simulated_ssd.directory, "--after", mark)
+    said = run_storage("log", simulated_ssd.directory, "--after", mark)
     assert f"simulated read count {READS} bytes {READS * BLOCK} mean_us" in said.stdout
     assert all(line.startswith("simulated ") for line in said.stdout.splitlines())
 
@@ -152,24 +158,24 @@ def test_requests_overlap(simulated_ssd: SimulatedStorage) -> None:
 
 
 def test_it_is_known_as_simulated(simulated_ssd: SimulatedStorage) -> None:
-    device = find_storage(simulated_ssd.directory).device
+    device = storage(simulated_ssd.directory).device
     assert device is not None
     assert (device.simulated, device.rotational) == (True, False)
-    real = find_storage(Path("/var/tmp")).device
+    real = storage(Path("/var/tmp")).device
     assert real is None or not real.simulated
 
 
 def test_nothing_is_left(tmp_path: Path, others: list[str]) -> None:
     directory = tmp_path / "ssd"
-    started = storage("ssd", directory)
+    started = run_storage("ssd", directory)
     assert started.returncode == 0, started.stderr
     assert all("simulated" in line for line in started.stdout.splitlines())
     assert f"{directory}.simulated-requests" in started.stdout
-    assert storage("ssd", directory).returncode == 1  # it is there already
+    assert run_storage("ssd", directory).returncode == 1  # it is there already
     assert is_left(directory)
-    assert storage("stop", directory).returncode == 0
+    assert run_storage("stop", directory).returncode == 0
     wait_for(lambda: set(is_left(directory)) <= set(others), 10)
-    assert storage("stop", directory).returncode == 0
+    assert run_storage("stop", directory).returncode == 0
 
 
 def test_nothing_is_left_after_the_program_was_killed(tmp_path: Path, others: list[str]) -> None:
@@ -194,7 +200,7 @@ def test_nothing_is_left_after_the_start_was_killed(
     time.sleep(after_s)
     starting.kill()
     starting.wait()
-    assert storage("stop", directory).returncode == 0
+    assert run_storage("stop", directory).returncode == 0
     # Where it was not mounted yet, all of it goes by itself.
     wait_for(lambda: set(is_left(directory)) <= set(others), 10)
 
@@ -211,11 +217,11 @@ def test_nothing_is_left_after_the_start_was_killed(
     ],
 )
 def test_bad_input(tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
-    ended = storage(*(str(tmp_path / "ssd") if word == "DIR" else word for word in arguments))
+    ended = run_storage(*(str(tmp_path / "ssd") if word == "DIR" else word for word in arguments))
     assert (ended.returncode, ended.stdout) == (code, "")
     assert said in ended.stderr
 
 
 def test_what_is_not_simulated_is_not_unmounted() -> None:
-    assert storage("stop", "/").returncode == 0
+    assert run_storage("stop", "/").returncode == 0
     assert Path("/proc").is_mount()

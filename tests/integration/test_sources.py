@@ -3,11 +3,9 @@
 tests/kernel/test_ways.py runs these same tests in the virtual machine, on its own disk.
 """
 
-import ctypes
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from fix_cluster import SETTINGS, Connection, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
+from fix_storage import READ_AHEAD_KIB
 from pgtrace import trace
 from pgtrace.capture import Reads
 from pgtrace.engines import ReadsWay
@@ -34,60 +33,11 @@ from scans import (
 )
 from worker import Worker
 
-READ_AHEAD_KIB = 128
 TABLE = "wide"
 PAGES = 8192
 """64 MiB: of 512 read-aheads, the few smaller ones at the beginning are no more than 2 %."""
 QUERY = f"select count(*) from {TABLE}"
 ASKED = {"device", "readahead_issued"}
-CLONE_NEWNS = 0x20000
-
-
-@contextmanager
-def private_mounts() -> Iterator[None]:
-    """What is mounted here, this process and its children alone see: it goes with the last of
-    them, at whatever end."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def check(result: int, what: str) -> None:
-        if result != 0:
-            raise OSError(ctypes.get_errno(), what)
-
-    outside = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    directory = Path.cwd()
-    try:
-        check(libc.unshare(CLONE_NEWNS), "unshare(CLONE_NEWNS)")
-        try:
-            subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-            yield
-        finally:
-            check(libc.setns(outside, CLONE_NEWNS), "setns")
-            os.chdir(directory)
-    finally:
-        os.close(outside)
-
-
-@pytest.fixture(scope="module")
-def storage(disk_directory: Path) -> Iterator[Path]:
-    """ext4 on a loop device of its own, with 128 KiB read-ahead."""
-    image, directory = disk_directory / "image", disk_directory / "loop"
-    directory.mkdir()
-    with image.open("wb") as file:
-        file.truncate(1 << 30)
-    subprocess.run(["mkfs.ext4", "-qF", image], check=True)
-    with private_mounts():
-        # The mount frees the loop device at its own end
-        subprocess.run(["mount", "-o", "loop,nodev,nosuid", image, directory], check=True)
-        try:
-            image.unlink()
-            device = directory.stat().st_dev
-            bdi = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}")
-            (bdi / "read_ahead_kb").write_text(f"{READ_AHEAD_KIB}")
-            directory.chmod(0o755)
-            yield directory
-        finally:
-            subprocess.run(["umount", directory], check=True)
-    directory.rmdir()
 
 
 def make_table(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import test_buckets
+import test_patterns
 import test_reads
 import test_sources
 
@@ -26,12 +27,12 @@ from pgtrace_command import wait_for
 
 pytestmark = pytest.mark.kernel(">= 6.1")
 
-for module in test_reads, test_sources, test_buckets:
+for module in test_reads, test_patterns, test_sources, test_buckets:
     shared = {name: each for name, each in vars(module).items() if name.startswith("test_")}
     assert shared, f"no tests in {module}"
     assert not shared.keys() & globals().keys(), f"two tests of one name: {shared}"
     globals().update(shared)
-worker = test_reads.worker
+worker, holes = test_reads.worker, test_patterns.holes
 
 
 @pytest.fixture(params=["fentry", "kprobe"])
