@@ -84,7 +84,7 @@ def test_device_time_is_the_delay_that_the_kernel_counts(slow_server: PrivateClu
         times = Counter[str]()
         for one in only(capture).reads:
             times[one.source] += one.total_ns
-        assert by_source(only(capture).reads)["device"] > 1000
+        assert by_source(only(capture).reads)["device"] > 500
         assert blocked <= times["device"] + times["wait"]
         assert times["device"] > 0.95 * blocked
         ratios.append(times["device"] / blocked)
