@@ -1,6 +1,7 @@
 """What attach prints while it traces: each query as it ends, the running one now and then."""
 
 import time
+from dataclasses import replace
 from typing import Protocol
 
 from . import statement, statements, units
@@ -151,9 +152,11 @@ class TextScreen:
             return
         self._announced_ns = event.start_ns
         began = self._tracer.wall_time(event.start_ns).astimezone().strftime("%H:%M:%S")
-        shown = statement.escape(statement.decode(event.text, event.text_cut))
+        shown = "(text not known)"
+        if event.text is not None:
+            shown = statement.escape(statement.decode(event.text, event.text_cut))
         before = "begun before " if event.begun_before else ""
-        shown = shown or ("(text not known)" if event.begun_before else "(empty query)")
+        shown = shown or "(empty query)"
         _print(f"\n▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
 
     def _show(self, event: QueryEvent) -> None:
@@ -191,7 +194,8 @@ class TextScreen:
         sums = statements.Statements(literals=False)
         reads: ReadsByKey = {}
         for event in events:
-            sums.add(event)
+            # By its text alone: one line for all ways in which it came
+            sums.add(replace(event, protocol="unknown", begun_before=False, application_name=b""))
             add_reads(reads, event.reads)
         now = time.strftime("%H:%M:%S")
         errors = sum(event.error for event in events)

@@ -26,7 +26,7 @@ class Person:
     """It ran when tracing began."""
     was_idle: bool = False
     """It ran no query then."""
-    before: tuple[bytes, bool] | None = None
+    before: tuple[bytes | None, bool] | None = None
     """The text, and whether it was cut, of the query that ran when tracing began."""
     application_name: bytes = b""
     """Of its last query."""

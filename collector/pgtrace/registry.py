@@ -295,8 +295,11 @@ class Registry:
 
     def _running_text(
         self, person: Person, addresses: dict[int, int | None]
-    ) -> tuple[bytes, bool] | None:
-        """What it runs now; one look into the binary serves all backends of a server."""
+    ) -> tuple[bytes | None, bool] | None:
+        """What it runs now, without a text if that cannot be known; None if it is idle.
+
+        One look into the binary serves all backends of a server.
+        """
         try:
             if person.postmaster not in addresses:
                 addresses[person.postmaster] = None
@@ -304,9 +307,18 @@ class Registry:
                     person.pid, "debug_query_string"
                 )
             address = addresses[person.postmaster]
-            return binary.running_query(person.pid, variable=address) if address else None
+            if address:
+                return binary.running_query(person.pid, variable=address)
         except PgtraceError as error:
             missing = f"text of the query that ran before: {error}"
             if missing not in self._engine.not_measured and not self._target.whole:
                 self._engine.not_measured.append(missing)
-            return None
+        return None if self._is_idle(person.pid) else (None, False)
+
+    def _is_idle(self, pid: int) -> bool:
+        """Whether its title says so; if that says nothing, as well."""
+        try:
+            activity = processes.backend(pid).activity
+        except PgtraceError:
+            return True
+        return not activity or activity.startswith("idle")

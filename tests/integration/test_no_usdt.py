@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,23 +81,25 @@ class WatchedByFunctions(Watched):
         return events
 
 
-def change(file: Path, *, names: bool) -> None:
-    """Take the notes out of a server's binary, and the names too."""
-    subprocess.run(["objcopy", "--remove-section=.note.stapsdt", file], check=True)
-    if not names:
-        with file.open("r+b") as stream:
-            symbols = ELFFile(stream).get_section_by_name(".dynsym")
-            for number, symbol in enumerate(symbols.iter_symbols()):
-                if symbol.name in NAMES:
-                    stream.seek(symbols["sh_offset"] + number * symbols["sh_entsize"])
-                    stream.write(bytes(4))  # st_name: it is called nothing
-    assert not binary.probes(file)
-    assert {binary.has_symbol(file, name) for name in NAMES if "pgaio" not in name} == {names}
+def change(file: Path, *, notes: bool, lacking: Collection[str]) -> None:
+    """Take the notes out of a server's binary, and names too."""
+    if not notes:
+        subprocess.run(["objcopy", "--remove-section=.note.stapsdt", file], check=True)
+    with file.open("r+b") as stream:
+        symbols = ELFFile(stream).get_section_by_name(".dynsym")
+        for number, symbol in enumerate(symbols.iter_symbols()):
+            if symbol.name in lacking:
+                stream.seek(symbols["sh_offset"] + number * symbols["sh_entsize"])
+                stream.write(bytes(4))  # st_name: it is called nothing
+    assert bool(binary.probes(file)) == notes
+    for name in NAMES:
+        if "pgaio" not in name:
+            assert binary.has_symbol(file, name) == (name not in lacking)
 
 
 @contextmanager
-def without_notes(
-    disk_directory: Path, *, names: bool, **settings: Any
+def without(
+    disk_directory: Path, *, notes: bool = False, lacking: Collection[str] = ()
 ) -> Iterator[PrivateCluster]:
     """A server whose binary was changed, with the table."""
     original = bindir(PG_VERSION)
@@ -110,7 +112,7 @@ def without_notes(
         shutil.copytree(original, copy / "bin")
         # Beside its programs the server looks for what it loads
         (copy / "lib").symlink_to(Path("/") / (original.parent / "lib").relative_to(root))
-        change(copy / "bin/postgres", names=names)
+        change(copy / "bin/postgres", notes=notes, lacking=lacking)
         server = stack.enter_context(
             PrivateCluster(
                 # smaller than the table, so that each scan of it reads
@@ -126,13 +128,13 @@ def without_notes(
 
 @pytest.fixture(scope="module")
 def no_notes(disk_directory: Path) -> Iterator[PrivateCluster]:
-    with without_notes(disk_directory, names=True) as server:
+    with without(disk_directory) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def no_names(disk_directory: Path) -> Iterator[PrivateCluster]:
-    with without_notes(disk_directory, names=False) as server:
+    with without(disk_directory, lacking=NAMES) as server:
         yield server
 
 
@@ -285,6 +287,31 @@ def test_query_that_runs_when_tracing_begins(
     assert (first.text, first.calls, first.errors) == ("select pg_advisory_xact_lock(7)", 1, 0)
     assert (first.begun_before, second.begun_before) == (True, False)
     assert (second.text, second.calls, second.errors) == ("select 1", 1, 0)
+
+
+def test_query_whose_text_cannot_be_asked_for(disk_directory: Path) -> None:
+    """It is not told to be empty, nor taken for none: it ran before, and its text is not known."""
+    found = []
+    with (
+        without(disk_directory, notes=True, lacking=["debug_query_string"]) as server,
+        server.connect() as busy,
+        server.connect() as idle,
+    ):
+        for connection in busy, idle:
+            with ExitStack() as stack:
+                if connection is busy:
+                    lock = running(server, connection, "select pg_advisory_xact_lock(7)")
+                    finish = stack.enter_context(lock)
+                tracer = stack.enter_context(trace(connection.info.backend_pid, literals=True))
+                if connection is busy:
+                    finish()
+                connection.execute("select 1")
+            taken = tracer.capture()
+            (missing,) = taken.probes.not_measured
+            assert missing.startswith("text of the query that ran before: ")
+            found.append({(q.text, q.begun_before, q.calls, q.errors) for q in own(taken)})
+            assert ("(text not known)" in render(taken)) == (connection is busy)
+    assert found == [{(None, True, 1, 0), ("select 1", False, 1, 0)}, {("select 1", False, 1, 0)}]
 
 
 # Names taken out too, as of a static build

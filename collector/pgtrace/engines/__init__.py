@@ -75,7 +75,8 @@ class QueryEvent:
 
     serial: int
     """Of the task that ran it."""
-    text: bytes
+    text: bytes | None
+    """None if it began before and cannot be asked for."""
     text_cut: bool
     protocol: ProtocolName
     error: bool
