@@ -26,7 +26,11 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument("--version", action="version", version=f"pgtrace {__version__}")
         # No defaults: what was said before the command must not be unsaid after it.
         for short, name, text in (
-            ("-v", "--verbose", "say more; of an unexpected error, the traceback"),
+            (
+                "-v",
+                "--verbose",
+                "say more: libbpf's words; of an unexpected error, the traceback",
+            ),
             ("-q", "--quiet", "say nothing but data and errors"),
         ):
             self.add_argument(

@@ -134,6 +134,8 @@ def test_backend_of_ones_own_without_root(nobodys: PrivateCluster) -> None:
     with nobodys.connect() as connection:
         pid = connection.info.backend_pid
         check(run("attach", pid, command=NOBODY), 4, "not permit.*sudo pgtrace")
+        told = run("attach", pid, "-v", command=NOBODY).err
+        assert re.search("^libbpf: .*permi", told, re.IGNORECASE | re.MULTILINE), told
 
 
 @pytest.mark.parametrize(

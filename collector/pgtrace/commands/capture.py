@@ -24,7 +24,7 @@ class CaptureCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
-        tracing.add_arguments(parser)
+        tracing.add_arguments(parser, several=True)
         tracing.add_server_arguments(parser)
         parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there")
         parser.add_argument("--force", action="store_true", help="overwrite FILE")

@@ -31,6 +31,10 @@ class DoctorCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Examine host and servers, and print what was found."""
+        if args.verbose:
+            from ..libbpf import objects
+
+            objects.print_messages()
         servers = _server_groups(args.pid)
         found = [*abilities.groups(_try_ways), *servers]
         code = abilities.exit_code(found)
@@ -70,7 +74,7 @@ def _server_groups(pid: int | None) -> list[Group]:
     hidden = len(processes.unreadable())
     if hidden:
         why = f"{hidden} processes look like PostgreSQL, but belong to another user"
-        found.append(Group("Servers", [Ability("servers", None, why, "sudo pgtrace doctor")]))
+        found.append(Group("Servers", [Ability("servers", None, why, abilities.as_root())]))
     elif not found:
         found.append(Group("Servers", [Ability("servers", None, "none runs on this host")]))
     return found

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of every command that traces."""
-    parser.add_argument("target", nargs="?", type=_pid, metavar="PID", help="the backend's pid")
-    parser.add_argument(
-        "-p", "--pid", type=_pid, metavar="PID", action="append", help="the same, as an option"
-    )
+def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Options of every command that traces: one backend, or `several` of them and servers."""
+    what, again = "the backend's pid", "the same, as an option"
+    if several:
+        what, again = "a backend's pid, or a postmaster's: its whole server", f"{again}; repeatable"
+    parser.add_argument("target", nargs="?", type=_pid, metavar="PID", help=what)
+    parser.add_argument("-p", "--pid", type=_pid, metavar="PID", action="append", help=again)
     parser.add_argument(
         "--duration", type=seconds, metavar="S", help="stop after that many seconds"
     )
@@ -82,9 +83,12 @@ def attached(
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
     """Trace what the arguments name; detached at any end."""
     from ..engines.choice import check_pid_namespace
+    from ..libbpf import objects
     from ..session import Stopper, Watched
     from ..tracer import Tracer
 
+    if args.verbose:
+        objects.print_messages()
     check_pid_namespace()  # there no pid means what its user thinks
     stopper = Stopper()
     try:

@@ -6,24 +6,35 @@ import errno
 import functools
 import mmap
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..errors import UnsupportedError
+from ..statement import escape
 from . import prototypes
 
 _messages: list[str] = []
 """What libbpf said since the last call that failed: the reason of an error is only there."""
+_listeners: list[Callable[[str], None]] = []
 
 
 @prototypes.PrintCallback  # type: ignore[untyped-decorator]
 def _keep_message(level: int, template: bytes, arguments: int) -> int:
     if level <= 1:
-        _messages.append(prototypes.format_message(template, arguments))
+        message = prototypes.format_message(template, arguments)
+        _messages.append(message)
         del _messages[:-200]
+        for listener in _listeners:
+            listener(message)
     return 0
+
+
+def print_messages() -> None:
+    """From now on print what libbpf says, the verifier's words included, on stderr."""
+    _listeners.append(lambda message: print(escape(message, lines=True), file=sys.stderr))
 
 
 @functools.cache
