@@ -24,7 +24,8 @@ struct {
 } pgt_indexes SEC(".maps");
 
 /* Tasks that nobody has, prepared by user space. A queue needs no atomic counter whose value
- * is used: those came with 5.12 (5ffa25502b5a, "bpf: Add instructions for atomic_[cmp]xchg"). */
+ * is used: those came with 5.12 (5ca419f2864a, "bpf: Add BPF_FETCH field / create
+ * atomic_fetch_add instruction"). */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
