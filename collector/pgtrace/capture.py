@@ -309,9 +309,11 @@ def _check_schema(name: str, raw: bytes) -> None:
     if not raw.strip():
         raise UsageError(f"{name} is empty")
     try:
-        schema = msgspec.json.decode(raw, type=_Head).schema
-    except msgspec.ValidationError:
-        schema = None
+        try:
+            schema = msgspec.json.decode(raw, type=_Head).schema
+        except msgspec.ValidationError:  # which comes before what follows is looked at
+            msgspec.json.decode(raw)
+            schema = None
     except msgspec.DecodeError as error:
         if "truncated" in str(error):
             raise UsageError(f"{name} ends too early: it was cut, or is still written") from error

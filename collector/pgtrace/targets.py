@@ -13,6 +13,7 @@ from .postgres.processes import Backend, Server
 FIRST_AIO = 18
 """The first version with asynchronous reads."""
 MOST_BACKENDS = 1024
+_LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +137,16 @@ class Target:
             most_tasks=max(most, len(members)) if self.whole else len(members) + 64,
             emit_durations=emit_durations,
             unfollowed=frozenset(why),
-            not_measured=tuple(
-                f"{what}: {reason}"
-                for reason in dict.fromkeys(why.values())
-                for what in ("queries", *(["charging reads of helpers to them"] if charge else []))
+            not_measured=(
+                *(
+                    f"{what}: {reason}"
+                    for reason in dict.fromkeys(why.values())
+                    for what in (
+                        "queries",
+                        *(["charging reads of helpers to them"] if charge else []),
+                    )
+                ),
+                *([] if charge or self.whole else [_LEFT]),
             ),
         )
 

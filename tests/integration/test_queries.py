@@ -41,6 +41,9 @@ def own(taken: Capture) -> list[Query]:
     return backend.queries
 
 
+PIPELINE_SYNC = pq.ExecStatus.PIPELINE_SYNC
+
+
 class Record(NamedTuple):
     text: str
     protocol: str
@@ -417,6 +420,29 @@ def test_pipeline_that_fails_in_its_second(watched: Watched) -> None:
         extended("select 6 / $1::int", True),
     ]
     assert watched.records(watched.extended("select 1")) == [extended("select 1")]
+
+
+def test_bind_to_what_was_not_prepared(watched: Watched) -> None:
+    """An error without a text: the client meant a query, and the server never had one."""
+    server = watched.server
+
+    def act() -> None:
+        assert server.exec_prepared(b"unknown", None).status == pq.ExecStatus.FATAL_ERROR
+
+    assert watched.records(act) == []
+    assert watched.records(act, watched.simple("select 1"), act) == [simple("select 1")]
+
+    def act_in_pipeline() -> None:
+        server.enter_pipeline_mode()
+        server.send_query_params(b"select 2", None)
+        server.send_query_prepared(b"unknown", None)
+        server.pipeline_sync()
+        while (result := server.get_result()) is None or result.status != PIPELINE_SYNC:
+            pass
+        server.exit_pipeline_mode()
+
+    # Its error undoes what the one before did, too: there is one commit for both
+    assert watched.records(act_in_pipeline) == [extended("select 2", True)]
 
 
 def test_pipeline_that_prepares_and_executes(watched: Watched) -> None:

@@ -229,6 +229,7 @@ def damaged(**changes: Any) -> list[Any]:
         (b"\x7fELF", "is not JSON"),
         (b"hello", "is not JSON: JSON is malformed"),
         (stored() + b"{}", "is not JSON"),
+        (b"[build-system]\nrequires = []\n", "is not JSON: JSON is malformed"),
         (b"[1]", "is not a capture: it is JSON of another program"),
         (b"{}", "is not a capture: it is JSON of another program"),
         (b'{"schema": 5}', "is not a capture: it is JSON of another program"),

@@ -1,10 +1,12 @@
 """What `list` and `doctor` print, and how doctor judges what it was shown."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pgtrace import abilities
 from pgtrace.abilities import Ability, Group, exit_code, groups, host, tracing
 from pgtrace.abilities import server as of_server
 from pgtrace.commands import doctor, list_
@@ -159,6 +161,27 @@ def test_reads_by_the_best_way() -> None:
     assert best.ok is True
     assert "fentry" in best.reason
     assert [ability.ok for ability in others] == [True, None, True]
+
+
+def test_a_reason_is_given_once() -> None:
+    ways = {"kprobe": "reads by kprobe: the kernel was built without kprobes", "tracepoint": None}
+    _, kprobe, _ = tracing.reads(ways)
+    assert kprobe.reason == "the kernel was built without kprobes"
+
+
+@pytest.mark.parametrize(
+    ("there", "typed"), [(True, "sudo pgtrace doctor"), (False, "sudo {}/pgtrace doctor")]
+)
+def test_the_command_as_root(
+    there: bool, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its whole path, where sudo would not find it."""
+    command = tmp_path / "pgtrace"
+    command.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(command)])
+    if there:
+        monkeypatch.setattr(abilities, "_SUDO_PATH", str(tmp_path))
+    assert abilities.as_root() == typed.format(tmp_path)
 
 
 def test_tracepoints_alone_come_with_their_price() -> None:

@@ -88,6 +88,14 @@ def test_unsupported_version_without_charging() -> None:
     assert missing.startswith("queries: ")
 
 
+def test_backend_without_its_workers_reads() -> None:
+    """With --no-charge they are nowhere in the capture, where only that backend is traced."""
+    own = server(os.getpid(), "15.18")
+    (missing,) = request(one_backend(own), charge=False).not_measured
+    assert missing.startswith("reads of its parallel and I/O workers: ")
+    assert request(Target.of_servers([own]), charge=False).not_measured == ()
+
+
 def test_unsupported_version_beside_a_supported_one() -> None:
     """The other is measured as if it were alone."""
     old, new = server(os.getpid(), "13.5"), server(os.getppid(), "18.1")

@@ -25,8 +25,9 @@ def reads(ways: Ways | None, blocked: Ability | None = None) -> list[Ability]:
         if reason is None:
             found.append(Ability(way, True, "loads and attaches"))
             continue
+        reason = reason.removeprefix(f"reads by {way}: ")  # noqa: PLW2901
         option = _OPTIONS.get(way, "")
-        built = options is None or option in options
+        built = options is None or option in options or "was built without" in reason
         why = reason if built else f"{reason} (the kernel was built without CONFIG_{option})"
         remedy = tracefs().remedy if way == "tracepoint" else None
         # With a better way, the lack of one is no fault to mend.
