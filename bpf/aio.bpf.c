@@ -9,21 +9,75 @@ struct {
 	__type(value, struct handle);
 } pgt_handles SEC(".maps");
 
-/* pgaio_io_prepare_submit(PgAioHandle *ioh), in the backend that asks */
+/* What a read that others perform is booked on, as the backend's query stands now. Its number
+ * is of use only while it is open, and only where its record tells which slots are its. */
+static __always_inline __u64 paid_by(struct task *task)
+{
+	if (!task->query.open)
+		return 0;
+	if (options.per_query)
+		return task->query.number;
+	if (!task->query.statement)
+		find_statement(task->index);
+	return task->query.statement;
+}
+
+/* smgrstartreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum, BlockNumber blocknum,
+ * void **buffers, BlockNumber nblocks) */
 SEC("uprobe")
-int BPF_KPROBE(pgt_a_submit, void *ioh)
+int pgt_a_blocks(struct pt_regs *ctx)
+{
+	struct task *task = traced_task();
+
+	if (task)
+		task->asked_blocks = SIXTH_ARGUMENT(ctx);
+	return 0;
+}
+
+/* pgaio_io_start_readv(PgAioHandle *ioh, int fd, int iovcnt, uint64 offset), in the backend that
+ * asks: before it is known who will read. The order of these calls is that of the scan. */
+SEC("uprobe")
+int BPF_KPROBE(pgt_a_start, void *ioh, int fd, int count, __u64 position)
 {
 	struct task *task = traced_task();
 	struct handle_key key = {.handle = (__u64)ioh};
-	struct handle handle = {};
+	struct handle handle = {.pattern = PATTERN_UNKNOWN, .known = 1};
+	struct file *file;
 
 	if (!task)
 		return 0;
+	file = current_file(fd);
+	if (file && find_file(task, file))
+		handle.pattern = pattern_of(task, &task->files[task->file & (FILES - 1)], position,
+					    task->asked_blocks << options.block_shift);
 	key.postmaster = task->postmaster;
 	handle.payer = task->serial;
-	handle.query = task->query.open ? task->query.number : 0;
+	handle.query = paid_by(task);
 	handle.asked_ns = bpf_ktime_get_ns();
 	bpf_map_update_elem(&pgt_handles, &key, &handle, BPF_ANY);
+	return 0;
+}
+
+/* pgaio_wref_wait(PgAioWaitRef *iow): called where a read is not there yet */
+SEC("uprobe")
+int pgt_a_wait(struct pt_regs *ctx)
+{
+	struct task *task = traced_task();
+
+	if (task)
+		task->wait_start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("uprobe")
+int pgt_a_wait_ret(struct pt_regs *ctx)
+{
+	struct task *task = traced_task();
+
+	if (!task || !task->wait_start_ns)
+		return 0;
+	task->query.waited_ns += bpf_ktime_get_ns() - task->wait_start_ns;
+	task->wait_start_ns = 0;
 	return 0;
 }
 
@@ -39,8 +93,13 @@ int BPF_KPROBE(pgt_a_perform, void *ioh)
 		return 0;
 	key.postmaster = task->postmaster;
 	task->charge.payer = 0;
+	task->charge.known = 0;
 	handle = bpf_map_lookup_elem(&pgt_handles, &key);
-	if (!handle || handle->payer == task->serial)
+	if (!handle)
+		return 0;
+	task->charge.pattern = handle->pattern;
+	task->charge.known = handle->known;
+	if (handle->payer == task->serial)
 		return 0;
 	task->charge.query = handle->query;
 	task->charge.queued_ns = bpf_ktime_get_ns() - handle->asked_ns;
@@ -84,11 +143,12 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	if (opcode == IORING_OP_READV)
 		request.asked = vector_length((void *)BPF_CORE_READ(rw, addr), request.asked);
 	state = &task->files[task->file & (FILES - 1)];
-	request.pattern = pattern_of(task, state->next, position);
-	state->next = position + request.asked;
+	request.pattern = pattern_of(task, state, position, request.asked);
 	request.flags = state->flags;
+	request.entry = state->entry;
 	request.payer = task->serial;
 	request.query = task->query.open ? task->query.number : 0;
+	request.statement = paid_by(task);
 	request.start_ns = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&pgt_requests, &key, &request, BPF_ANY)) {
 		task->lost_reads++;
@@ -104,11 +164,12 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 static __always_inline int request_end(__u64 key, __s64 ret)
 {
 	struct request *request, done;
-	struct owner owner = {};
+	struct slot_key owner = {};
 	struct task *task;
 	struct slot *slot;
 	__u64 ns;
-	__u32 taken;
+	__u32 place;
+	bool over;
 
 	request = bpf_map_lookup_elem(&pgt_requests, &key);
 	if (!request)
@@ -131,17 +192,21 @@ static __always_inline int request_end(__u64 key, __s64 ret)
 		count_apart(&task->cut_short, ret, done.device_bytes, ns);
 		return 0;
 	}
-	owner.task = task->serial;
+	owner.owner = task->serial;
 	owner.payer = done.payer;
+	owner.file = done.entry;
+	/* Of a query that is over, and was put to its statement, that */
 	owner.query = done.query;
-	owner.key = key_of(done.query, IO_URING, done.flags, ret, done.pattern,
+	if (done.query && (done.query != task->query.number || !task->query.open))
+		owner.query = done.statement;
+	owner.key = key_of(owner.query, IO_URING, done.flags, ret, done.pattern,
 			   done.device_bytes ? DEVICE : SOURCE_UNKNOWN);
-	if (done.payer == task->serial && (!done.query || done.query == task->query.number)) {
-		slot = own_slot(task, &owner);
-	} else {
-		taken = charged_slot(&owner);
-		slot = taken ? slot_at(taken - 1) : NULL;
-	}
+	over = owner.query && owner.query < OTHERS && owner.query != task->query.number;
+	if (done.payer == task->serial && !over)
+		place = find_slot(task, &owner);
+	else
+		place = charged_slot(&owner);
+	slot = place ? slot_at(place - 1) : NULL;
 	if (!slot || !count_read(slot, ns, ret, done.device_bytes))
 		task->lost_reads++;
 	return 0;

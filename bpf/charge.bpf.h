@@ -32,6 +32,19 @@ struct {
 	__type(value, __u32);
 } pgt_free_tasks SEC(".maps");
 
+/* Where those are who may have parallel workers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct leader_key);
+	__type(value, __u32); /* index in pgt_tasks */
+} pgt_leaders SEC(".maps");
+
+static __always_inline struct task *task_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&pgt_tasks, &index);
+}
+
 static __always_inline bool is_postmaster(__u32 tgid)
 {
 	__u32 i;
@@ -55,6 +68,51 @@ static __always_inline bool is_helper(const char *title)
 			return true;
 	}
 	return false;
+}
+
+#define PID_SIGN 0x50494420 /* "PID ", as it stands in the last four characters */
+#define WITH_PID 128	    /* so far a title is searched for it */
+
+/* "parallel worker for PID 1": the leader's, in the namespace of both; 0: it has none. */
+static __always_inline __u32 leader_pid(const char *title)
+{
+	__u64 c, digit, last = 0, number = 0, found = 0;
+	__u32 i;
+
+	for (i = 0; i < WITH_PID; i++) {
+		c = (__u8)title[i];
+		digit = found & within(c, '0', '9');
+		number = number * (1 + 9 * digit) + (c - '0') * digit;
+		found &= digit;
+		last = (last << 8 | c) & 0xffffffff;
+		found |= equal(last, PID_SIGN);
+	}
+	return number;
+}
+
+int find_statement(__u32 task_index);
+
+/* A parallel worker is told for which of its leader's statements it was started; others may be
+ * leaders. */
+static __always_inline void know_leader(struct task *task)
+{
+	struct leader_key key = {.postmaster = task->postmaster};
+	struct task *leader;
+	__u32 *found, index = task->index;
+
+	key.inner_tgid = leader_pid(task->title);
+	if (!key.inner_tgid) {
+		key.inner_tgid = task->inner_tgid;
+		bpf_map_update_elem(&pgt_leaders, &key, &index, BPF_ANY);
+		return;
+	}
+	found = bpf_map_lookup_elem(&pgt_leaders, &key);
+	leader = found ? task_at(*found) : NULL;
+	if (!leader || !leader->query.open)
+		return;
+	if (!leader->query.statement)
+		find_statement(*found);
+	task->started_for = leader->query.statement;
 }
 
 /* The first event of a new child. Titles of background processes and parallel workers stand
@@ -86,6 +144,8 @@ __noinline int begin_task(__u32 tid)
 	task->inner_tgid = inner_tid();
 	task->postmaster = parent_tgid();
 	task->began_ns = bpf_ktime_get_ns();
+	if (!options.per_query)
+		know_leader(task);
 	if (bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY))
 		__sync_fetch_and_add(&live.lost_tasks, 1);
 	return index;
@@ -143,6 +203,7 @@ SEC("raw_tracepoint")
 int pgt_exit(void *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
+	struct leader_key leader = {};
 	__u32 tid = id, *found;
 	struct task *task;
 
@@ -152,8 +213,12 @@ int pgt_exit(void *ctx)
 	if (!found)
 		return 0;
 	task = bpf_map_lookup_elem(&pgt_tasks, found);
-	if (task)
+	if (task) {
 		task->ended_ns = bpf_ktime_get_ns();
+		leader.postmaster = task->postmaster;
+		leader.inner_tgid = task->inner_tgid;
+		bpf_map_delete_elem(&pgt_leaders, &leader);
+	}
 	bpf_map_delete_elem(&pgt_indexes, &tid);
 	return 0;
 }

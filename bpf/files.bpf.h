@@ -3,6 +3,27 @@
 #ifndef FILES_BPF_H
 #define FILES_BPF_H
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct file_entry);
+} pgt_files SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} pgt_free_files SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct file_key);
+	__type(value, __u32);
+} pgt_file_indexes SEC(".maps");
+
 enum file_flags {
 	REGULAR = 1,  /* a regular file of a real file system: its reads count */
 	DIRECT = 2,   /* opened with O_DIRECT */
@@ -35,6 +56,92 @@ static __noinline __u32 file_system_flags(struct inode *inode)
 	return BPF_CORE_READ(super, s_bdev) ? REGULAR | TELLABLE : 0;
 }
 
+/* The entry on which reads of the file are booked; 0, of which nothing is known, if there is no
+ * room for another. Entries are taken once, and never given back. */
+static __noinline __u32 file_entry(struct task *task, struct inode *inode)
+{
+	struct file_entry *found, *entry;
+	struct file_key key = {};
+	__u32 *known, index;
+
+	if (!task)
+		return 0;
+	found = &task->found;
+	key.device = found->device;
+	key.kind = found->kind;
+	key.inode = found->space;
+	if (options.by_file) {
+		key.inode = BPF_CORE_READ(inode, i_ino);
+		key.generation = BPF_CORE_READ(inode, i_generation);
+	}
+	known = bpf_map_lookup_elem(&pgt_file_indexes, &key);
+	if (known)
+		return *known;
+	if (bpf_map_pop_elem(&pgt_free_files, &index))
+		return 0;
+	entry = bpf_map_lookup_elem(&pgt_files, &index);
+	if (!entry)
+		return 0;
+	*entry = *found;
+	entry->inode = options.by_file ? key.inode : 0;
+	if (!bpf_map_update_elem(&pgt_file_indexes, &key, &index, BPF_NOEXIST))
+		return index;
+	/* Another task was faster */
+	bpf_map_push_elem(&pgt_free_files, &index, 0);
+	known = bpf_map_lookup_elem(&pgt_file_indexes, &key);
+	return known ? *known : 0;
+}
+
+/* The same number, of which the verifier knows nothing: it would follow what comes after a loop
+ * once for each number that the loop may end with. */
+static __always_inline __u32 unknown(struct task *task, __u32 number)
+{
+	*(volatile __u32 *)&task->chosen = number;
+	return *(volatile __u32 *)&task->chosen;
+}
+
+/* Where the relation was read last, whichever segment that was. */
+static __always_inline __u32 find_stream(struct task *task, __u64 identity)
+{
+	struct stream *stream;
+	__u32 i;
+
+	for (i = 0; i < FILES; i++)
+		if (task->streams[i].identity == identity)
+			break;
+	i = unknown(task, i);
+	if (i < FILES)
+		return i;
+	i = task->streams_used++ & (FILES - 1);
+	stream = &task->streams[i];
+	stream->identity = identity;
+	stream->next = NOWHERE;
+	return i;
+}
+
+/* What is there to know of a file that was not read before. Not static, so that the verifier
+ * looks at it once. */
+__noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
+{
+	struct task *task = task_at(task_index);
+	struct file_state *state;
+	struct file_entry *found;
+	struct file *file = (void *)address;
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+	if (!task)
+		return 0;
+	state = &task->files[i & (FILES - 1)];
+	found = &task->found;
+	recognise(file, found);
+	found->device = BPF_CORE_READ(inode, i_sb, s_dev);
+	state->entry = file_entry(task, inode);
+	state->identity = found->relation ? found->relation : (__u64)inode ^ state->number;
+	state->base = found->base;
+	state->stream = find_stream(task, state->identity);
+	return 0;
+}
+
 /* Puts the file among those that the task read last; FILES if its reads do not count. */
 static __noinline __u32 remember_file(struct task *task, struct file *file, struct inode *inode)
 {
@@ -50,15 +157,18 @@ static __noinline __u32 remember_file(struct task *task, struct file *file, stru
 	for (i = 0; i < FILES; i++)
 		if (task->files[i].inode == (__u64)inode)
 			break;
-	if (i == FILES)
+	i = unknown(task, i);
+	if (i >= FILES)
 		i = task->files_used++ & (FILES - 1);
 	state = &task->files[i & (FILES - 1)];
 	number = BPF_CORE_READ(inode, i_ino);
-	if (state->inode != (__u64)inode || state->number != number)
-		state->next = NOWHERE;
 	state->file = (__u64)file;
-	state->inode = (__u64)inode;
-	state->number = number;
+	state->window = (__u64)BPF_CORE_READ(file, f_ra.ra_pages) * options.page_bytes;
+	if (state->inode != (__u64)inode || state->number != number) {
+		state->inode = (__u64)inode;
+		state->number = number;
+		meet_file(task->index, (__u64)file, i);
+	}
 	if (BPF_CORE_READ(file, f_flags) & O_DIRECT)
 		flags |= DIRECT;
 	state->flags = flags;
@@ -80,7 +190,8 @@ static __always_inline bool find_file(struct task *task, struct file *file)
 	for (i = 0; i < FILES; i++)
 		if (task->files[i].file == (__u64)file && task->files[i].inode == (__u64)inode)
 			break;
-	if (i == FILES)
+	i = unknown(task, i);
+	if (i >= FILES)
 		i = remember_file(task, file, inode);
 	if (i >= FILES)
 		return false;

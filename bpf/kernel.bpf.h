@@ -15,6 +15,7 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct super_block {
+	__u32 s_dev;
 	unsigned long s_magic;
 	struct block_device *s_bdev;
 };
@@ -22,13 +23,34 @@ struct super_block {
 struct inode {
 	unsigned short i_mode;
 	unsigned long i_ino;
+	__u32 i_generation;
 	struct super_block *i_sb;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file_ra_state {
+	unsigned int ra_pages;
 };
 
 struct file {
 	struct inode *f_inode;
 	unsigned int f_flags;
 	long long f_pos;
+	struct path f_path;
+	struct file_ra_state f_ra;
 };
 
 struct fdtable {
@@ -122,6 +144,13 @@ struct syscall_exit {
 	__u64 number;
 	__s64 ret;
 };
+
+/* Of a function of a user's program; <bpf/bpf_tracing.h> has it from libbpf 1.2 on */
+#if defined(__TARGET_ARCH_arm64)
+#define SIXTH_ARGUMENT(ctx) (((struct user_pt_regs *)(ctx))->regs[5])
+#else
+#define SIXTH_ARGUMENT(ctx) ((ctx)->r9)
+#endif
 
 struct iovec {
 	__u64 base;
@@ -229,6 +258,26 @@ static __always_inline __u32 opaque(__u32 number)
 {
 	asm volatile("" : "+r"(number));
 	return number;
+}
+
+/* Comparisons of numbers below 2^63 whose result, 1 or 0, the compiler does not turn into a
+ * branch: the verifier would follow both sides of it for each character of a text. */
+static __always_inline __u64 less(__u64 a, __u64 b)
+{
+	__u64 result = (a - b) >> 63;
+
+	asm volatile("" : "+r"(result));
+	return result;
+}
+
+static __always_inline __u64 equal(__u64 a, __u64 b)
+{
+	return less(a ^ b, 1);
+}
+
+static __always_inline __u64 within(__u64 a, __u64 low, __u64 high)
+{
+	return less(a, high + 1) & (less(a, low) ^ 1);
 }
 
 static __always_inline struct file *current_file(__u32 fd)

@@ -7,10 +7,14 @@
 #include "histogram.bpf.h"
 #include "charge.bpf.h"
 #include "slots.bpf.h"
+#include "names.bpf.h"
 #include "files.bpf.h"
+#include "statements.bpf.h"
+#include "scopes.bpf.h"
 #include "reads.bpf.c"
 #include "ways.bpf.c"
 #include "queries.bpf.c"
 #include "aio.bpf.c"
+#include "fill.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

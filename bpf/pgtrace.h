@@ -8,7 +8,11 @@
 #define SUB_BITS   4	   /* log2(SUBS) */
 #define MAX_BITS   40	   /* values from 2^40 ns (18 minutes) on share the last bucket */
 #define CHUNKS	   38	   /* one for the values below 16, one per power of two, one beyond */
-#define FILES	   16	   /* files whose last position a task remembers */
+#define FILES	   16	   /* files, and relations, that a task remembers */
+#define CACHED	   32	   /* slots that it remembers for each file */
+#define COMPONENTS 4	   /* of a path: the last ones are kept */
+#define COMPONENT  40	   /* bytes of each, the closing NUL included */
+#define FOLDED	   64	   /* slots of one query that are put to its statement's */
 #define TEXT	   1024	   /* bytes of query text kept, the closing NUL included */
 #define SERVERS	   16	   /* postmasters traced at once */
 #define TITLE	   160	   /* bytes of a process title kept */
@@ -16,10 +20,23 @@
 #define MAX_IOVECS 32	   /* PostgreSQL's PG_IOV_MAX; of longer vectors the length is not known */
 #define NOBODY	   (~0u)   /* the index of a thread that is of no interest */
 #define NOWHERE	   (~0ull) /* no position: no read of this file was seen before */
+#define STATEMENT  (1ull << 62)	   /* in place of a query's number: a statement's index + 1 */
+#define OTHERS	   (STATEMENT - 1) /* a statement for which there was no room */
 
 enum source { PAGE_CACHE, READAHEAD_ISSUED, DEVICE, WAIT, SOURCE_UNKNOWN, SOURCES };
 enum pattern { SEQUENTIAL, NEAR, RANDOM, FIRST, PATTERN_UNKNOWN, PATTERNS };
 enum size { BLOCKS_1, BLOCKS_2_4, BLOCKS_5_15, BLOCKS_16, SIZES };
+enum kind {
+	KIND_UNKNOWN,
+	RELATION,
+	VISIBILITY_MAP,
+	FREE_SPACE_MAP,
+	TEMPORARY,
+	WAL,
+	SLRU,
+	OTHER,
+	KINDS
+};
 enum scope { OUTSIDE, IN_QUERY, SCOPES };
 enum performer { ITSELF, IO_URING, PERFORMERS };
 enum protocol { PROTOCOL_UNKNOWN, SIMPLE, EXTENDED };
@@ -30,7 +47,7 @@ enum protocol { PROTOCOL_UNKNOWN, SIMPLE, EXTENDED };
 #define KEYS (SCOPES * PERFORMERS * 2 * SIZES * PATTERNS * SOURCES)
 
 struct options {
-	__u64 near_window;    /* bytes that a scan may skip and still be one: the read-ahead */
+	__u64 segment_bytes;  /* of a relation's files, all but the last are this long */
 	__u32 only_tid;	      /* the thread whose state is task 0, or 0 */
 	__u32 listed;	      /* threads in pgt_indexes are traced, whoever their parent is */
 	__u32 children;	      /* children of the postmasters are traced */
@@ -38,6 +55,10 @@ struct options {
 	__u32 emit_durations; /* for tests: send each duration too */
 	__u32 helpers_only;   /* of the children, only parallel and I/O workers */
 	__u32 no_usdt;	      /* scopes follow exported functions instead */
+	__u32 by_file;	      /* reads are booked on their file, not only on its kind */
+	__u32 per_query;      /* a record of each query, instead of sums by statement */
+	__u32 page_bytes;
+	__u32 literals; /* texts that differ in them are different statements */
 	__u32 unused;
 };
 
@@ -55,9 +76,11 @@ struct live {
 struct slot {
 	__u32 owner; /* serial of the task that counts here */
 	__u32 payer; /* serial of the task on whose behalf: mostly itself */
-	__u64 query; /* number of the payer's query; 0: outside queries */
+	__u64 query; /* number of the payer's query, or its statement; 0: outside queries */
 	__u32 key;
 	__u32 next; /* of the same owner's query: index + 1, or 0 */
+	__u32 file; /* index in pgt_files */
+	__u32 unused;
 	__u64 count;
 	__u64 bytes;
 	__u64 device_bytes;
@@ -70,6 +93,17 @@ struct slot {
 
 struct chunk {
 	__u64 count[SUBS];
+};
+
+/* Calls of one statement, or of several that are not told apart. */
+struct calls {
+	__u64 calls;
+	__u64 errors;
+	__u64 total_ns;
+	__u64 min_ns;
+	__u64 max_ns;
+	__u64 waited_ns;     /* for asynchronous reads */
+	__u32 chunk[CHUNKS]; /* of their latencies, as in a slot */
 };
 
 /* Reads that are in no histogram because they failed or came short. */
@@ -100,7 +134,10 @@ struct query {
 	__u8 bound;	   /* its text was reported a second time: parse, then bind */
 	__u32 text_length; /* without the closing NUL */
 	__u32 analysed;	   /* a statement in it got as far as parse analysis */
-	__u32 unused;
+	__u32 several;	   /* statements were in it, so that query_id is none's */
+	__u64 query_id;	   /* as the server computed it, or 0 */
+	__u64 statement;   /* STATEMENT + index + 1, or OTHERS; 0: not yet looked for */
+	__u64 waited_ns;   /* for asynchronous reads */
 	char application_name[NAME];
 	char text[TEXT];
 };
@@ -114,13 +151,65 @@ struct charged {
 	__u32 unused;
 };
 
-struct file_state {
-	__u64 file;   /* struct file *, only compared */
-	__u64 inode;  /* struct inode *, only compared */
-	__u64 number; /* i_ino: the same inode, or another at its address? */
-	__u64 next;   /* where the last read of it ended, or NOWHERE */
-	__u32 flags;
+/* Statements are told apart by this. */
+struct statement_key {
+	__u32 payer;
+	__u8 protocol;
+	__u8 begun_before;
+	__u8 cut;
+	__u8 by_id; /* id is the server's query_id; else a hash of the text */
+	__u64 id;
+	__u64 application; /* hash of application_name */
+};
+
+/* All calls of one statement by one backend; only its thread writes to it. */
+struct statement {
+	struct statement_key key;
+	__u64 query_id;
+	struct calls sums;
+	__u32 text_length;
 	__u32 unused;
+	char application_name[NAME];
+	char text[TEXT]; /* of the first call */
+};
+
+/* A file; or all files of one kind in one tablespace: then it is the first that was seen. */
+struct file_entry {
+	__u64 inode; /* 0: of many */
+	__u64 space; /* inode of the directory that stands for its tablespace, or 0 */
+	__u32 device;
+	__u32 kind;
+	__u64 relation;			  /* its number and fork, as one; 0: it is no relation's */
+	__u64 base;			  /* where in the relation the file begins */
+	char path[COMPONENTS][COMPONENT]; /* its name, then the directories' */
+};
+
+struct file_key {
+	__u64 inode; /* of the file, or of the tablespace's directory */
+	__u32 generation;
+	__u32 device;
+	__u32 kind;
+	__u32 unused;
+};
+
+struct file_state {
+	__u64 file;	/* struct file *, only compared */
+	__u64 inode;	/* struct inode *, only compared */
+	__u64 number;	/* i_ino: the same inode, or another at its address? */
+	__u64 identity; /* of the relation: its segments have the same */
+	__u64 base;	/* where in the relation the file begins */
+	__u64 window;	/* bytes that a scan may skip and still be one: the read-ahead */
+	__u32 flags;
+	__u32 entry;	    /* index in pgt_files */
+	__u32 stream;	    /* index in streams[] */
+	__u32 slot[CACHED]; /* index + 1, or 0; stale once the slot says something else */
+	__u32 unused;
+};
+
+/* Where a relation was last read. */
+struct stream {
+	__u64 identity;
+	__u64 next; /* or NOWHERE */
 };
 
 /* Whom the next read of a task is for, if not for itself. */
@@ -129,6 +218,19 @@ struct charge {
 	__u32 unused;
 	__u64 query;
 	__u64 queued_ns;
+	__u32 pattern;
+	__u32 known; /* the pattern is that of the request, not of this call */
+};
+
+/* A hash of a text, as far as it has come. */
+struct hashing {
+	__u64 whole;
+	__u64 without; /* its literals */
+	__u64 string;
+	__u64 number;
+	__u64 word;
+	__u64 previous;
+	__u64 unsafe;
 };
 
 /* What is known of one traced thread. Only that thread writes to it, except where it says so. */
@@ -146,8 +248,13 @@ struct task {
 	__u32 inner_tgid; /* as its own PID namespace has it */
 	__u32 postmaster; /* its parent when it was first seen */
 	__u32 files_used; /* ever: more than FILES means that some were forgotten */
-	__u64 began_ns;	  /* when it was first seen */
-	__u64 ended_ns;	  /* 0 while it runs */
+	__u32 streams_used;
+	__u32 unused;
+	__u32 index;	/* in pgt_tasks */
+	__u32 chosen;	/* scratch */
+	__u32 folding;	/* odd while a query's slots are put to its statement's */
+	__u64 began_ns; /* when it was first seen */
+	__u64 ended_ns; /* 0 while it runs */
 	__u64 lost_reads;
 	__u64 lost_queries;
 	struct charge charge;
@@ -157,11 +264,22 @@ struct task {
 	__u64 ignored_inode;
 	__u64 last_request; /* struct io_kiocb *: who asked the device since request_bytes */
 	__u64 request_bytes;
+	__u64 wait_start_ns; /* it waits for an asynchronous read */
+	__u64 asked_blocks;  /* of the asynchronous read that is being prepared */
+	struct hashing hashing;
 	struct file_state files[FILES];
-	__u32 slot[KEYS];  /* index + 1, or 0; stale once the slot says another owner */
+	struct stream streams[FILES];
+	__u64 started_for;	 /* of a parallel worker: its leader's statement; 0: not known */
+	struct file_entry found; /* scratch: what a new file is */
+	struct calls others;	 /* of statements for which there was no room */
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */
 	struct query query;
 	char text[TEXT]; /* scratch: the text that a probe brought */
+};
+
+struct leader_key {
+	__u32 postmaster;
+	__u32 inner_tgid;
 };
 
 struct handle_key {
@@ -176,6 +294,8 @@ struct handle {
 	__u32 unused;
 	__u64 query;
 	__u64 asked_ns;
+	__u32 pattern;
+	__u32 known;
 };
 
 /* A read that io_uring performs. */
@@ -184,19 +304,20 @@ struct request {
 	__u64 asked;
 	__u64 device_bytes;
 	__u64 query;
+	__u64 statement;
 	__u32 payer;
 	__u32 pattern;
 	__u32 flags;
-	__u32 unused;
+	__u32 entry;
 };
 
-/* Reads that one task made for another. */
-struct charged_key {
+/* What is told apart of reads: whose slot it is. */
+struct slot_key {
 	__u32 owner;
 	__u32 payer;
 	__u64 query;
 	__u32 key;
-	__u32 unused;
+	__u32 file;
 };
 
 #endif

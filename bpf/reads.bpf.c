@@ -61,14 +61,27 @@ static __always_inline __u32 source_of(__u32 flags, __u64 grown, bool slept)
 	return slept ? WAIT : PAGE_CACHE;
 }
 
-static __always_inline __u32 pattern_of(struct task *task, __u64 next, __u64 position)
+/* How the read follows the last one of the same relation, and that it was the last now. */
+static __always_inline __u32 pattern_of(struct task *task, struct file_state *state, __u64 position,
+					__u64 length)
 {
+	struct stream *stream = &task->streams[state->stream & (FILES - 1)];
+	__u64 next = stream->next;
+
+	if (stream->identity != state->identity) {
+		/* Forgotten, while another segment of the relation was not read */
+		state->stream = find_stream(task, state->identity);
+		stream = &task->streams[state->stream & (FILES - 1)];
+		next = stream->next;
+	}
+	position += state->base;
+	stream->next = position + length;
 	if (next == NOWHERE)
-		/* Once files were forgotten, "never seen" and "forgotten" look alike */
-		return task->files_used > FILES ? PATTERN_UNKNOWN : FIRST;
+		/* Once some were forgotten, "never seen" and "forgotten" look alike */
+		return task->streams_used > FILES ? PATTERN_UNKNOWN : FIRST;
 	if (position == next)
 		return SEQUENTIAL;
-	if (position > next && position - next <= options.near_window)
+	if (position > next && position - next <= state->window)
 		return NEAR;
 	return RANDOM;
 }
@@ -93,10 +106,10 @@ static __always_inline void count_apart(struct apart *apart, __u64 bytes, __u64 
 	apart->total_ns += ns;
 }
 
-static __always_inline __u32 key_of(bool in_query, __u32 performer, __u32 flags, __u64 bytes,
+static __always_inline __u32 key_of(__u64 query, __u32 performer, __u32 flags, __u64 bytes,
 				    __u32 pattern, __u32 source)
 {
-	__u32 key = (in_query * PERFORMERS + performer) * 2 + !!(flags & DIRECT);
+	__u32 key = (!!query * PERFORMERS + performer) * 2 + !!(flags & DIRECT);
 
 	return ((key * SIZES + size_of(bytes)) * PATTERNS + pattern) * SOURCES + source;
 }
@@ -105,13 +118,12 @@ static __always_inline int read_exit(__s64 ret)
 {
 	struct counters counters;
 	struct file_state *state;
-	struct owner owner = {};
+	struct slot_key key = {};
 	struct charge charge;
 	struct task *task;
 	struct slot *slot;
 	__u64 now, ns, grown;
-	__u32 source, pattern, taken;
-	bool in_query;
+	__u32 source, pattern, place;
 
 	task = traced_task();
 	if (!task || !task->start_ns)
@@ -121,6 +133,7 @@ static __always_inline int read_exit(__s64 ret)
 	task->start_ns = 0;
 	charge = task->charge;
 	task->charge.payer = 0;
+	task->charge.known = 0;
 	counters = current_counters();
 	grown = counters.read_bytes - task->read_bytes;
 	if (ret < 0) {
@@ -128,8 +141,10 @@ static __always_inline int read_exit(__s64 ret)
 		return 0;
 	}
 	state = &task->files[task->file & (FILES - 1)];
-	pattern = pattern_of(task, state->next, task->position);
-	state->next = task->position + ret;
+	if (charge.known)
+		pattern = charge.pattern;
+	else
+		pattern = pattern_of(task, state, task->position, ret);
 	if ((__u64)ret < task->asked) {
 		count_apart(&task->cut_short, ret, grown, ns);
 		return 0;
@@ -137,23 +152,21 @@ static __always_inline int read_exit(__s64 ret)
 	if (options.emit_durations)
 		bpf_ringbuf_output(&pgt_durations, &ns, sizeof(ns), 0);
 	source = source_of(state->flags, grown, counters.switches != task->switches);
-	owner.task = task->serial;
+	key.owner = task->serial;
+	key.file = state->entry;
 	if (charge.payer) {
-		/* Of requests by many, the order here is not the order in which any asked */
-		owner.payer = charge.payer;
-		owner.query = charge.query;
-		owner.key =
-		    key_of(charge.query, ITSELF, state->flags, ret, PATTERN_UNKNOWN, source);
-		taken = charged_slot(&owner);
-		slot = taken ? slot_at(taken - 1) : NULL;
+		key.payer = charge.payer;
+		key.query = charge.query;
+		key.key = key_of(charge.query, ITSELF, state->flags, ret, pattern, source);
+		place = charged_slot(&key);
+		slot = place ? slot_at(place - 1) : NULL;
 		if (slot)
 			slot->queued_ns += charge.queued_ns;
 	} else {
-		in_query = task->query.open;
-		owner.payer = task->serial;
-		owner.query = in_query ? task->query.number : 0;
-		owner.key = key_of(in_query, ITSELF, state->flags, ret, pattern, source);
-		slot = own_slot(task, &owner);
+		key.payer = task->serial;
+		key.query = task->query.open ? task->query.number : 0;
+		key.key = key_of(key.query, ITSELF, state->flags, ret, pattern, source);
+		slot = own_slot(task, state, &key);
 	}
 	if (!slot || !count_read(slot, ns, ret, grown))
 		task->lost_reads++;

@@ -36,35 +36,28 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
-	__type(key, struct charged_key);
+	__type(key, struct slot_key);
 	__type(value, __u32); /* index of a slot */
-} pgt_charged SEC(".maps");
+} pgt_slot_indexes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } pgt_records SEC(".maps");
 
-struct owner {
-	__u32 task;
-	__u32 payer;
-	__u64 query;
-	__u32 key;
-};
-
 static __always_inline struct slot *slot_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&pgt_slots, &index);
 }
 
-static __always_inline bool is_of(struct slot *slot, struct owner *owner)
+static __always_inline bool is_of(struct slot *slot, struct slot_key *key)
 {
-	return slot->query == owner->query && slot->owner == owner->task &&
-	       slot->payer == owner->payer && slot->key == owner->key;
+	return slot->query == key->query && slot->owner == key->owner &&
+	       slot->payer == key->payer && slot->key == key->key && slot->file == key->file;
 }
 
 /* Returns its index + 1, or 0 if none is left. */
-static __always_inline __u32 take_slot(struct owner *owner)
+static __always_inline __u32 take_slot(struct slot_key *key)
 {
 	struct slot *slot;
 	__u32 index;
@@ -74,75 +67,85 @@ static __always_inline __u32 take_slot(struct owner *owner)
 	slot = slot_at(index);
 	if (!slot)
 		return 0;
-	slot->owner = owner->task;
-	slot->payer = owner->payer;
-	slot->query = owner->query;
-	slot->key = owner->key;
+	slot->owner = key->owner;
+	slot->payer = key->payer;
+	slot->query = key->query;
+	slot->key = key->key;
+	slot->file = key->file;
 	slot->next = 0;
+	bpf_map_update_elem(&pgt_slot_indexes, key, &index, BPF_ANY);
 	return index + 1;
+}
+
+/* The slot that is there already: index + 1, or 0. */
+static __always_inline __u32 known_slot(struct slot_key *key)
+{
+	__u32 *found = bpf_map_lookup_elem(&pgt_slot_indexes, key);
+	struct slot *slot = found ? slot_at(*found) : NULL;
+
+	return slot && is_of(slot, key) ? *found + 1 : 0;
+}
+
+/* The same if its task does not remember it; those of a query are linked. */
+static __noinline __u32 find_slot(struct task *task, struct slot_key *key)
+{
+	struct slot *slot;
+	__u32 place;
+
+	if (!task || !key)
+		return 0;
+	place = known_slot(key);
+	if (place)
+		return place;
+	place = take_slot(key);
+	slot = place ? slot_at(place - 1) : NULL;
+	if (slot && key->query && key->query < OTHERS) {
+		slot->next = task->query.first_slot;
+		task->query.first_slot = place;
+	}
+	return place;
 }
 
 /* The slot for what a task reads for itself. */
-static __always_inline struct slot *own_slot(struct task *task, struct owner *owner)
+static __always_inline struct slot *own_slot(struct task *task, struct file_state *state,
+					     struct slot_key *key)
 {
-	__u32 taken, key = owner->key;
+	__u32 *cached = &state->slot[key->key & (CACHED - 1)];
 	struct slot *slot;
 
-	/* Hidden from clang, which knows that it never is: the verifier of 6.1 does not */
-	barrier_var(key);
-	if (key >= KEYS)
-		return NULL;
-	if (task->slot[key]) {
-		slot = slot_at(task->slot[key] - 1);
-		if (slot && is_of(slot, owner))
+	if (*cached) {
+		slot = slot_at(*cached - 1);
+		if (slot && is_of(slot, key))
 			return slot;
 	}
-	taken = take_slot(owner);
-	slot = taken ? slot_at(taken - 1) : NULL;
-	if (!slot)
-		return NULL;
-	if (owner->query) {
-		slot->next = task->query.first_slot;
-		task->query.first_slot = taken;
-	}
-	task->slot[key] = taken;
-	return slot;
+	*cached = find_slot(task, key);
+	return *cached ? slot_at(*cached - 1) : NULL;
 }
 
-/* The slot for what a task reads for another; user space is told of each one taken. */
-static __noinline __u32 charged_slot(struct owner *owner)
+/* The slot for what a task reads for another. Of those of a query user space is told. */
+static __noinline __u32 charged_slot(struct slot_key *key)
 {
-	struct charged_key key = {};
 	struct charged charged = {};
-	struct slot *slot;
-	__u32 *found, index;
+	__u32 place;
 
-	if (!owner)
+	if (!key)
 		return 0;
-	key.owner = owner->task;
-	key.payer = owner->payer;
-	key.query = owner->query;
-	key.key = owner->key;
-	found = bpf_map_lookup_elem(&pgt_charged, &key);
-	if (found) {
-		slot = slot_at(*found);
-		if (slot && is_of(slot, owner))
-			return *found + 1;
-	}
-	index = take_slot(owner);
-	if (!index)
-		return 0;
+	place = known_slot(key);
+	if (place)
+		return place;
+	place = take_slot(key);
+	if (!place || !options.per_query)
+		return place;
 	charged.record = RECORD_CHARGED;
-	charged.payer = owner->payer;
-	charged.query = owner->query;
-	charged.slot = index--;
-	bpf_map_update_elem(&pgt_charged, &key, &index, BPF_ANY);
+	charged.payer = key->payer;
+	charged.query = key->query;
+	charged.slot = place;
 	bpf_ringbuf_output(&pgt_records, &charged, sizeof(charged), BPF_RB_NO_WAKEUP);
-	return index + 1;
+	return place;
 }
 
-/* Counts one read; false if there was no room to. */
-static __always_inline bool count_read(struct slot *slot, __u64 ns, __u64 bytes, __u64 device_bytes)
+/* Puts a value into a histogram; false if there was no room to. */
+static __always_inline bool count_value(__u32 *chunks, __u64 ns)
 {
 	struct chunk *chunk;
 	__u32 which, sub, index;
@@ -150,16 +153,24 @@ static __always_inline bool count_read(struct slot *slot, __u64 ns, __u64 bytes,
 	locate(ns, &which, &sub);
 	if (which >= CHUNKS)
 		return false;
-	if (!slot->chunk[which]) {
+	if (!chunks[which]) {
 		if (bpf_map_pop_elem(&pgt_free_chunks, &index))
 			return false;
-		slot->chunk[which] = index + 1;
+		chunks[which] = index + 1;
 	}
-	index = slot->chunk[which] - 1;
+	index = chunks[which] - 1;
 	chunk = bpf_map_lookup_elem(&pgt_chunks, &index);
 	if (!chunk)
 		return false;
 	chunk->count[sub & (SUBS - 1)]++;
+	return true;
+}
+
+/* Counts one read; false if there was no room to. */
+static __always_inline bool count_read(struct slot *slot, __u64 ns, __u64 bytes, __u64 device_bytes)
+{
+	if (!count_value(slot->chunk, ns))
+		return false;
 	if (!slot->count || ns < slot->min_ns)
 		slot->min_ns = ns;
 	if (ns > slot->max_ns)

@@ -67,6 +67,8 @@ class Probes(msgspec.Struct):
     reads: Literal["fentry", "kprobe", "tracepoint"]
     queries: Literal["usdt", "uprobe", "none"]
     not_measured: list[str] = []
+    no_query_ids: str | None = None
+    """Why no query has a query_id; None if they have."""
     shortest_ns: int | None = None
     """The shortest read seen: what is shorter, this way in cannot show."""
 
@@ -159,7 +161,7 @@ class Query(msgspec.Struct):
     reads: list[Reads] = []
     query_id: int | None = None
     """The server's own; None where it computes none, or for several statements in one query."""
-    text_hash: int | None = None
+    text_hash: str | None = None
     """Of the text without its literals: the same text has the same, in this capture."""
     waited_ns: int | None = None
     """How long its backend waited for asynchronous reads; None where that is not measured."""

@@ -45,7 +45,7 @@ class JsonLines:
         for event in self._tracer.poll():
             one = statements.Statements(literals=self._literals)
             one.add(event)
-            query = msgspec.to_builtins(one.queries(self._tracer.block_size)[0])
+            query = msgspec.to_builtins(self._tracer.assembly.queries(one)[0])
             started = self._tracer.wall_time(event.start_ns)
             stamp = {"pid": event.pid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
             print(msgspec.json.encode(stamp | query).decode(), flush=True)
@@ -181,7 +181,7 @@ class TextScreen:
             self._block(account.reads, elapsed, f"… {units.duration(elapsed)}")
 
     def _block(self, reads: ReadsByKey, elapsed_ns: int, lead: str) -> None:
-        listed = statements.reads_list(reads, self._tracer.block_size)
+        listed = self._tracer.assembly.reads(reads)
         _lines(block.block(listed, elapsed_ns, self._tracer.engine.not_measured, lead=lead))
 
     def _sum_up(self) -> None:
@@ -203,7 +203,7 @@ class TextScreen:
             f"\n▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
             f"{units.count(sum(counts.count for counts in reads.values()))} reads"
         )
-        found = sums.queries(self._tracer.block_size)
+        found = self._tracer.assembly.queries(sums)
         for query in found[:MOST_STATEMENTS]:
             mean = query.latency.total_ns / max(query.latency.count, 1)
             count = sum(each.count for each in query.reads)

@@ -1,11 +1,22 @@
 """Who the traced threads are: backends, their helpers, and what each of them did in all."""
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from . import statement
-from .engines import ApartCounts, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
+from .capture import Scope
+from .engines import (
+    ApartCounts,
+    QueryEvent,
+    ReadsByKey,
+    StatementTotal,
+    TaskSnapshot,
+    add_reads,
+)
 from .postgres import titles
 from .statements import Statements
+
+_Named = TypeVar("_Named", QueryEvent, StatementTotal)
 
 CLIENTS = frozenset({"client backend", "walsender"})
 """Types whose open statement is a query: the others show a text and run no portal."""
@@ -39,6 +50,8 @@ class Person:
     """Parallel workers whose reads its running query pays."""
     helped: ReadsByKey = field(default_factory=dict)
     """Reads of the parallel workers of its queries that ended."""
+    helped_by: dict[int, ReadsByKey] = field(default_factory=dict)
+    """The same by statement, where those are added up in the kernel."""
     apart: tuple[ApartCounts, ApartCounts] = field(
         default_factory=lambda: (ApartCounts(), ApartCounts())
     )
@@ -49,7 +62,12 @@ class Person:
         """Whether what it runs is a query. Of whom nothing is known, it is."""
         return self.title.backend_type is None or self.title.backend_type in CLIENTS
 
-    def named(self, event: QueryEvent) -> QueryEvent:
+    @property
+    def scope(self) -> Scope:
+        """Where reads for what it runs belong."""
+        return "query" if self.is_client else "outside"
+
+    def named(self, event: _Named) -> _Named:
         """The event with the text that the kernel did not see."""
         if event.begun_before and self.before:
             event.text, event.text_cut = self.before
@@ -67,7 +85,7 @@ def title_of(raw: bytes, cluster: str | None, major: int | None) -> titles.Title
     return titles.parse(statement.decode(raw).rstrip(), cluster, major)
 
 
-def helper_reads(snapshot: TaskSnapshot) -> ReadsByKey:
+def helper_reads(snapshot: TaskSnapshot, scope: Scope = "query") -> ReadsByKey:
     """All that a parallel worker read: its leader's query's."""
     reads: ReadsByKey = {}
     for key, counts in snapshot.reads.items():
@@ -75,10 +93,24 @@ def helper_reads(snapshot: TaskSnapshot) -> ReadsByKey:
         add_reads(
             reads,
             {key: counts},
-            scope="query",
+            scope=scope,
             performed_by="parallel worker" if itself else None,
         )
     return reads
+
+
+def fold_helpers(leader: Person, running: QueryEvent | None) -> None:
+    """Let the leader have what those workers read that ended, but for its query that runs."""
+    for helper in list(leader.helpers):
+        final = helper.final
+        if final is None or (running and running.start_ns <= helper.began_ns):
+            continue
+        leader.helpers.remove(helper)
+        reads = helper_reads(final, leader.scope)
+        add_reads(leader.helped, reads)
+        add_reads(leader.helped_by.setdefault(final.started_for, {}), reads)
+        for into, counts in zip(leader.apart, (final.failed, final.short), strict=True):
+            add_apart(into, counts)
 
 
 def add_apart(into: ApartCounts, counts: ApartCounts) -> None:

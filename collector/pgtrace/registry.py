@@ -4,13 +4,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from . import people, statements
+from . import people
 from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
 from .errors import PgtraceError
 from .people import Person
 from .postgres import binary, processes, titles
 from .postgres.names import Names
 from .servers import Servers
+from .statements import Statements
 from .targets import Target
 
 MOST_ENDED = 2000
@@ -36,6 +37,7 @@ class Account:
     reads: ReadsByKey
     snapshot: TaskSnapshot
     running: QueryEvent | None
+    statements: Statements | None
     merged: int | None = None
 
 
@@ -49,12 +51,14 @@ class Registry:
         *,
         charge: bool,
         literals: bool,
+        per_query: bool = False,
         dsn: str | None = None,
     ) -> None:
         self._engine = engine
         self._target = target
         self._charge = charge
         self.literals = literals
+        self._per_query = per_query
         self._people: dict[int, Person] = {}
         self._ended: list[Person] = []
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
@@ -99,7 +103,7 @@ class Registry:
                 person.named(event)
                 person.application_name = event.application_name or person.application_name
                 if person.statements is None:
-                    person.statements = statements.Statements(literals=self.literals)
+                    person.statements = Statements(literals=self.literals)
                 person.statements.add(event)
                 calls.append(event)
         now = time.monotonic_ns()
@@ -110,6 +114,8 @@ class Registry:
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 ended.append(person)
         self._let_go(ended)
+        if not self._per_query:
+            self._fold_helpers()
         traced = [person.pid for person in self._people.values()]
         self._ended += self.servers.hear(traced, self._is_known)
         self._name()
@@ -225,14 +231,25 @@ class Registry:
         finals = self._engine.release([person.serial for person in persons])
         for person, final in zip(persons, finals, strict=True):
             person.final = final
-            person.ended_ns = final.ended_ns
-            self._lost_reads += final.lost_reads
-            self._lost_queries += final.lost_queries
-            del self._people[person.serial]
+        for person in sorted(persons, key=lambda person: person.leader is None):
+            if person.final:
+                self._close(person, person.final)
             if person.leader is None:
                 self._ended.append(person)
             if len(self._ended) > MOST_ENDED:
                 self._merge(self._ended.pop(0))
+
+    def _close(self, person: Person, final: TaskSnapshot) -> None:
+        """Helpers before leaders, who have what they read."""
+        person.ended_ns = final.ended_ns
+        person.application_name = final.application_name or person.application_name
+        self._lost_reads += final.lost_reads
+        self._lost_queries += final.lost_queries
+        if not self._per_query:
+            people.fold_helpers(person, None)
+        person.statements = self._statements(person, final, person.helped_by)
+        final.statements = []
+        del self._people[person.serial]
 
     def _merge(self, person: Person) -> None:
         """Add up one who ended long ago with others of its kind: memory is not for ever."""
@@ -252,10 +269,10 @@ class Registry:
             (known.snapshot.short, account.snapshot.short),
         ):
             people.add_apart(into, counts)
-        if person.statements:
-            if known.person.statements is None:
-                known.person.statements = statements.Statements(literals=self.literals)
-            known.person.statements.merge(person.statements)
+        if account.statements:
+            if known.statements is None:
+                known.statements = Statements(literals=self.literals)
+            known.statements.merge(account.statements)
 
     def _account(
         self, person: Person, task: TaskSnapshot, live: dict[int, TaskSnapshot]
@@ -268,11 +285,20 @@ class Registry:
             running = None
         add_reads(reads, person.helped)
         pending: ReadsByKey = {}
+        helped: dict[int, ReadsByKey] = {}
+        for statement, each in person.helped_by.items():
+            add_reads(helped.setdefault(statement, {}), each)
         for helper in person.helpers:
             snapshot = helper.final or live.get(helper.serial)
-            if snapshot:
-                add_reads(pending, people.helper_reads(snapshot))
-        add_reads(reads, pending)
+            if snapshot is None:
+                continue
+            each = people.helper_reads(snapshot, person.scope)
+            add_reads(reads, each)
+            if running and running.start_ns <= max(helper.began_ns, task.began_ns):
+                add_reads(pending, each)
+            else:
+                add_reads(helped.setdefault(snapshot.started_for, {}), each)
+        person.application_name = task.application_name or person.application_name
         if running:
             running.pid = person.pid
             person.named(running)
@@ -280,7 +306,27 @@ class Registry:
         task = replace(task, failed=replace(task.failed), short=replace(task.short))
         for into, counts in zip((task.failed, task.short), person.apart, strict=True):
             people.add_apart(into, counts)
-        return Account(person, reads, task, running)
+        return Account(person, reads, task, running, self._statements(person, task, helped))
+
+    def _statements(
+        self, person: Person, task: TaskSnapshot, helped: dict[int, ReadsByKey]
+    ) -> Statements | None:
+        """What it called so far: of records, or as the kernel added it up."""
+        if person.statements or not task.statements:
+            return person.statements
+        found = Statements(literals=self.literals)
+        for total in task.statements:
+            reads: ReadsByKey = {}
+            add_reads(reads, total.reads)
+            add_reads(reads, helped.get(total.statement, {}))
+            found.add_total(replace(person.named(total), reads=reads))
+        return found
+
+    def _fold_helpers(self) -> None:
+        """Let statements that ended have what their parallel workers read."""
+        for person in self._people.values():
+            if any(helper.final for helper in person.helpers):
+                people.fold_helpers(person, self._engine.running(person.serial))
 
     def _is_meant(self, person: Person) -> bool:
         if person.leader:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
-from . import people, statements
+from . import people
 from .capture import Gap
 from .engines import Engine
 from .errors import PgtraceError
@@ -14,6 +14,7 @@ from .postgres import proc, processes
 from .postgres.life import Life
 from .postgres.processes import Server
 from .targets import FIRST_AIO, Target, application_name, unfollowed
+from .units import stamp
 
 _LOOK_EVERY_S = 0.5
 
@@ -52,8 +53,8 @@ class Servers:
         return [
             Gap(
                 directory,
-                statements.stamp(wall(began)),
-                statements.stamp(wall(ended)) if ended else None,
+                stamp(wall(began)),
+                stamp(wall(ended)) if ended else None,
             )
             for directory, began, ended in self._gaps
         ]

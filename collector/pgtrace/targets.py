@@ -13,6 +13,8 @@ from .postgres.processes import Backend, Server
 FIRST_AIO = 18
 """The first version with asynchronous reads."""
 MOST_BACKENDS = 1024
+MOST_STATEMENTS = 5000
+_OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
 _LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
 
@@ -87,7 +89,16 @@ class Target:
         return cls((), (), tuple(servers), True, filters or Filters())
 
     def request(
-        self, reads: ReadsWay | None, *, charge: bool, most: int, emit_durations: bool
+        self,
+        reads: ReadsWay | None,
+        *,
+        charge: bool,
+        most: int,
+        emit_durations: bool,
+        most_statements: int = MOST_STATEMENTS,
+        by_file: bool = False,
+        per_query: bool = False,
+        literals: bool = False,
     ) -> Request:
         """What the engine has to do."""
         if not self.backends and not self.whole:
@@ -100,6 +111,7 @@ class Target:
                 reads=reads,
                 listed=True,
                 most_tasks=len(threads),
+                by_file=by_file,
                 emit_durations=emit_durations,
             )
         family = [backend for server in self.servers for backend in server.backends()]
@@ -135,6 +147,11 @@ class Target:
             aio=asynchronous,
             block_size=next((s.block_size for s in self.servers if s.block_size), 8192),
             most_tasks=max(most, len(members)) if self.whole else len(members) + 64,
+            most_statements=most_statements,
+            by_file=by_file,
+            per_query=per_query,
+            literals=literals,
+            query_ids=any(computes_query_ids(server) for server in followed),
             emit_durations=emit_durations,
             unfollowed=frozenset(why),
             not_measured=(
@@ -159,6 +176,18 @@ def unfollowed(server: Server) -> str | None:
     if binary.is_foreign(f"/proc/{server.postmaster_pid}/exe"):
         return "the server's program is of another architecture than the kernel"
     return None
+
+
+def computes_query_ids(server: Server) -> bool:
+    """As IsQueryIdEnabled() in src/include/nodes/queryjumble.h; True where that is not known."""
+    try:
+        setting, module = (
+            binary.read_variable(server.postmaster_pid, name, size)
+            for name, size in (("compute_query_id", 4), ("query_id_enabled", 1))
+        )
+    except PgtraceError:
+        return True
+    return setting == _ON or (setting != _OFF and bool(module))
 
 
 def application_name(server: Server) -> int:

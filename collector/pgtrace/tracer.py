@@ -8,15 +8,20 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from . import statements
+from .assembly import Assembly
 from .capture import Capture, Host, Lost, Probes, Server, Totals
 from .engines import Engine, QueryEvent, ReadsWay
 from .engines import choice as engines
+from .places import Places
 from .registry import Account, Registry
-from .targets import MOST_BACKENDS, Target
+from .targets import MOST_BACKENDS, MOST_STATEMENTS, Target
+from .units import stamp
 
 POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
+
+
+NO_QUERY_IDS = "the server computes none: compute_query_id is off, or auto without a module"
 
 
 class Tracer:
@@ -34,6 +39,9 @@ class Tracer:
         charge: bool = True,
         dsn: str | None = None,
         most_backends: int = MOST_BACKENDS,
+        most_statements: int = MOST_STATEMENTS,
+        by_file: bool = False,
+        per_query: bool = False,
         emit_durations: bool = False,
     ) -> None:
         self.target = target
@@ -41,17 +49,28 @@ class Tracer:
         self._lock = threading.Lock()
         self._finished: Capture | None = None
         request = target.request(
-            reads, charge=charge, most=most_backends, emit_durations=emit_durations
+            reads,
+            charge=charge,
+            most=most_backends,
+            most_statements=most_statements,
+            by_file=by_file,
+            per_query=per_query,
+            literals=literals,
+            emit_durations=emit_durations,
         )
         self.block_size = request.block_size
+        self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
         self.started = datetime.now(UTC)
         self.engine: Engine = engines.start(request)
         self.started_ns = time.monotonic_ns()
-        self.registry = Registry(self.engine, target, charge=charge, literals=literals, dsn=dsn)
+        self.registry = Registry(
+            self.engine, target, charge=charge, literals=literals, per_query=per_query, dsn=dsn
+        )
+        self.assembly = Assembly(Places(self.engine.files), self.block_size, literals=literals)
         self.registry.see_first()
 
     def poll(self) -> list[QueryEvent]:
-        """Fetch and count the queries that ended; return those of since the last call."""
+        """Look at what ended; with `per_query`, return the queries of since the last call."""
         with self._lock:
             self._poll(settled=True)
             events, self._events = self._events, []
@@ -110,7 +129,7 @@ class Tracer:
         server = servers[0] if len(servers) == 1 else None
         found = self.registry.look()
         return Capture(
-            started=self.started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            started=stamp(self.started),
             duration_s=(ended_ns - self.started_ns) / 1e9,
             host=Host(platform.release(), os.cpu_count() or 1),
             server=Server(
@@ -120,13 +139,15 @@ class Tracer:
                 self.block_size,
             ),
             probes=Probes(
-                engine.name, engine.reads_way, engine.queries_way, list(engine.not_measured)
+                engine.name,
+                engine.reads_way,
+                engine.queries_way,
+                list(engine.not_measured),
+                self._no_query_ids,
             ),
             lost=Lost(found.lost_reads, found.lost_queries, found.in_flight, engine.lost_tasks()),
             totals=Totals(),
-            backends=statements.backends(
-                found, self.block_size, self.wall_time, literals=self.registry.literals
-            ),
+            backends=self.assembly.backends(found, self.wall_time),
             gaps=self.registry.servers.gaps(self.wall_time),
         ).add_up()
 
@@ -139,6 +160,9 @@ def trace(
     reads: ReadsWay | None = None,
     literals: bool = False,
     charge: bool = True,
+    by_file: bool = False,
+    most_statements: int = MOST_STATEMENTS,
+    per_query: bool = False,
     emit_durations: bool = False,
 ) -> Iterator[Tracer]:
     """Trace a backend, or of a postmaster the whole server, while the block runs.
@@ -148,7 +172,14 @@ def trace(
     """
     target = Target((pid,)) if any_process else Target.find(pid)
     tracer = Tracer(
-        target, reads=reads, literals=literals, charge=charge, emit_durations=emit_durations
+        target,
+        reads=reads,
+        literals=literals,
+        charge=charge,
+        by_file=by_file,
+        most_statements=most_statements,
+        per_query=per_query,
+        emit_durations=emit_durations,
     )
     leave = threading.Event()
 

@@ -1,5 +1,7 @@
 """Numbers as people read them: durations, sizes, counts, shares. In: nanoseconds and bytes."""
 
+from datetime import datetime
+
 _TIMES = (("ns", 1), ("µs", 10**3), ("ms", 10**6), ("s", 10**9))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -70,3 +72,8 @@ def count(number: int) -> str:
 def percent(part: float, whole: float) -> str:
     """Show a share in whole percent; of nothing, every share is `0 %`."""
     return f"{100 * part / whole if whole else 0:.0f} %"
+
+
+def stamp(moment: datetime) -> str:
+    """A moment in UTC, as captures have it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

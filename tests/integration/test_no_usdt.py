@@ -142,7 +142,7 @@ def no_names(disk_directory: Path) -> Iterator[PrivateCluster]:
 def watching(server: PrivateCluster, kind: type[Watched], queries: str) -> Iterator[Watched]:
     """A backend of that server, of whose queries all can be measured in the end."""
     with server.connect() as connection:
-        tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY)
+        tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY, per_query=True)
         try:
             yield kind(connection, tracer)
         finally:

@@ -100,7 +100,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def shared(cluster: PrivateCluster) -> Iterator[Watched]:
     with cluster.connect() as connection:
-        tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY)
+        tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY, per_query=True)
         try:
             yield Watched(connection, tracer)
         finally:
@@ -989,7 +989,7 @@ def test_text_that_is_no_utf8(
             clients.append(stack.enter_context(cluster.connect(dbname=name)))
             clients[-1].execute(f"set client_encoding = '{encoding}'")
         pids = [client.info.backend_pid for client in clients]
-        tracer = Tracer(Target.of_pids(pids), reads=WAY)
+        tracer = Tracer(Target.of_pids(pids), reads=WAY, per_query=True)
         stack.callback(tracer.stop)
         for client in clients:
             result = client.pgconn.exec_(text)

@@ -101,8 +101,9 @@ def test_order_is_told(
     assert order() == {"first": 1, "sequential": blocks - 1}
     shuffled = order("--random", 7)
     assert shuffled["first"] == 1
-    # Of 2,048 blocks, 16 are near ahead, and one is next
-    assert shuffled["random"] > 0.97 * blocks, shuffled
+    # How many are near ahead depends on the device's read-ahead, but few are just the next
+    assert shuffled["random"] + shuffled["near"] > 0.99 * blocks, shuffled
+    assert shuffled["random"] > 0.4 * blocks, shuffled
     assert shuffled["sequential"] + shuffled["near"] > 0, shuffled
     assert shuffled.total() == blocks
 

@@ -30,13 +30,20 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "apart": layout.Apart,
     "query": layout.QueryRecord,
     "charged": layout.Charged,
-    "charged_key": layout.ChargedKey,
+    "slot_key": layout.SlotKey,
+    "calls": layout.Calls,
+    "statement_key": layout.StatementKey,
+    "statement": layout.Statement,
+    "file_entry": layout.FileEntry,
     "file_state": layout.FileState,
+    "stream": layout.Stream,
     "charge": layout.Charge,
+    "hashing": layout.Hashing,
     "task": layout.Task,
+    "leader_key": layout.LeaderKey,
     "handle": layout.Handle,
 }
-KERNELS_OWN = {"handle_key", "request"}
+KERNELS_OWN = {"file_key", "handle_key", "request"}
 """Of these, user space sees nothing."""
 RENAMED = {("task", "scratch"): "text"}
 ENUMS: dict[str, dict[str, str]] = {
@@ -54,6 +61,16 @@ ENUMS: dict[str, dict[str, str]] = {
         "FIRST": "first",
         "PATTERN_UNKNOWN": "unknown",
     },
+    "kind": {
+        "KIND_UNKNOWN": "unknown",
+        "RELATION": "relation",
+        "VISIBILITY_MAP": "visibility map",
+        "FREE_SPACE_MAP": "free space map",
+        "TEMPORARY": "temporary",
+        "WAL": "wal",
+        "SLRU": "slru",
+        "OTHER": "other",
+    },
     "size": {"BLOCKS_1": "1", "BLOCKS_2_4": "2-4", "BLOCKS_5_15": "5-15", "BLOCKS_16": "16+"},
     "scope": {"OUTSIDE": "outside", "IN_QUERY": "query"},
     "performer": {"ITSELF": "backend", "IO_URING": "io_uring"},
@@ -62,6 +79,7 @@ ENUMS: dict[str, dict[str, str]] = {
 ORDERS = {
     "source": layout.SOURCES,
     "pattern": layout.PATTERNS,
+    "kind": layout.KINDS,
     "size": layout.SIZES,
     "scope": layout.SCOPES,
     "performer": layout.PERFORMERS,
@@ -110,7 +128,10 @@ def test_no_structure_or_enumeration_is_left_out() -> None:
     """Each of the header's has its mirror, and each of its members."""
     structs = set(re.findall(r"^struct (\w+) \{", HEADER, re.MULTILINE))
     assert structs - KERNELS_OWN == set(STRUCTS)
-    enums = dict(re.findall(r"^enum (\w+) \{ ([^}]*) \};", HEADER, re.MULTILINE))
+    enums = {
+        name: " ".join(body.split())
+        for name, body in re.findall(r"^enum (\w+) \{([^}]*)\};", HEADER, re.MULTILINE)
+    }
     assert enums.pop("record") == "RECORD_QUERY = 1, RECORD_CHARGED"
     assert set(enums) == set(ENUMS)
     for name, members in enums.items():
@@ -121,7 +142,7 @@ def test_no_structure_or_enumeration_is_left_out() -> None:
         body = re.search(rf"^struct {name} \{{(.*?)^\}};", HEADER, re.MULTILINE | re.DOTALL)
         assert body is not None
         code = re.sub(r"/\*.*?\*/", "", body[1], flags=re.DOTALL)
-        members = re.findall(r"(\w+)(?:\[\w+\])?;", code)
+        members = re.findall(r"(\w+)(?:\[\w+\])*;", code)
         assert members == [c_name(name, field[0]) for field in mirror._fields_]
 
 
@@ -149,7 +170,7 @@ def test_constants_are_the_same(run: Run) -> None:
     """Every number that the header defines, and how many members its enumerations have."""
     defined = set(re.findall(r"^#define (\w+)\s", HEADER, re.MULTILINE)) - {"PGTRACE_H"}
     expected = {name: getattr(layout, name) for name in defined if hasattr(layout, name)}
-    assert defined - expected.keys() == {"SUB_BITS", "MAX_BITS", "MAX_IOVECS", "NOWHERE"}
+    assert defined - expected.keys() == {"SUB_BITS", "MAX_BITS", "MAX_IOVECS", "NOWHERE", "FOLDED"}
     expected |= {"SUB_BITS": histogram.SUB_BITS, "MAX_BITS": histogram.MAX_BITS}
     expected |= {
         f"{name.upper()}S": len(order) for name, order in ORDERS.items() if name != "protocol"
@@ -229,9 +250,10 @@ def test_a_key_has_one_number(run: Run) -> None:
             "size": ENUMS["size"][size],
             "pattern": ENUMS["pattern"][pattern],
             "source": ENUMS["source"][source],
+            "file": 7,
         }
     found = {n: expressions[each] for each, n in numbers(run, list(expressions)).items()}
-    assert found == {n: slots.key_of(n)._asdict() for n in range(layout.KEYS)}
+    assert found == {n: slots.key_of(n, 7)._asdict() for n in range(layout.KEYS)}
 
 
 LOCATE = """

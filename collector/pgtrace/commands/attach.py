@@ -34,7 +34,7 @@ class AttachCommand:
         from .. import live, session
 
         with tracing.attached(
-            args, tracing.find_one, literals=args.literals or not args.json
+            args, tracing.find_one, literals=args.literals or not args.json, per_query=True
         ) as parts:
             tracer, watched, stopper = parts
             screen: live.Screen

@@ -69,6 +69,14 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes of servers that there is room for at once (1024); "
         "those that run already always have it",
     )
+    parser.add_argument(
+        "--max-statements",
+        type=_count,
+        default=5000,
+        metavar="N",
+        help="statements that are told apart, of all backends together (5000); "
+        "the rest is added up for each backend",
+    )
 
 
 def note(args: argparse.Namespace, message: str) -> None:
@@ -79,7 +87,11 @@ def note(args: argparse.Namespace, message: str) -> None:
 
 @contextlib.contextmanager
 def attached(
-    args: argparse.Namespace, find: Callable[[argparse.Namespace], "Target"], *, literals: bool
+    args: argparse.Namespace,
+    find: Callable[[argparse.Namespace], "Target"],
+    *,
+    literals: bool,
+    per_query: bool = False,
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
     """Trace what the arguments name; detached at any end."""
     from ..engines.choice import check_pid_namespace
@@ -98,9 +110,11 @@ def attached(
                 target,
                 reads=args.reads,
                 literals=literals,
+                per_query=per_query,
                 charge=args.charge,
                 dsn=args.dsn,
                 most_backends=getattr(args, "max_backends", 1),
+                most_statements=getattr(args, "max_statements", 1),
             )
             try:
                 stopper.start()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from ..capture import Pattern, Performer, Scope, Size, Source
+from ..capture import Kind, Pattern, Performer, Scope, Size, Source
 from ..capture import Protocol as ProtocolName
 
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
@@ -20,6 +20,27 @@ class Key(NamedTuple):
     size: Size
     pattern: Pattern
     source: Source
+    file: int = 0
+    """Index in Engine.files()."""
+
+
+class File(NamedTuple):
+    """What the kernel knows of a file that was read; or of all of one kind in one tablespace."""
+
+    kind: Kind
+    device: tuple[int, int] = (0, 0)
+    """Major and minor number of the file system's."""
+    inode: int = 0
+    """0 where it stands for many: then the path is that of the first."""
+    space: int = 0
+    """Inode of the directory that stands for the tablespace: base, global, PG_15_202209061; 0:
+    none."""
+    path: tuple[str, ...] = ()
+    """Its last components, at most four, outermost first."""
+
+
+UNKNOWN_FILE = File("unknown")
+"""There was no room for more."""
 
 
 @dataclass(slots=True)
@@ -87,6 +108,12 @@ class QueryEvent:
     """0 while it runs."""
     reads: ReadsByKey
     application_name: bytes = b""
+    query_id: int = 0
+    """As the server computed it, signed; 0 if it did not, or for several statements at once."""
+    waited_ns: int = 0
+    """How long it waited for asynchronous reads."""
+    statement: int = 0
+    """As StatementTotal has it; 0 if that is not known yet."""
     pid: int = 0
     """Of the process that ran it; for whoever knows the serial to fill in."""
 
@@ -94,6 +121,28 @@ class QueryEvent:
     def is_call(self) -> bool:
         """False for a prepare: a scope in which nothing ran and nothing failed."""
         return self.executed or self.error or self.protocol == "simple"
+
+
+@dataclass(slots=True)
+class StatementTotal:
+    """All calls of one statement by one task. Of those for which there was no room, together,
+    `text` is None.
+    """
+
+    text: bytes | None
+    text_cut: bool
+    protocol: ProtocolName
+    begun_before: bool
+    application_name: bytes
+    query_id: int
+    """Signed, as the server shows it; 0: none."""
+    errors: int
+    latency: Counts
+    """Its `count` are the calls."""
+    waited_ns: int
+    reads: ReadsByKey
+    statement: int
+    """A number that it has while its task is there."""
 
 
 @dataclass(slots=True)
@@ -126,7 +175,13 @@ class TaskSnapshot:
     lost_reads: int = 0
     lost_queries: int = 0
     in_flight: bool = False
+    application_name: bytes = b""
+    """As its last query found it."""
     running: QueryEvent | None = None
+    statements: list[StatementTotal] = field(default_factory=list)
+    """Without Request.per_query."""
+    started_for: int = 0
+    """Of a parallel worker, which of its leader's statements; 0: not known."""
 
 
 class Member(NamedTuple):
@@ -167,8 +222,19 @@ class Request:
     aio: bool = False
     """The server may leave reads to I/O workers or io_uring."""
     block_size: int = 8192
-    near_window: int = 128 << 10
+    segment_bytes: int = 1 << 30
+    """Of a relation's files, all but the last are this long."""
     most_tasks: int = 64
+    most_statements: int = 5000
+    """Kept apart, of all backends together; more are added up for each backend."""
+    by_file: bool = False
+    """Each file has an entry of its own in Engine.files()."""
+    per_query: bool = False
+    """Hand over each query by poll(), instead of adding them up by statement in the kernel."""
+    literals: bool = False
+    """Texts that differ in them are different statements, where there are no query ids."""
+    query_ids: bool = False
+    """The server computes them."""
     emit_durations: bool = False
     unfollowed: frozenset[int] = frozenset()
     """Postmasters whose children's queries are not measured."""
@@ -185,7 +251,7 @@ class Engine(Protocol):
     not_measured: list[str]
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
-        """The queries that ended since the last call; does not wait.
+        """With Request.per_query the queries that ended since the last call; does not wait.
 
         Unless `settled`, also those that ended a moment ago, of which reads that others made
         may come to be counted yet.
@@ -199,6 +265,9 @@ class Engine(Protocol):
 
     def task(self, serial: int) -> TaskSnapshot:
         """One of them, without its reads."""
+
+    def running(self, serial: int) -> QueryEvent | None:
+        """What it runs now, without its reads; None if it is idle."""
 
     def snapshot(self) -> list[TaskSnapshot]:
         """What each traced thread did so far. Poll first."""
@@ -222,6 +291,12 @@ class Engine(Protocol):
 
         `binary` is what it runs, if probes have to be put there first.
         """
+
+    def files(self) -> Sequence[File]:
+        """What was read so far. It only grows; the first is UNKNOWN_FILE."""
+
+    def sums(self) -> dict[Key, tuple[int, int, int]]:
+        """Count, bytes and nanoseconds of all reads since tracing began: cheap."""
 
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""

@@ -6,19 +6,34 @@ tests/unit/test_layout.py compiles the header and holds every size and offset ag
 import ctypes
 from ctypes import c_char, c_uint8, c_uint32, c_uint64
 
-from ..capture import Pattern, Performer, Protocol, Scope, Size, Source
+from ..capture import Kind, Pattern, Performer, Protocol, Scope, Size, Source
 
 SUBS = 16
 CHUNKS = 38
 FILES = 16
+CACHED = 32
+COMPONENTS = 4
+COMPONENT = 40
 TEXT = 1024
 SERVERS = 16
 TITLE = 160
 NAME = 64
 NOBODY = 0xFFFFFFFF
+STATEMENT = 1 << 62
+OTHERS = STATEMENT - 1
 
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
 PATTERNS: tuple[Pattern, ...] = ("sequential", "near", "random", "first", "unknown")
+KINDS: tuple[Kind, ...] = (
+    "unknown",
+    "relation",
+    "visibility map",
+    "free space map",
+    "temporary",
+    "wal",
+    "slru",
+    "other",
+)
 SIZES: tuple[Size, ...] = ("1", "2-4", "5-15", "16+")
 SCOPES: tuple[Scope, ...] = ("outside", "query")
 PERFORMERS: tuple[Performer, ...] = ("backend", "io_uring")
@@ -33,7 +48,7 @@ class Options(ctypes.Structure):
     """struct options."""
 
     _fields_ = (
-        ("near_window", c_uint64),
+        ("segment_bytes", c_uint64),
         ("only_tid", c_uint32),
         ("listed", c_uint32),
         ("children", c_uint32),
@@ -41,6 +56,10 @@ class Options(ctypes.Structure):
         ("emit_durations", c_uint32),
         ("helpers_only", c_uint32),
         ("no_usdt", c_uint32),
+        ("by_file", c_uint32),
+        ("per_query", c_uint32),
+        ("page_bytes", c_uint32),
+        ("literals", c_uint32),
         ("unused", c_uint32),
     )
 
@@ -66,6 +85,8 @@ class Slot(ctypes.Structure):
         ("query", c_uint64),
         ("key", c_uint32),
         ("next", c_uint32),
+        ("file", c_uint32),
+        ("unused", c_uint32),
         ("count", c_uint64),
         ("bytes", c_uint64),
         ("device_bytes", c_uint64),
@@ -81,6 +102,20 @@ class Chunk(ctypes.Structure):
     """struct chunk."""
 
     _fields_ = (("count", c_uint64 * SUBS),)
+
+
+class Calls(ctypes.Structure):
+    """struct calls."""
+
+    _fields_ = (
+        ("calls", c_uint64),
+        ("errors", c_uint64),
+        ("total_ns", c_uint64),
+        ("min_ns", c_uint64),
+        ("max_ns", c_uint64),
+        ("waited_ns", c_uint64),
+        ("chunk", c_uint32 * CHUNKS),
+    )
 
 
 class Apart(ctypes.Structure):
@@ -114,7 +149,10 @@ class QueryRecord(ctypes.Structure):
         ("bound", c_uint8),
         ("text_length", c_uint32),
         ("analysed", c_uint32),
-        ("unused", c_uint32),
+        ("several", c_uint32),
+        ("query_id", c_uint64),
+        ("statement", c_uint64),
+        ("waited_ns", c_uint64),
         ("application_name", c_char * NAME),
         ("text", c_char * TEXT),
     )
@@ -132,6 +170,48 @@ class Charged(ctypes.Structure):
     )
 
 
+class StatementKey(ctypes.Structure):
+    """struct statement_key."""
+
+    _fields_ = (
+        ("payer", c_uint32),
+        ("protocol", c_uint8),
+        ("begun_before", c_uint8),
+        ("cut", c_uint8),
+        ("by_id", c_uint8),
+        ("id", c_uint64),
+        ("application", c_uint64),
+    )
+
+
+class Statement(ctypes.Structure):
+    """struct statement."""
+
+    _fields_ = (
+        ("key", StatementKey),
+        ("query_id", c_uint64),
+        ("sums", Calls),
+        ("text_length", c_uint32),
+        ("unused", c_uint32),
+        ("application_name", c_char * NAME),
+        ("text", c_char * TEXT),
+    )
+
+
+class FileEntry(ctypes.Structure):
+    """struct file_entry."""
+
+    _fields_ = (
+        ("inode", c_uint64),
+        ("space", c_uint64),
+        ("device", c_uint32),
+        ("kind", c_uint32),
+        ("relation", c_uint64),
+        ("base", c_uint64),
+        ("path", c_char * COMPONENT * COMPONENTS),
+    )
+
+
 class FileState(ctypes.Structure):
     """struct file_state."""
 
@@ -139,9 +219,23 @@ class FileState(ctypes.Structure):
         ("file", c_uint64),
         ("inode", c_uint64),
         ("number", c_uint64),
-        ("next", c_uint64),
+        ("identity", c_uint64),
+        ("base", c_uint64),
+        ("window", c_uint64),
         ("flags", c_uint32),
+        ("entry", c_uint32),
+        ("stream", c_uint32),
+        ("slot", c_uint32 * CACHED),
         ("unused", c_uint32),
+    )
+
+
+class Stream(ctypes.Structure):
+    """struct stream."""
+
+    _fields_ = (
+        ("identity", c_uint64),
+        ("next", c_uint64),
     )
 
 
@@ -153,6 +247,22 @@ class Charge(ctypes.Structure):
         ("unused", c_uint32),
         ("query", c_uint64),
         ("queued_ns", c_uint64),
+        ("pattern", c_uint32),
+        ("known", c_uint32),
+    )
+
+
+class Hashing(ctypes.Structure):
+    """struct hashing."""
+
+    _fields_ = (
+        ("whole", c_uint64),
+        ("without", c_uint64),
+        ("string", c_uint64),
+        ("number", c_uint64),
+        ("word", c_uint64),
+        ("previous", c_uint64),
+        ("unsafe", c_uint64),
     )
 
 
@@ -173,6 +283,11 @@ class Task(ctypes.Structure):
         ("inner_tgid", c_uint32),
         ("postmaster", c_uint32),
         ("files_used", c_uint32),
+        ("streams_used", c_uint32),
+        ("unused", c_uint32),
+        ("index", c_uint32),
+        ("chosen", c_uint32),
+        ("folding", c_uint32),
         ("began_ns", c_uint64),
         ("ended_ns", c_uint64),
         ("lost_reads", c_uint64),
@@ -184,11 +299,26 @@ class Task(ctypes.Structure):
         ("ignored_inode", c_uint64),
         ("last_request", c_uint64),
         ("request_bytes", c_uint64),
+        ("wait_start_ns", c_uint64),
+        ("asked_blocks", c_uint64),
+        ("hashing", Hashing),
         ("files", FileState * FILES),
-        ("slot", c_uint32 * KEYS),
+        ("streams", Stream * FILES),
+        ("started_for", c_uint64),
+        ("found", FileEntry),
+        ("others", Calls),
         ("title", c_char * TITLE),
         ("query", QueryRecord),
         ("scratch", c_char * TEXT),
+    )
+
+
+class LeaderKey(ctypes.Structure):
+    """struct leader_key."""
+
+    _fields_ = (
+        ("postmaster", c_uint32),
+        ("inner_tgid", c_uint32),
     )
 
 
@@ -200,16 +330,18 @@ class Handle(ctypes.Structure):
         ("unused", c_uint32),
         ("query", c_uint64),
         ("asked_ns", c_uint64),
+        ("pattern", c_uint32),
+        ("known", c_uint32),
     )
 
 
-class ChargedKey(ctypes.Structure):
-    """struct charged_key."""
+class SlotKey(ctypes.Structure):
+    """struct slot_key."""
 
     _fields_ = (
         ("owner", c_uint32),
         ("payer", c_uint32),
         ("query", c_uint64),
         ("key", c_uint32),
-        ("unused", c_uint32),
+        ("file", c_uint32),
     )

@@ -11,22 +11,40 @@ from typing import Literal
 
 from ..errors import PgtraceError, UnsupportedError
 from ..libbpf.objects import LibbpfError, Object, Ring
-from . import QueriesWay, QueryEvent, ReadsWay, Request, TaskSnapshot, layout, probes
-from .slots import SlotPool
+from . import (
+    File,
+    Key,
+    QueriesWay,
+    QueryEvent,
+    ReadsWay,
+    Request,
+    TaskSnapshot,
+    add_reads,
+    layout,
+    probes,
+)
+from .file_table import FileTable
+from .slots import ReadsByQuery, SlotPool
+from .statement_table import StatementTable, signed
 from .tasks import TaskTable
 
 OBJECT = Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"
 
 _SLOTS_PER_TASK = 16
 _CHUNKS_PER_SLOT = 4
+_SLOTS_PER_STATEMENT = 4
 _FEWEST_SLOTS = 1024
+_KINDS_OF_FILES = 512
+_FILES = 32768
+_LOOKS = 3
+"""So often a task is looked at again whose reads are just moved."""
 _RING = 2 << 20
 """Bytes of records, of about 300 each, that wait for the next poll: of one task, and of many."""
 _RING_OF_MANY = 16 << 20
 _SETTLE_S = 0.1
 """Queries are handed over that much later: by then the reads that others made are counted."""
 _TEXT_OFFSET = layout.QueryRecord.text.offset
-_RECORD = struct.Struct(f"<IIQQQI8BIII{layout.NAME}s")
+_RECORD = struct.Struct(f"<IIQQQI8BIII3Q{layout.NAME}s")
 _CHARGED = struct.Struct("<IIQII")
 
 
@@ -38,6 +56,8 @@ class LibbpfEngine:
     def __init__(self, request: Request, way: ReadsWay, *, no_usdt: bool = False) -> None:
         self._no_usdt = no_usdt
         self._aio = request.aio
+        self._query_ids = request.query_ids
+        self._per_query = request.per_query
         self.reads_way: ReadsWay = way
         self.queries_way: QueriesWay = "none"
         self.not_measured: list[str] = list(request.not_measured)
@@ -99,14 +119,27 @@ class LibbpfEngine:
         """One of them, without its reads."""
         return self._tasks.snapshot(serial)
 
+    def running(self, serial: int) -> QueryEvent | None:
+        """What it runs now, without its reads; None if it is idle."""
+        return self._running(self._tasks.read(serial))
+
     def snapshot(self) -> list[TaskSnapshot]:
         """What each traced thread did so far. Poll first."""
-        totals = self._pool.totals()
         found = [self._tasks.snapshot(serial) for serial, _, _ in self._tasks.serials()]
+        reads = self._grouped()
+        statements = self._statements.of([task.serial for task in found])
         for task in found:
-            task.reads = totals.get(task.serial, {})
-            self._add_running(task)
+            add_reads(task.reads, self._pool.returned(task.serial))
+            self._complete(task, reads.get(task.serial, {}), statements[task.serial])
         return found
+
+    def files(self) -> list[File]:
+        """What was read so far. It only grows; the first is UNKNOWN_FILE."""
+        return self._files.files()
+
+    def sums(self) -> dict[Key, tuple[int, int, int]]:
+        """Count, bytes and nanoseconds of all reads since tracing began: cheap."""
+        return self._pool.sums()
 
     def release(self, serials: Sequence[int]) -> list[TaskSnapshot]:
         """What each of these threads did in all; their places are free for others.
@@ -114,10 +147,12 @@ class LibbpfEngine:
         Together they cost little more than one.
         """
         tasks = [self._tasks.snapshot(serial) for serial in serials]
-        for task in tasks:
-            self._add_running(task)
+        statements = self._statements.of(serials)
         for task, reads in zip(tasks, self._pool.release(serials), strict=True):
-            task.reads = reads
+            self._complete(task, reads, statements[task.serial])
+            for index in statements[task.serial]:
+                self._statements.release(index)
+            self._pool.empty_chunks(self._tasks.read(task.serial).others.chunk, give_back=True)
             self._tasks.release(task.serial)
         return tasks
 
@@ -153,20 +188,23 @@ class LibbpfEngine:
         self._records.close()
         self._durations_ring.close()
         self._pool.close()
+        self._files.close()
+        self._statements.close()
         self._tasks.close()
         del self._live
         self._live_memory.close()
         self._object.close()
 
     def _prepare(self, request: Request) -> None:
-        wanted = [probes.PREFIX[self.reads_way], probes.EXIT]
+        wanted = [probes.PREFIX[self.reads_way], probes.EXIT, probes.FILL]
         wanted += [probes.QUERIES] if request.binaries else []
         wanted += [probes.NO_USDT] if self._no_usdt else []
+        wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
         wanted += [probes.AIO] if request.aio else []
         wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
         options = layout.Options(
-            near_window=request.near_window,
+            segment_bytes=request.segment_bytes,
             only_tid=request.only,
             listed=request.listed,
             children=bool(request.postmasters),
@@ -174,19 +212,38 @@ class LibbpfEngine:
             emit_durations=request.emit_durations,
             helpers_only=request.helpers_only,
             no_usdt=self._no_usdt,
+            by_file=request.by_file,
+            per_query=request.per_query,
+            page_bytes=mmap.PAGESIZE,
+            literals=request.literals,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
-        self._slot_count = max(_FEWEST_SLOTS, request.most_tasks * _SLOTS_PER_TASK)
+        statements = 1 if request.per_query or not request.binaries else request.most_statements
+        self._slot_count = max(
+            _FEWEST_SLOTS,
+            request.most_tasks * _SLOTS_PER_TASK,
+            statements * _SLOTS_PER_STATEMENT,
+        )
+        self._chunk_count = (self._slot_count + statements) * _CHUNKS_PER_SLOT
+        self._statement_count = statements
+        self._file_count = _FILES if request.by_file else _KINDS_OF_FILES
         for name, size in {
             "pgt_tasks": request.most_tasks,
             "pgt_free_tasks": request.most_tasks,
             "pgt_indexes": request.most_tasks + 4096,
+            "pgt_leaders": request.most_tasks,
             "pgt_slots": self._slot_count,
             "pgt_free_slots": self._slot_count,
-            "pgt_chunks": self._slot_count * _CHUNKS_PER_SLOT,
-            "pgt_free_chunks": self._slot_count * _CHUNKS_PER_SLOT,
-            "pgt_charged": self._slot_count if request.aio else 1,
+            "pgt_slot_indexes": self._slot_count,
+            "pgt_chunks": self._chunk_count,
+            "pgt_free_chunks": self._chunk_count,
+            "pgt_statements": statements,
+            "pgt_free_statements": statements,
+            "pgt_statement_indexes": statements,
+            "pgt_files": self._file_count,
+            "pgt_free_files": self._file_count,
+            "pgt_file_indexes": self._file_count,
             "pgt_handles": 16384 if request.aio else 1,
             "pgt_requests": 16384 if self._uring else 1,
             "pgt_records": _RING if request.only else _RING_OF_MANY,
@@ -203,7 +260,9 @@ class LibbpfEngine:
     def _open(self, request: Request) -> None:
         self._live_memory = mmap.mmap(self._object.map(".data.live").fd, mmap.PAGESIZE)
         self._live = layout.Live.from_buffer(self._live_memory)
-        self._pool = SlotPool(self._object, self._slot_count, self._slot_count * _CHUNKS_PER_SLOT)
+        self._pool = SlotPool(self._object, self._slot_count, self._chunk_count)
+        self._files = FileTable(self._object, self._file_count)
+        self._statements = StatementTable(self._object, self._pool, self._statement_count)
         self._records = Ring(self._object.map("pgt_records"), self._take_record)
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
         self._tasks = TaskTable(self._object, request.most_tasks)
@@ -231,6 +290,8 @@ class LibbpfEngine:
             return
         attach = probes.attach_functions if self._no_usdt else probes.attach_queries
         missing = [m for binary, pid in request.binaries for m in attach(self._object, binary, pid)]
+        if request.query_ids and not self._no_usdt:
+            missing += probes.attach_query_ids(self._object, request.binaries)
         self.not_measured += dict.fromkeys(missing)
         if any(reason.startswith("queries:") for reason in missing):
             self._tasks.close_scopes()
@@ -244,6 +305,8 @@ class LibbpfEngine:
         try:
             if self.queries_way != "none":
                 missing += attach(self._object, binary, -1)
+                if self._query_ids and not self._no_usdt:
+                    missing += probes.attach_query_ids(self._object, everybody)
             if self._aio:
                 missing += probes.attach_aio(self._object, everybody, everybody)
         except (probes.MissingProbesError, PgtraceError) as error:
@@ -261,14 +324,52 @@ class LibbpfEngine:
     def _take_duration(self, data: bytes) -> None:
         self._durations.append(int.from_bytes(data, "little"))
 
-    def _add_running(self, task: TaskSnapshot) -> None:
-        query = self._tasks.read(task.serial).query
-        if query.open and not (query.begun_before and task.serial in self._pool.idle):
-            task.running = self._query(bytes(query), ended=False)
+    def _grouped(self) -> dict[int, ReadsByQuery]:
+        """Reads by payer and query: of a task whose query ended meanwhile, looked at again."""
+        before = self._tasks.foldings()
+        reads = self._pool.grouped()
+        for _ in range(_LOOKS):
+            now = self._tasks.foldings()
+            moved = {serial for serial, n in now.items() if n & 1 or n != before.get(serial, 0)}
+            if not moved:
+                break
+            before = now
+            again = self._pool.grouped(moved)
+            reads |= {serial: again.get(serial, {}) for serial in moved}
+        return reads
+
+    def _complete(self, task: TaskSnapshot, reads: ReadsByQuery, statements: list[int]) -> None:
+        """Add to what is known of a task its reads, its statements, and what it runs."""
+        known = self._tasks.read(task.serial)
+        idle = task.serial in self._pool.idle
+        outside = set()
+        for index in statements:
+            total = self._statements.total(index, reads)
+            if total.begun_before and idle:  # a message that was no query
+                outside.add(layout.STATEMENT | (index + 1))
+            else:
+                task.statements.append(total)
+        task.statements += self._statements.others(known, reads)
+        for query, each in reads.items():
+            add_reads(task.reads, each, scope="outside" if query in outside else None)
+        task.running = self._running(known)
+        if task.running and not self._per_query:
+            # What others read for it is its statement's from the start
+            add_reads(task.running.reads, reads.get(known.query.number, {}))
+            for total in [t for t in task.statements if not t.latency.count]:
+                add_reads(task.running.reads, total.reads)
+                task.statements.remove(total)
+
+    def _running(self, task: layout.Task) -> QueryEvent | None:
+        query = task.query
+        if not query.open or (query.begun_before and task.serial in self._pool.idle):
+            return None
+        return self._query(bytes(query), ended=False)
 
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:
         (_, serial, number, start, end, first, protocol, _, executed, done, failed, before, cut,
-         bound, length, analysed, _, application) = _RECORD.unpack_from(data)  # fmt: skip
+         bound, length, analysed, _, query_id, statement, waited,
+         application) = _RECORD.unpack_from(data)  # fmt: skip
         event = QueryEvent(
             serial=serial,
             text=data[_TEXT_OFFSET : _TEXT_OFFSET + length],
@@ -282,6 +383,9 @@ class LibbpfEngine:
             start_ns=start,
             end_ns=end if ended else 0,
             reads={},
+            query_id=signed(query_id),
+            waited_ns=waited,
+            statement=statement,
         )
         if self._no_usdt and not before and not bound:
             # Reported once: in one message. A text that failed to parse may have been in any.
@@ -290,6 +394,6 @@ class LibbpfEngine:
         if ended:
             outside = not event.is_call and not event.begun_before
             event.reads = self._pool.hand_over(serial, number, first, outside=outside)
-        else:
+        elif self._per_query:
             event.reads = self._pool.of_query(serial, number, first)
         return event

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
@@ -11,7 +12,8 @@ from . import ReadsWay
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
 PREFIX = {"fentry": "pgt_f_", "kprobe": "pgt_k_", "tracepoint": "pgt_tp_"}
-QUERIES, NO_USDT, AIO, EXIT = "pgt_q_", "pgt_n_", "pgt_a_", "pgt_exit"
+QUERIES, NO_USDT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_i_", "pgt_a_"
+EXIT, FILL = "pgt_exit", "pgt_fill"
 TRACEFS = Path("/sys/kernel/tracing/events")
 
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
@@ -41,13 +43,14 @@ _USDT = {
 }
 _FUNCTIONS_OF_QUERIES = {
     "pgstat_report_activity": ("pgt_n_activity", False),
-    "pgstat_report_query_id": ("pgt_n_query_id", False),
+    "pgstat_report_query_id": ("pgt_i_query_id", False),
     "PortalRun": ("pgt_n_portal", False),
     "PortalRun at its end": ("pgt_n_portal_ret", True),
     "AbortCurrentTransaction": ("pgt_q_abort", False),
 }
 _ABORT = "AbortCurrentTransaction"
 _SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
+_WAIT = "pgaio_wref_wait"
 _COMPLETE = ("io_uring_complete", "pgt_u_complete")
 
 
@@ -114,6 +117,15 @@ def attach_functions(loaded: Object, binary: str, pid: int) -> list[str]:
     return []
 
 
+def attach_query_ids(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
+    """Learn the query ids that the server computes. What is not measured."""
+    function = "pgstat_report_query_id"
+    for binary, pid in binaries:
+        if not _uprobe(loaded, "pgt_i_query_id", pid, binary, function):
+            return [f"query ids: the binary does not export {function}"]
+    return []
+
+
 def attach_aio(
     loaded: Object, askers: list[tuple[str, int]], performers: list[tuple[str, int]]
 ) -> list[str]:
@@ -121,10 +133,14 @@ def attach_aio(
     reason = "reads by I/O workers, as their queries': the binary does not export "
     for program, function, places in (
         ("pgt_a_perform", "pgaio_io_perform_synchronously", performers),
-        ("pgt_a_submit", "pgaio_io_prepare_submit", askers),
+        ("pgt_a_start", "pgaio_io_start_readv", askers),
+        ("pgt_a_blocks", "smgrstartreadv", askers),
+        ("pgt_a_wait", _WAIT, askers),
+        ("pgt_a_wait_ret", _WAIT, askers),
     ):
         for binary, pid in places:
-            if not _uprobe(loaded, program, pid, binary, function):
+            returns = program.endswith("_ret")
+            if not _uprobe(loaded, program, pid, binary, function, returns=returns):
                 return [reason + function]
     return []
 

@@ -10,23 +10,28 @@ from . import Counts, Key, ReadsByKey, add_reads, layout
 
 BEGUN_BEFORE = 1  # the number of the scope that is open when tracing begins
 
-_HEAD_FORMAT = "<IIQII7Q"
+_HEAD_FORMAT = "<IIQIIII7Q"
 _SLOT = struct.Struct(f"{_HEAD_FORMAT}{layout.CHUNKS}I")
 _HEAD = struct.calcsize(_HEAD_FORMAT)  # what is emptied before a slot is given back
 _CHUNK = struct.Struct(f"<{layout.SUBS}Q")
 _EMPTY_CHUNK = bytes(_CHUNK.size)
-_EMPTY_HEAD = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 8))
-_OWNER, _PAYER, _QUERY, _KEY, _NEXT, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 12
+_EMPTY_HEAD = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 10))
+_SUMS = struct.Struct("<IIQIIII4Q")  # the head, up to total_ns
+_OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 14
+_AT_ONCE = 128
+_SLOTS, _CHUNK_QUEUE = 0, 1  # enum queue in bpf/fill.bpf.c
 
 assert _SLOT.size == sizeof(layout.Slot)
 assert _CHUNK.size == sizeof(layout.Chunk)
 
 _Values = tuple[int, ...]
+ReadsByQuery = dict[int, ReadsByKey]
+"""By the number of the query, or layout.STATEMENT and what follows."""
 
 
 @functools.cache
-def key_of(number: int) -> Key:
-    """A slot's key from its number (see KEYS in bpf/pgtrace.h)."""
+def key_of(number: int, file: int = 0) -> Key:
+    """A slot's key from its number (see KEYS in bpf/pgtrace.h), and its file."""
     rest, source = divmod(number, len(layout.SOURCES))
     rest, pattern = divmod(rest, len(layout.PATTERNS))
     rest, size = divmod(rest, len(layout.SIZES))
@@ -39,6 +44,7 @@ def key_of(number: int) -> Key:
         layout.SIZES[size],
         layout.PATTERNS[pattern],
         layout.SOURCES[source],
+        file,
     )
 
 
@@ -53,16 +59,14 @@ class SlotPool:
         self._slots = loaded.map("pgt_slots").memory()
         self._chunks = loaded.map("pgt_chunks").memory()
         self._free_slots = loaded.map("pgt_free_slots")
-        self._charged_map = loaded.map("pgt_charged")
+        self._free_chunks = loaded.map("pgt_free_chunks")
+        self._indexes = loaded.map("pgt_slot_indexes")
         self._count = slots
-        for index in range(slots):
-            self._free_slots.update(None, struct.pack("<I", index))
-            self._slots[index * _SLOT.size : index * _SLOT.size + _HEAD] = _EMPTY_HEAD
-        free_chunks = loaded.map("pgt_free_chunks")
-        for index in range(chunks):
-            free_chunks.update(None, struct.pack("<I", index))
+        fill(loaded, _SLOTS, slots)
+        fill(loaded, _CHUNK_QUEUE, chunks)
         self._returned: dict[int, ReadsByKey] = {}
         self._charged: dict[tuple[int, int], list[int]] = {}
+        self._gone: dict[Key, tuple[int, int, int]] = {}
         self.idle: set[int] = set()
         """Tasks that ran no query when tracing began: what they read then was outside."""
 
@@ -92,31 +96,62 @@ class SlotPool:
                 add_reads(reads, {self._key(values): self._counts(values)})
         return reads
 
-    def totals(self) -> dict[int, ReadsByKey]:
-        """By payer, all reads since tracing began, without those of released tasks."""
-        totals: dict[int, ReadsByKey] = {}
-        for payer, reads in self._returned.items():
-            add_reads(totals.setdefault(payer, {}), reads)
-        for _, values in self._live():
-            add_reads(
-                totals.setdefault(values[_PAYER], {}), {self._key(values): self._counts(values)}
-            )
-        return totals
+    def returned(self, payer: int) -> ReadsByKey:
+        """Reads of the queries that were handed over."""
+        return self._returned.get(payer, {})
 
-    def release(self, payers: Sequence[int]) -> list[ReadsByKey]:
-        """All reads that each of these tasks paid; their slots are given back."""
-        places: dict[int, list[int]] = {payer: [] for payer in payers}
-        for place, values in self._live(places.keys()):
-            places[values[_PAYER]].append(place)
-        for key in [key for key in self._charged if key[0] in places]:
-            del self._charged[key]
-        found = []
-        for payer, mine in places.items():
-            reads = self._returned.pop(payer, {})
-            add_reads(reads, self._take(payer, None, mine))
-            self.idle.discard(payer)
-            found.append(reads)
+    def grouped(self, of: Collection[int] | None = None) -> dict[int, ReadsByQuery]:
+        """By payer and query, all reads that were not handed over."""
+        found: dict[int, ReadsByQuery] = {}
+        for _, values in self._live(of):
+            reads = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
+            add_reads(reads, {self._key(values): self._counts(values)})
         return found
+
+    def sums(self) -> dict[Key, tuple[int, int, int]]:
+        """Count, bytes and nanoseconds by key, of everybody, without any histogram."""
+        sums = dict(self._gone)
+        for place in self._places():
+            values = _SUMS.unpack_from(self._slots, (place - 1) * _SLOT.size)
+            count, size, _, total = values[_COUNT:]
+            if count:
+                _add_sum(sums, self._key(values), count, size, total)
+        return sums
+
+    def release(self, payers: Sequence[int]) -> list[ReadsByQuery]:
+        """All reads that each of these tasks paid; their slots are given back.
+
+        What was handed over before is under 0, with what was outside queries.
+        """
+        found: dict[int, ReadsByQuery] = {payer: {} for payer in payers}
+        for place, values in list(self._live(found.keys())):
+            payer, query = values[_PAYER], values[_QUERY]
+            add_reads(found[payer].setdefault(query, {}), self._take(payer, query, [place]))
+        for pair in [pair for pair in self._charged if pair[0] in found]:
+            del self._charged[pair]
+        for payer, reads in found.items():
+            for key, counts in [item for by_key in reads.values() for item in by_key.items()]:
+                _add_sum(self._gone, key, counts.count, counts.bytes, counts.total_ns)
+            for key, counts in self._returned.get(payer, {}).items():
+                _add_sum(self._gone, key, counts.count, counts.bytes, counts.total_ns)
+            add_reads(reads.setdefault(0, {}), self._returned.pop(payer, {}))
+            self.idle.discard(payer)
+        return list(found.values())
+
+    def latency(self, sums: layout.Calls) -> Counts:
+        """Calls and their latencies."""
+        return Counts(
+            sums.calls, 0, 0, sums.total_ns, sums.min_ns, sums.max_ns, 0, self._buckets(sums.chunk)
+        )
+
+    def empty_chunks(self, chunks: Iterable[int], *, give_back: bool = False) -> None:
+        """Set their counters to nothing; whoever has them may keep them."""
+        for chunk in chunks:
+            if chunk:
+                at = (chunk - 1) * _CHUNK.size
+                self._chunks[at : at + _CHUNK.size] = _EMPTY_CHUNK
+                if give_back:
+                    self._free_chunks.update(None, struct.pack("<I", chunk - 1))
 
     def close(self) -> None:
         """Give back the memory."""
@@ -138,28 +173,23 @@ class SlotPool:
             if values[_PAYER] != payer or query not in (None, values[_QUERY]):
                 continue
             add_reads(reads, {self._key(values): self._counts(values)})
-            for chunk in values[_CHUNKS:]:
-                if chunk:
-                    at = (chunk - 1) * _CHUNK.size
-                    self._chunks[at : at + _CHUNK.size] = _EMPTY_CHUNK
+            self.empty_chunks(values[_CHUNKS:])
             at = (place - 1) * _SLOT.size
             self._slots[at : at + _HEAD] = _EMPTY_HEAD
-            if values[_OWNER] != values[_PAYER]:
-                self._charged_map.delete(
-                    bytes(layout.ChargedKey(*values[: _KEY + 1], 0))  # owner, payer, query, key
-                )
+            # owner, payer, query, key, and the file
+            self._indexes.delete(bytes(layout.SlotKey(*values[: _KEY + 1], values[_FILE])))
             self._free_slots.update(None, struct.pack("<I", place - 1))
         return reads
 
     def _key(self, values: _Values) -> Key:
-        key = key_of(values[_KEY])
+        key = key_of(values[_KEY], values[_FILE])
         if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
             return key._replace(performed_by="io worker")
         if values[_QUERY] == BEGUN_BEFORE and values[_PAYER] in self.idle:
             return key._replace(scope="outside")
         return key
 
-    def _live(self, of: Collection[int] | None = None) -> Iterator[tuple[int, _Values]]:
+    def _places(self, of: Collection[int] | None = None) -> list[int]:
         payers = memoryview(self._slots)[: self._count * _SLOT.size].cast("I")
         stride = _SLOT.size // 4
         wanted = [
@@ -168,18 +198,40 @@ class SlotPool:
             if found and (of is None or found in of)
         ]
         payers.release()
-        for place in wanted:
+        return wanted
+
+    def _live(self, of: Collection[int] | None = None) -> Iterator[tuple[int, _Values]]:
+        for place in self._places(of):
             values = self._values(place)
             if values[_COUNT]:
                 yield place, values
 
     def _counts(self, values: _Values) -> Counts:
+        count, size, device, total, low, high, queued = values[_COUNT:_CHUNKS]
+        buckets = self._buckets(values[_CHUNKS:])
+        return Counts(count, size, device, total, low, high, queued, buckets)
+
+    def _buckets(self, chunks: Iterable[int]) -> dict[int, int]:
         buckets = {}
-        for chunk, place in enumerate(values[_CHUNKS:]):
+        for chunk, place in enumerate(chunks):
             if place:
                 numbers = _CHUNK.unpack_from(self._chunks, (place - 1) * _CHUNK.size)
                 for sub, number in enumerate(numbers):
                     if number:
                         buckets[chunk * layout.SUBS + sub] = number
-        count, size, device, total, low, high, queued = values[_COUNT:_CHUNKS]
-        return Counts(count, size, device, total, low, high, queued, buckets)
+        return buckets
+
+
+def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:
+    """Put places into a queue of free ones; `queue` is that of bpf/fill.bpf.c."""
+    while first < count:
+        if loaded.run("pgt_fill", queue, first, min(_AT_ONCE, count - first)):
+            raise RuntimeError(f"queue {queue} does not hold {count}")
+        first += _AT_ONCE
+
+
+def _add_sum(
+    sums: dict[Key, tuple[int, int, int]], key: Key, count: int, size: int, total: int
+) -> None:
+    before = sums.get(key, (0, 0, 0))
+    sums[key] = (before[0] + count, before[1] + size, before[2] + total)

@@ -11,6 +11,7 @@ from .slots import BEGUN_BEFORE
 _SIZE = sizeof(layout.Task)
 _NUMBER = struct.Struct("<I")
 _HEAD = struct.Struct("<8I")  # file … files_used: see layout.Task
+_FOLDING_AT = layout.Task.folding.offset
 _HEAD_AT = layout.Task.file.offset
 _TIMES = struct.Struct("<2Q")
 _TIMES_AT = layout.Task.began_ns.offset
@@ -26,6 +27,7 @@ class TaskTable:
         self._memory = loaded.map("pgt_tasks").memory()
         self._indexes = loaded.map("pgt_indexes")
         self._free = loaded.map("pgt_free_tasks")
+        self._leaders = loaded.map("pgt_leaders")
         self._count = count
         self._next_serial = 1
         self._place: dict[int, int] = {}
@@ -52,6 +54,8 @@ class TaskTable:
         self._members.append(index)
         self._write(index, task)
         self._indexes.update(_NUMBER.pack(member.tid), _NUMBER.pack(index))
+        leader = layout.LeaderKey(member.postmaster, member.inner_pid)
+        self._leaders.update(bytes(leader), _NUMBER.pack(index))
         return int(task.serial)
 
     def begin(self) -> None:
@@ -105,7 +109,18 @@ class TaskTable:
             lost_reads=task.lost_reads,
             lost_queries=task.lost_queries,
             in_flight=task.start_ns != 0,
+            application_name=task.query.application_name,
+            started_for=task.started_for,
         )
+
+    def foldings(self) -> dict[int, int]:
+        """Of each task that was taken, how often it began or ended to move reads; odd: it does."""
+        found = {}
+        for serial, index in list(self._place.items()):
+            at = index * _SIZE
+            if _HEAD.unpack_from(self._memory, at + _HEAD_AT)[3]:
+                found[serial] = _NUMBER.unpack_from(self._memory, at + _FOLDING_AT)[0]
+        return found
 
     def ignore(self, serial: int) -> None:
         """Count nothing more of it."""
@@ -130,7 +145,7 @@ class TaskTable:
         self._memory[at : at + _NUMBER.size] = _NUMBER.pack(value)
 
     def _prepared(self, index: int) -> layout.Task:
-        task = layout.Task(serial=self._next_serial)
+        task = layout.Task(serial=self._next_serial, index=index)
         self._place[self._next_serial] = index
         self._next_serial += 1
         return task

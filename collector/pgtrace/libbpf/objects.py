@@ -158,6 +158,18 @@ class Object:
         _messages.clear()
         _check(self._lib.bpf_object__load(self._pointer), "load")
 
+    def run(self, program: str, *arguments: int) -> int:
+        """Run a program of the kind of raw tracepoints once, with these arguments."""
+        context = (ctypes.c_uint64 * len(arguments))(*arguments)
+        options = prototypes.TestRunOptions(
+            sz=ctypes.sizeof(prototypes.TestRunOptions),
+            ctx_in=ctypes.addressof(context),
+            ctx_size_in=ctypes.sizeof(context),
+        )
+        fd = self._lib.bpf_program__fd(self._programs[program])
+        _check(self._lib.bpf_prog_test_run_opts(fd, ctypes.byref(options)), program)
+        return int(options.retval)
+
     def attach(self, program: str) -> None:
         """Attach where the program's section says."""
         self._hold(self._lib.bpf_program__attach(self._programs[program]), program)

@@ -33,6 +33,27 @@ class UprobeOptions(Structure):
     )
 
 
+class TestRunOptions(Structure):
+    """struct bpf_test_run_opts."""
+
+    _fields_ = (
+        ("sz", c_size_t),
+        ("data_in", c_void_p),
+        ("data_out", c_void_p),
+        ("data_size_in", c_uint32),
+        ("data_size_out", c_uint32),
+        ("ctx_in", c_void_p),
+        ("ctx_out", c_void_p),
+        ("ctx_size_in", c_uint32),
+        ("ctx_size_out", c_uint32),
+        ("retval", c_uint32),
+        ("repeat", c_int),
+        ("duration", c_uint32),
+        ("flags", c_uint32),
+        ("cpu", c_uint32),
+    )
+
+
 _PROTOTYPES = {
     "libbpf_version_string": (c_char_p, ()),
     "libbpf_set_print": (c_void_p, (PrintCallback,)),
@@ -42,6 +63,8 @@ _PROTOTYPES = {
     "bpf_object__next_program": (c_void_p, (c_void_p, c_void_p)),
     "bpf_object__find_map_by_name": (c_void_p, (c_void_p, c_char_p)),
     "bpf_program__name": (c_char_p, (c_void_p,)),
+    "bpf_program__fd": (c_int, (c_void_p,)),
+    "bpf_prog_test_run_opts": (c_int, (c_int, POINTER(TestRunOptions))),
     "bpf_program__set_autoload": (c_int, (c_void_p, c_bool)),
     "bpf_program__attach": (c_void_p, (c_void_p,)),
     "bpf_program__attach_tracepoint": (c_void_p, (c_void_p, c_char_p, c_char_p)),
@@ -87,4 +110,11 @@ def format_message(template: bytes, arguments: int) -> str:
     return buffer.value.decode(errors="replace").rstrip()
 
 
-__all__ = ["PrintCallback", "SampleCallback", "UprobeOptions", "format_message", "load"]
+__all__ = [
+    "PrintCallback",
+    "SampleCallback",
+    "TestRunOptions",
+    "UprobeOptions",
+    "format_message",
+    "load",
+]

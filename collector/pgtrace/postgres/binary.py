@@ -128,6 +128,11 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
     return data
 
 
+def read_variable(pid: int, name: str, size: int) -> int:
+    """A global variable of a process, as a number. Errors as variable_address()."""
+    return int.from_bytes(read_memory(pid, variable_address(pid, name), size), sys.byteorder)
+
+
 def running_query(
     pid: int, limit: int = 1024, variable: int | None = None
 ) -> tuple[bytes, bool] | None:

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Puts what is free into its queues, before tracing begins: one system call for many
+ * places, where user space would need one for each. */
+
+#define FILL_AT_ONCE 128
+
+enum queue { FREE_SLOTS, FREE_CHUNKS, FREE_FILES, FREE_STATEMENTS };
+
+static __always_inline long offer(__u64 queue, __u32 index)
+{
+	switch (queue) {
+	case FREE_SLOTS:
+		return bpf_map_push_elem(&pgt_free_slots, &index, 0);
+	case FREE_CHUNKS:
+		return bpf_map_push_elem(&pgt_free_chunks, &index, 0);
+	case FREE_FILES:
+		return bpf_map_push_elem(&pgt_free_files, &index, 0);
+	case FREE_STATEMENTS:
+		return bpf_map_push_elem(&pgt_free_statements, &index, 0);
+	}
+	return -1;
+}
+
+/* Run by user space, with the queue, the first index, and how many: at most FILL_AT_ONCE */
+SEC("raw_tracepoint")
+int pgt_fill(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 queue = ctx->args[0], first = ctx->args[1], count = ctx->args[2];
+	__u32 i;
+
+	for (i = 0; i < FILL_AT_ONCE && i < count; i++)
+		if (offer(queue, first + i))
+			return 1;
+	return 0;
+}

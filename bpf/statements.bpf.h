@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Statements: the calls of one backend added up, and the reads that they made. */
+#ifndef STATEMENTS_BPF_H
+#define STATEMENTS_BPF_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct statement);
+} pgt_statements SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} pgt_free_statements SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct statement_key);
+	__type(value, __u32);
+} pgt_statement_indexes SEC(".maps");
+
+#define FNV_BASIS 0xcbf29ce484222325ull
+#define FNV_PRIME 0x100000001b3ull
+
+#define HASHED 64 /* characters at a time */
+
+/* FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/) of the text without its numbers and
+ * strings, or, where what is a literal depends on more than quotes, of the text as it is.
+ * collector/pgtrace/statement.py says the same in Python, and a test compares the two.
+ *
+ * Not static, as what follows: the verifier looks at each once, and not once for each way there. */
+__noinline int hash_part(__u32 task_index, __u32 from)
+{
+	struct task *task = task_at(task_index);
+	__u64 c, quote, digit, after, emit;
+	struct hashing h;
+	__u32 i;
+
+	if (!task)
+		return 0;
+	h = task->hashing;
+	for (i = 0; i < HASHED; i++, from++) {
+		if (from >= TEXT || from >= task->query.text_length)
+			break;
+		c = (__u8)task->query.text[from];
+		quote = equal(c, '\'');
+		digit = within(c, '0', '9');
+		h.unsafe |= equal(c, '"') | equal(c, '$') | equal(c, '\\') |
+			    (equal(c, '-') & equal(h.previous, '-')) |
+			    (equal(c, '*') & equal(h.previous, '/'));
+		after = (h.string ^ 1) &
+			((digit & (h.word ^ 1)) | (h.number & (digit | equal(c, '.'))));
+		emit = ((h.string & (quote ^ 1)) | (h.number & after)) ^ 1;
+		h.word = digit | within(c | 0x20, 'a', 'z') | equal(c, '_') | (c >> 7);
+		h.previous = c;
+		h.number = after;
+		h.string ^= quote;
+		h.whole = (h.whole ^ c) * FNV_PRIME;
+		c = c * (after ^ 1) + '0' * after;
+		h.without = ((h.without ^ c) * FNV_PRIME) * emit + h.without * (emit ^ 1);
+	}
+	task->hashing = h;
+	return 0;
+}
+
+static __always_inline __u64 text_hash(struct task *task)
+{
+	__u32 from;
+
+	task->hashing = (struct hashing){.whole = FNV_BASIS, .without = FNV_BASIS};
+	for (from = 0; from < TEXT && from < task->query.text_length; from += HASHED)
+		hash_part(task->index, from);
+	return options.literals || task->hashing.unsafe ? task->hashing.whole
+							: task->hashing.without;
+}
+
+static __always_inline __u64 name_hash(const char *name)
+{
+	__u64 hash = FNV_BASIS;
+	__u32 i;
+
+	for (i = 0; i < NAME && name[i]; i++)
+		hash = (hash ^ (__u8)name[i]) * FNV_PRIME;
+	return hash;
+}
+
+/* Without query__start, an empty query looks like a prepare that was never analysed. */
+static __always_inline bool is_empty_query(struct query *query)
+{
+	return options.no_usdt && !query->bound && !query->analysed;
+}
+
+/* A message that reports its text once is a simple query, where no probe says so. */
+static __always_inline __u8 protocol_of(struct query *query)
+{
+	if (!options.no_usdt || query->begun_before || query->bound)
+		return query->protocol;
+	return query->executed || query->analysed || !query->failed ? SIMPLE : PROTOCOL_UNKNOWN;
+}
+
+/* Finds the statement of the open query, which may be one that was not called before. */
+__noinline int find_statement(__u32 task_index)
+{
+	struct task *task = task_at(task_index);
+	struct statement_key key = {};
+	struct statement *statement;
+	__u32 *found, index;
+	struct query *query;
+
+	if (!task)
+		return 0;
+	query = &task->query;
+	key.payer = task->serial;
+	key.protocol = protocol_of(query);
+	key.begun_before = query->begun_before;
+	key.cut = query->cut;
+	key.by_id = query->query_id != 0;
+	key.id = query->query_id;
+	if (!key.by_id && !query->begun_before)
+		key.id = text_hash(task);
+	key.application = name_hash(query->application_name);
+	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
+	if (found) {
+		query->statement = STATEMENT | (*found + 1);
+		return 0;
+	}
+	query->statement = OTHERS;
+	if (bpf_map_pop_elem(&pgt_free_statements, &index))
+		return 0;
+	statement = bpf_map_lookup_elem(&pgt_statements, &index);
+	if (!statement)
+		return 0;
+	statement->key = key;
+	statement->query_id = query->query_id;
+	statement->text_length = query->text_length;
+	bpf_probe_read_kernel(statement->application_name, NAME, query->application_name);
+	bpf_probe_read_kernel(statement->text, TEXT, query->text);
+	bpf_map_update_elem(&pgt_statement_indexes, &key, &index, BPF_ANY);
+	query->statement = STATEMENT | (index + 1);
+	return 0;
+}
+
+/* Adds one chunk to another, and leaves it empty. */
+__noinline int move_chunk(__u32 from, __u32 to)
+{
+	struct chunk *source = bpf_map_lookup_elem(&pgt_chunks, &from);
+	struct chunk *into = bpf_map_lookup_elem(&pgt_chunks, &to);
+	__u32 i;
+
+	if (!source || !into)
+		return 0;
+	for (i = 0; i < SUBS; i++) {
+		into->count[i] += source->count[i];
+		source->count[i] = 0;
+	}
+	return 0;
+}
+
+static __always_inline void move_sums(struct slot *from, struct slot *into)
+{
+	if (!into->count || from->min_ns < into->min_ns)
+		into->min_ns = from->min_ns;
+	if (from->max_ns > into->max_ns)
+		into->max_ns = from->max_ns;
+	into->count += from->count;
+	into->bytes += from->bytes;
+	into->device_bytes += from->device_bytes;
+	into->total_ns += from->total_ns;
+	into->queued_ns += from->queued_ns;
+	from->owner = from->payer = 0;
+	from->query = 0;
+	from->key = KEYS;
+	from->next = 0;
+	from->count = from->bytes = from->device_bytes = from->total_ns = 0;
+	from->min_ns = from->max_ns = from->queued_ns = 0;
+}
+
+__noinline int move_slot(__u32 from, __u32 to)
+{
+	struct slot *source = slot_at(from), *into = slot_at(to);
+	__u32 i, chunk;
+
+	if (!source || !into)
+		return 0;
+	for (i = 0; i < CHUNKS; i++) {
+		chunk = source->chunk[i];
+		if (!chunk)
+			continue;
+		if (!into->chunk[i]) {
+			into->chunk[i] = chunk;
+			source->chunk[i] = 0;
+		} else {
+			move_chunk(chunk - 1, into->chunk[i] - 1);
+		}
+	}
+	move_sums(source, into);
+	bpf_map_push_elem(&pgt_free_slots, &from, 0);
+	return 0;
+}
+
+/* Lets a slot of a query be its statement's (or what was outside queries, if that is 0), or
+ * adds it to the one that is there already. Returns the next of the query's slots. */
+__noinline int fold_slot(__u32 place, __u64 statement)
+{
+	struct slot *slot = slot_at(place - 1);
+	struct slot_key key = {};
+	__u32 known, next, index = place - 1;
+
+	if (!slot)
+		return 0;
+	key.owner = slot->owner;
+	key.payer = slot->payer;
+	key.query = slot->query;
+	key.key = slot->key;
+	key.file = slot->file;
+	bpf_map_delete_elem(&pgt_slot_indexes, &key);
+	next = slot->next;
+	key.query = statement;
+	if (!statement && key.key >= KEYS / SCOPES)
+		key.key -= KEYS / SCOPES;
+	known = known_slot(&key);
+	if (known) {
+		move_slot(index, known - 1);
+		return next;
+	}
+	slot->query = statement;
+	slot->key = key.key;
+	slot->next = 0;
+	bpf_map_update_elem(&pgt_slot_indexes, &key, &index, BPF_ANY);
+	return next;
+}
+
+/* Between two odd-even steps of `folding` a read may be counted twice, or not at all. */
+static __always_inline void fold_query(struct task *task, __u64 statement)
+{
+	__u32 i, place = task->query.first_slot;
+
+	if (!place)
+		return;
+	task->folding++;
+	barrier();
+	for (i = 0; i < FOLDED && place; i++)
+		place = fold_slot(place, statement);
+	barrier();
+	task->folding++;
+	task->query.first_slot = 0;
+}
+
+static __always_inline void count_call(struct calls *sums, struct query *query, bool failed)
+{
+	__u64 ns = query->end_ns - query->start_ns;
+
+	if (!sums->calls || ns < sums->min_ns)
+		sums->min_ns = ns;
+	if (ns > sums->max_ns)
+		sums->max_ns = ns;
+	sums->total_ns += ns;
+	sums->errors += failed;
+	sums->waited_ns += query->waited_ns;
+	count_value(sums->chunk, ns);
+	sums->calls++;
+}
+
+/* Adds the query that ended to its statement's calls. What was only prepared is no call, and
+ * its reads were outside queries. */
+__noinline int count_query(__u32 task_index)
+{
+	struct task *task = task_at(task_index);
+	struct statement *statement;
+	bool failed, executed;
+	struct query *query;
+	__u32 index;
+
+	if (!task)
+		return 0;
+	query = &task->query;
+	failed = query->failed || (query->protocol == SIMPLE && !query->done);
+	executed = query->executed || is_empty_query(query);
+	if (!executed && !failed && protocol_of(query) != SIMPLE && !query->begun_before) {
+		fold_query(task, 0);
+		return 0;
+	}
+	if (!query->statement)
+		find_statement(task->index);
+	index = query->statement - 1;
+	statement =
+	    query->statement == OTHERS ? NULL : bpf_map_lookup_elem(&pgt_statements, &index);
+	if (statement)
+		count_call(&statement->sums, query, failed);
+	else
+		count_call(&task->others, query, failed);
+	fold_query(task, query->statement);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,161 @@
+"""From what was found to what a capture holds."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from . import capture, histogram, statement
+from .engines import ApartCounts, Counts, QueryEvent, ReadsByKey
+from .places import Place, Places
+from .registry import Account, Found
+from .statements import Statements, shown_text
+from .units import stamp
+
+
+class _Reads(NamedTuple):
+    """A key of reads with the place in the file's stead."""
+
+    scope: capture.Scope
+    performed_by: capture.Performer
+    direct: bool
+    size: capture.Size
+    pattern: capture.Pattern
+    source: capture.Source
+    place: Place
+
+
+class Assembly:
+    """Knows what the numbers of one session stand for."""
+
+    def __init__(self, places: Places, block_size: int, *, literals: bool) -> None:
+        self._places = places
+        self._block_size = block_size
+        self._literals = literals
+
+    def backends(self, found: Found, wall: Callable[[int], datetime]) -> list[capture.Backend]:
+        """Everybody: those who read most first."""
+        listed = [self._backend(account, wall) for account in found.accounts]
+        return sorted(listed, key=lambda b: (-sum(r.total_ns for r in b.reads), b.pid))
+
+    def queries(self, statements: Statements) -> list[capture.Query]:
+        """Every statement, those that took longest first."""
+        return [
+            capture.Query(
+                text=total.text if isinstance(total.text, str) else None,
+                query_id=name.query_id or None,
+                text_hash=_hash(total.hash),
+                text_cut=total.cut,
+                protocol=name.protocol,
+                begun_before=name.begun_before,
+                application_name=_decoded(name.application_name),
+                calls=total.calls,
+                errors=total.errors,
+                waited_ns=total.waited_ns,
+                latency=_latency(total.latency),
+                reads=self.reads(total.reads),
+            )
+            for name, total in statements.totals()
+        ]
+
+    def reads(self, reads: ReadsByKey) -> list[capture.Reads]:
+        """Reads as a capture holds them: added up where their files are not told apart."""
+        found: dict[_Reads, Counts] = {}
+        for key, counts in reads.items():
+            place = self._places.place(key.file)
+            found.setdefault(_Reads(*key[:-1], place), Counts()).add(counts)
+        return [
+            capture.Reads(
+                source=key.source,
+                pattern=key.pattern,
+                size=key.size,
+                scope=key.scope,
+                direct=key.direct,
+                kind=key.place.kind,
+                tablespace=key.place.tablespace,
+                relation=key.place.relation,
+                performed_by=key.performed_by,
+                queued_ns=counts.queued_ns if key.performed_by == "io worker" else None,
+                count=counts.count,
+                bytes=counts.bytes,
+                blocks=counts.bytes // self._block_size,
+                device_bytes=counts.device_bytes,
+                total_ns=counts.total_ns,
+                min_ns=counts.min_ns,
+                max_ns=counts.max_ns,
+                histogram=capture.HistogramData(buckets=_buckets(counts)),
+            )
+            for key, counts in sorted(found.items(), key=lambda item: _order(item[0]))
+            if counts.count
+        ]
+
+    def _backend(self, account: Account, wall: Callable[[int], datetime]) -> capture.Backend:
+        person, task = account.person, account.snapshot
+        queries = self.queries(account.statements) if account.statements else []
+        if account.running:
+            queries.append(self._unfinished(account.running))
+        began = None if person.was_there or account.merged else stamp(wall(person.began_ns))
+        ended_ns = 0 if account.merged else person.ended_ns or task.ended_ns
+        ended = stamp(wall(ended_ns)) if ended_ns else None
+        return capture.Backend(
+            pid=0 if account.merged else person.pid,
+            merged=account.merged,
+            backend_type=person.title.backend_type,
+            datname=person.title.datname,
+            usename=person.title.usename,
+            application_name=_decoded(person.application_name),
+            began=began,
+            ended=ended,
+            reads=self.reads(account.reads),
+            failed=_apart(task.failed),
+            short=_apart(task.short),
+            queries=queries,
+        )
+
+    def _unfinished(self, event: QueryEvent) -> capture.Query:
+        """A query that had not ended when tracing did."""
+        hashed = None if event.query_id or not event.text else statement.text_hash(event.text)
+        return capture.Query(
+            text=shown_text(event.text, event.text_cut, literals=self._literals),
+            query_id=event.query_id or None,
+            text_hash=_hash(hashed),
+            text_cut=event.text_cut,
+            protocol=event.protocol,
+            begun_before=event.begun_before,
+            application_name=_decoded(event.application_name),
+            unfinished=True,
+            calls=0,
+            errors=0,
+            waited_ns=event.waited_ns,
+            latency=capture.Latency(),
+            reads=self.reads(event.reads),
+        )
+
+
+def _order(key: _Reads) -> tuple[object, ...]:
+    return (*key[:-1], *(part or "" for part in key.place))
+
+
+def _hash(number: int | None) -> str | None:
+    return None if number is None else f"{number:016x}"
+
+
+def _decoded(name: bytes) -> str | None:
+    return statement.decode(name) or None
+
+
+def _buckets(counts: Counts) -> list[capture.Bucket]:
+    return [(*histogram.bucket_bounds(i), n) for i, n in sorted(counts.buckets.items()) if n]
+
+
+def _latency(latency: histogram.Histogram) -> capture.Latency:
+    return capture.Latency(
+        count=sum(latency.counts.values()),
+        total_ns=latency.total_ns,
+        min_ns=latency.min_ns or 0,
+        max_ns=latency.max_ns or 0,
+        buckets=latency.to_data().buckets,
+    )
+
+
+def _apart(counts: ApartCounts) -> capture.Apart:
+    return capture.Apart(counts.count, counts.bytes, counts.device_bytes, counts.total_ns)

@@ -1,0 +1,97 @@
+"""The kernel's sums by statement."""
+
+import struct
+from collections.abc import Collection
+from ctypes import sizeof
+
+from ..libbpf.objects import Object
+from . import StatementTotal, layout
+from .slots import ReadsByQuery, SlotPool, fill
+
+_SIZE = sizeof(layout.Statement)
+_CHUNKS_AT = layout.Statement.sums.offset + layout.Calls.chunk.offset
+_STATEMENTS = 3  # enum queue in bpf/fill.bpf.c
+_SIGNED = 1 << 63
+
+assert _SIZE % 4 == 0
+
+
+class StatementTable:
+    """Reads statements, and gives back those of tasks that ended."""
+
+    def __init__(self, loaded: Object, pool: SlotPool, count: int) -> None:
+        self._memory = loaded.map("pgt_statements").memory()
+        self._indexes = loaded.map("pgt_statement_indexes")
+        self._free = loaded.map("pgt_free_statements")
+        self._pool = pool
+        self._count = count
+        fill(loaded, _STATEMENTS, count)
+
+    def of(self, payers: Collection[int]) -> dict[int, list[int]]:
+        """The places of all statements of these tasks."""
+        found: dict[int, list[int]] = {payer: [] for payer in payers}
+        numbers = memoryview(self._memory)[: self._count * _SIZE].cast("I")
+        for index, payer in enumerate(numbers[:: _SIZE // 4]):
+            if payer and payer in found:
+                found[payer].append(index)
+        numbers.release()
+        return found
+
+    def total(self, index: int, reads: ReadsByQuery) -> StatementTotal:
+        """What is at one place; `reads` are all of its task."""
+        one = self._at(index)
+        before = bool(one.key.begun_before)
+        return StatementTotal(
+            text=bytes(one)[layout.Statement.text.offset :][: one.text_length],
+            text_cut=bool(one.key.cut),
+            protocol=layout.PROTOCOLS[one.key.protocol],
+            begun_before=before,
+            application_name=one.application_name,
+            query_id=signed(one.query_id),
+            errors=one.sums.errors,
+            latency=self._pool.latency(one.sums),
+            waited_ns=one.sums.waited_ns,
+            reads=reads.get(layout.STATEMENT | (index + 1), {}),
+            statement=layout.STATEMENT | (index + 1),
+        )
+
+    def others(self, task: layout.Task, reads: ReadsByQuery) -> list[StatementTotal]:
+        """Those of a task for which there was no room, as one; none if there were none."""
+        if not task.others.calls and layout.OTHERS not in reads:
+            return []
+        return [
+            StatementTotal(
+                text=None,
+                text_cut=False,
+                protocol="unknown",
+                begun_before=False,
+                application_name=b"",
+                query_id=0,
+                errors=task.others.errors,
+                latency=self._pool.latency(task.others),
+                waited_ns=task.others.waited_ns,
+                reads=reads.get(layout.OTHERS, {}),
+                statement=layout.OTHERS,
+            )
+        ]
+
+    def release(self, index: int) -> None:
+        """Give the place back, empty, with the chunks that it has."""
+        one = self._at(index)
+        self._indexes.delete(bytes(one.key))
+        self._pool.empty_chunks(one.sums.chunk)
+        at = index * _SIZE
+        self._memory[at : at + _CHUNKS_AT] = bytes(_CHUNKS_AT)
+        self._free.update(None, struct.pack("<I", index))
+
+    def close(self) -> None:
+        """Give back the memory."""
+        self._memory.close()
+
+    def _at(self, index: int) -> layout.Statement:
+        return layout.Statement.from_buffer_copy(self._memory, index * _SIZE)
+
+
+def signed(query_id: int) -> int:
+    """As the server shows it: a bigint."""
+    return query_id - (_SIGNED << 1) if query_id & _SIGNED else query_id
