@@ -35,7 +35,7 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
         lines += ["", *_wrap(text + ", ".join(silent), width)]
     if not capture.backends:
         lines += ["", "No backend was seen."]
-    read = places.tables(capture, width=width)
+    read = places.tables(capture)
     if read:
         lines += ["", *read]
     return "\n".join(lines) + "\n"
