@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from . import people
 from .capture import Gap
@@ -27,8 +28,9 @@ class Servers:
         self._target = target
         self._servers = {server.postmaster_pid: server for server in target.servers}
         self._unfollowed = {pid for pid, server in self._servers.items() if unfollowed(server)}
-        self._binaries = {_file(server.postmaster.binary) for server in target.servers}
+        self._binaries = {_inode(server.postmaster.binary) for server in target.servers}
         """Those that have probes. After an upgrade a server runs another."""
+        self._places = {pid: _place(server) for pid, server in self._servers.items()}
         self._next_look = 0.0
         self._gaps: list[tuple[str, int, int | None]] = []
         self._life = Life(set(self._servers)) if target.whole else None
@@ -96,13 +98,14 @@ class Servers:
             if not any(d == directory and end is None for d, _, end in self._gaps):
                 self._gaps.append((directory, time.monotonic_ns(), None))
             for successor in processes.servers():
-                if successor.data_directory == directory:
+                if _place(successor).is_that_of(self._places[server.postmaster_pid]):
                     self._follow(server, successor)
                     break
 
     def _follow(self, server: Server, successor: Server) -> None:
-        del self._servers[server.postmaster_pid]
+        del self._servers[server.postmaster_pid], self._places[server.postmaster_pid]
         self._servers[successor.postmaster_pid] = successor
+        self._places[successor.postmaster_pid] = _place(successor)
         if self._life:
             self._life.postmasters.add(successor.postmaster_pid)
         self._engine.follow_postmaster(
@@ -126,13 +129,32 @@ class Servers:
             self._engine.not_measured.append(
                 "charging reads of I/O workers: tracing began with an older server"
             )
-        if _file(path) in self._binaries:
+        if _inode(path) in self._binaries:
             return None
-        self._binaries.add(_file(path))
+        self._binaries.add(_inode(path))
         return str(path)
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+class _Place(NamedTuple):
+    """A data directory. Containers have different ones of one name."""
+
+    path: str
+    inode: tuple[int, int] | None
+    mounts: tuple[int, int] | None
+    """The mount namespace in which it has that name."""
+
+    def is_that_of(self, server: "_Place") -> bool:
+        """Or was made anew in its place, as from a backup."""
+        known = self.inode == server.inode or self.mounts == server.mounts
+        return self.path == server.path and known
+
+
+def _place(server: Server) -> _Place:
+    mounts = Path(f"/proc/{server.postmaster_pid}/ns/mnt")
+    return _Place(server.data_directory, _inode(server.directory), _inode(mounts))
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except OSError:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from fix_cluster import (
     make_cold,
 )
 from fix_markers import PG_VERSION
+from pgtrace import trace
 from pgtrace.capture import Query
 from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace_command import PGTRACE, run
+from pgtrace_command import PGTRACE, run, wait_for
 
 COUNT = f"select count(*) from {sample.TABLE}"
 FIRST_ID = 200_000
@@ -143,6 +145,49 @@ def test_server_in_a_user_namespace(
         assert buffers.read <= blocks <= buffers.read + 100
         found.append(blocks)
     assert abs(found[0] - found[1]) <= 16, found
+
+
+class OfOneName(PrivateCluster):
+    """In a mount namespace where its data directory has the name that others' have in theirs."""
+
+    name: Path
+
+    def _command(
+        self, program: str, *arguments: str | Path, pid_namespace: bool = False
+    ) -> list[str]:
+        words = super()._command(program, *arguments, pid_namespace=pid_namespace)
+        if not pid_namespace:
+            return words
+        at = words.index("chroot")
+        bind = ["sh", "-ec", 'mount --bind "$1" "$2"; shift 2; exec "$@"', "sh"]
+        words[words.index(str(self.datadir))] = str(self.name)
+        return [*words[:at], *bind, str(self.datadir), str(self.name), *words[at:]]
+
+
+@pytest.mark.pg("15")
+def test_servers_in_directories_of_one_name(disk_directory: Path) -> None:
+    """One that stops is not taken to be the other, and is found when it comes back."""
+    OfOneName.name = disk_directory / "data"
+    OfOneName.name.mkdir()
+    with (
+        OfOneName(directory=disk_directory, pid_namespace=True) as one,
+        OfOneName(directory=disk_directory, pid_namespace=True) as other,
+        trace(one.postmaster_pid, literals=True) as tracer,
+        other.connect() as connection,
+    ):
+        one.stop()
+        (gap,) = wait_for(lambda: tracer.capture().gaps)
+        assert gap.data_directory == str(OfOneName.name)
+        time.sleep(2)
+        connection.execute("select 'other'")
+        assert tracer.capture().gaps == [gap]
+        one.start()
+        wait_for(lambda: tracer.capture().gaps[0].ended)
+        with one.connect() as again:
+            again.execute("select 'one'")
+        time.sleep(0.3)
+    queries = [query.text for backend in tracer.capture().backends for query in backend.queries]
+    assert queries == ["select 'one'"]
 
 
 @pytest.mark.parametrize("command", ["capture", "attach"])

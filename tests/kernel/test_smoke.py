@@ -1,6 +1,6 @@
 """Under each kernel of Debian's: every way in loads, attaches and counts, and doctor knows it.
 
-What is measured, and how exactly, is shown under 6.1; what differs between kernels is in
+What is measured, and how exactly, is shown under 6.1 and 6.12; what differs between kernels is in
 bpf/kernel.bpf.h.
 """
 
