@@ -6,6 +6,7 @@ tests/kernel/test_ways.py runs these same tests in the virtual machine, by fentr
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fix_storage import READ_AHEAD_KIB
 from pgtrace import trace
 from pgtrace.engines import ReadsWay
 from scans import BLOCK, only, patterns
+from worker import Worker
 
 BLOCKS = 2048
 WINDOW = READ_AHEAD_KIB * 1024 // BLOCK
@@ -37,6 +39,12 @@ def way() -> ReadsWay:
     return "tracepoint"
 
 
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker() as one:
+        yield one
+
+
 @pytest.fixture(scope="module")
 def holes(storage: Path) -> Iterator[Path]:
     """A file of BLOCKS blocks that were never written: reading them asks no device."""
@@ -45,6 +53,19 @@ def holes(storage: Path) -> Iterator[Path]:
     os.truncate(path, BLOCKS * BLOCK)
     yield path
     path.unlink()
+
+
+@contextmanager
+def read_ahead(path: Path, kib: int) -> Iterator[None]:
+    """Set the read-ahead of the files below a device that are opened from now on."""
+    device = path.stat().st_dev
+    file = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
+    before = file.read_text()
+    file.write_text(f"{kib}")
+    try:
+        yield
+    finally:
+        file.write_text(before)
 
 
 def traced(
@@ -89,3 +110,57 @@ def test_reads_at_random(reader: Callable[..., Reader], holes: Path, way: ReadsW
     assert min(expected.values()) == 1
     assert len(expected) == 4
     assert traced(reader, holes, way, "--random", 7, "--count", len(blocks)) == expected
+
+
+@pytest.mark.parametrize("kib", [0, 512])
+def test_the_window_is_the_read_ahead_of_the_file(
+    reader: Callable[..., Reader], holes: Path, way: ReadsWay, kib: int
+) -> None:
+    """As it was when the file was opened; without read-ahead nothing is near."""
+    window = kib * 1024 // BLOCK
+    with read_ahead(holes, kib):
+        for step in (window + 1, window + 2):
+            told = traced(reader, holes, way, "--step", step, "--count", 20)
+            pattern = "sequential" if step == 1 else "near" if step == window + 1 else "random"
+            assert told == {"first": 1, pattern: 19}, step
+
+
+def test_an_advised_file_is_read_ahead_twice_as_far(
+    reader: Callable[..., Reader], holes: Path, way: ReadsWay
+) -> None:
+    for step, pattern in (2 * WINDOW + 1, "near"), (2 * WINDOW + 2, "random"):
+        told = traced(reader, holes, way, "--advise", "sequential", "--step", step, "--count", 20)
+        assert told == {"first": 1, pattern: 19}, step
+
+
+def test_segments_continue(worker: Worker, storage: Path, way: ReadsWay) -> None:
+    """The second gigabyte of a relation begins where the first ends; other forks, relations and
+    databases are others.
+    """
+    segment = 1 << 30
+    names = "5/16385", "5/16385.1", "5/16385_vm.1", "5/16386.1", "6/16385.1"
+    for name in names:
+        path = storage / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.truncate(path, segment if name == "5/16385" else 1 << 20)
+        worker.do(f"fds = globals().setdefault('fds', {{}}); path = {str(path)!r}")
+        worker.do(f"fds[{name!r}] = os.open(path, os.O_RDONLY)")
+    with trace(worker.pid, any_process=True, reads=way) as tracer:
+
+        def pattern(name: str, position: int) -> str:
+            before = patterns(only(tracer.capture()).reads)
+            worker.do(f"assert call('pread', fds[{name!r}], position={position}) == 8192")
+            (found,) = (patterns(only(tracer.capture()).reads) - before).elements()
+            return found
+
+        assert pattern("5/16385", segment - BLOCK) == "first"
+        assert pattern("5/16385.1", 0) == "sequential"
+        assert pattern("5/16385.1", BLOCK) == "sequential"
+        for other in names[2:]:
+            assert pattern(other, 2 * BLOCK) == "first", other
+        assert pattern("5/16385.1", 2 * BLOCK) == "sequential"
+        assert pattern("5/16385", segment - BLOCK) == "random"
+        assert pattern("5/16385.1", WINDOW * BLOCK) == "near"
+        assert pattern("5/16385", 0) == "random"
+        assert pattern("5/16385.1", BLOCK) == "random"
