@@ -31,6 +31,8 @@ CALLS = 4000
 PER_ATTACH = 8
 """Pairs while a tracer is attached once."""
 FILE_BYTES = 1 << 20
+FILES = 8
+"""For reads of several files in turn, as an index scan makes them."""
 
 BARE = """
 tracepoint:syscalls:sys_enter_pread64 /pid == $1/ { @start[tid] = nsecs; }
@@ -61,16 +63,32 @@ TRACERS = {
     "empty": "floor: two empty programs",
     "clocks": "floor: thread group, two clock reads",
     "pgtrace": "pgtrace",
+    "by_file": "pgtrace --by relation",
     "bare": "bpftrace: start map and hist()",
     "same": "bpftrace: the same fields",
 }
-# What others pay while pgtrace is attached: whose loop, and which call.
-BYSTANDERS = {
-    "backend_pread": ("backend", "pread", "another backend of the server: 8 KiB pread"),
-    "process_pread": ("process", "pread", "any other process: 8 KiB pread"),
-    "process_getppid": ("process", "getppid", "any other process: getppid"),
+# What else is measured while a tracer is attached: whose loop, and which call.
+BESIDE = {
+    "turns": ("pgtrace", "traced", "turns", f"pgtrace, {FILES} files in turn"),
+    "by_file_turns": ("by_file", "traced", "turns", "… --by relation"),
+    "backend_pread": (
+        "pgtrace",
+        "backend",
+        "pread",
+        "another backend of the server: 8 KiB pread",
+    ),
+    "process_pread": ("pgtrace", "process", "pread", "any other process: 8 KiB pread"),
+    "process_getppid": ("pgtrace", "process", "getppid", "any other process: getppid"),
 }
-GOALS = {"same": 0.8, "bare": 1.0, "clocks": 1.8}
+BYSTANDERS = [name for name, (_, whose, *_) in BESIDE.items() if whose != "traced"]
+NAMES = TRACERS | {name: what for name, (*_, what) in BESIDE.items()}
+GOALS = [
+    ("pgtrace", "same", 0.8),
+    ("pgtrace", "bare", 1.0),
+    ("pgtrace", "clocks", 1.8),
+    ("by_file", "pgtrace", 1.2),
+    ("by_file_turns", "turns", 1.2),
+]
 NO_CHILD = ("sh", "-c", 'exec 3<&0; "$@" <&3 & wait', "sh")
 """Runs a command such that its parent is not this process."""
 
@@ -108,7 +126,7 @@ class Loop:
         line = self._process.stdout.readline()
         if not line:
             raise BenchError(f"the loop ended with {self._process.wait()}")
-        self.reads += CALLS * (call == "pread")
+        self.reads += CALLS * (call != "getppid")
         return int(line) / CALLS
 
     def runs(self, call: str = "pread") -> list[float]:
@@ -117,19 +135,19 @@ class Loop:
         return [self.run(call) for _ in range(PER_ATTACH)]
 
 
-def request(pid: int) -> Request:
+def request(pid: int, *, by_file: bool = False) -> Request:
     """As `pgtrace attach` on one backend, but without queries, which are no part of a read.
 
     The postmaster is this process.
     """
     master = os.getpid()
     member = Member(pid, pid, pid, master)
-    return Request((member,), ((master, 0),), only=pid, helpers_only=True)
+    return Request((member,), ((master, 0),), only=pid, helpers_only=True, by_file=by_file)
 
 
-def attach_pgtrace(pid: int) -> Detach:
+def attach_pgtrace(by_file: bool, pid: int) -> Detach:
     """By the way in that pgtrace takes by itself."""
-    engine = start(request(pid))
+    engine = start(request(pid, by_file=by_file))
 
     def detach() -> int:
         engine.detach()
@@ -215,29 +233,30 @@ def measure(directory: Path, rounds: int) -> dict[str, Series]:
     """Attach each tracer once a round, in random order, and only while it is measured."""
     floors = bench.compile_bpf("floors", directory)
     binary = bench.compile_c("loop", directory)
-    data = directory / "data"
-    data.write_bytes(os.urandom(FILE_BYTES))
+    data = [directory / f"data{number}" for number in range(FILES)]
+    for number, file in enumerate(data):
+        file.write_bytes(os.urandom(FILE_BYTES // (FILES if number else 1)))
     cpu = max(os.sched_getaffinity(0))
     attach: dict[str, Callable[[int], Detach]] = {
         "empty": partial(attach_floor, floors, "empty"),
         "clocks": partial(attach_floor, floors, "clocks"),
-        "pgtrace": attach_pgtrace,
+        "pgtrace": partial(attach_pgtrace, False),
+        "by_file": partial(attach_pgtrace, True),
         "bare": partial(attach_bpftrace, BARE),
         "same": partial(attach_bpftrace, SAME_FIELDS),
     }
-    series = {name: Series() for name in (*TRACERS, *BYSTANDERS)}
-    command = (binary, str(cpu), data)
+    series = {name: Series() for name in NAMES}
+    command = (binary, str(cpu), *data)
 
     with Loop(*command) as loop, Loop(*command) as backend, Loop(*NO_CHILD, *command) as process:
-        others = {"backend": backend, "process": process}
+        loops = {"traced": loop, "backend": backend, "process": process}
 
         def runs(name: str) -> dict[str, list[float]]:
-            both = {name: loop.runs()}
-            if name == "pgtrace":
-                both |= {
-                    what: others[whose].runs(call) for what, (whose, call, _) in BYSTANDERS.items()
-                }
-            return both
+            return {name: loop.runs()} | {
+                other: loops[whose].runs(call)
+                for other, (tracer, whose, call, _) in BESIDE.items()
+                if tracer == name
+            }
 
         def one_round(name: str) -> None:
             before = runs(name)
@@ -274,9 +293,9 @@ def report(series: dict[str, Series], tracers: int, *, as_json: bool) -> str:
     """Everything that was measured, for people or for programs."""
     ratios = [
         bench.ratio(
-            f"pgtrace to {TRACERS[other]}", series["pgtrace"].added, series[other].added, goal
+            f"{NAMES[ours]} to {NAMES[other]}", series[ours].added, series[other].added, goal
         )
-        for other, goal in GOALS.items()
+        for ours, other, goal in GOALS
     ]
     way, rounds = reads_way(), len(series["pgtrace"].added)
     if as_json:
@@ -286,7 +305,7 @@ def report(series: dict[str, Series], tracers: int, *, as_json: bool) -> str:
             "reads": way,
             "rounds": rounds,
             "pairs": rounds * PER_ATTACH,
-            "tracers": {name: series[name].as_json() for name in TRACERS},
+            "tracers": {name: series[name].as_json() for name in NAMES if name not in BYSTANDERS},
             "bystanders": {name: series[name].as_json() for name in BYSTANDERS},
             "ratios": [each.as_json() for each in ratios],
         }
@@ -299,10 +318,10 @@ def report(series: dict[str, Series], tracers: int, *, as_json: bool) -> str:
             *bench.warnings(tracers),
             "",
             f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]",
-            *(series[name].line(what) for name, what in TRACERS.items()),
+            *(series[name].line(NAMES[name]) for name in NAMES if name not in BYSTANDERS),
             "",
             "While pgtrace is attached to that one",
-            *(series[name].line(what) for name, (*_, what) in BYSTANDERS.items()),
+            *(series[name].line(NAMES[name]) for name in BYSTANDERS),
             "",
             f"{'Ratios of what was added':<50}  value  [95 % interval]",
             *(each.line() for each in ratios),

@@ -25,12 +25,14 @@ def figures(name: str, *arguments: object) -> dict[str, Any]:
 def test_read_cost() -> None:
     printed = figures("read_cost", "--pairs", 1)
     assert printed["pairs"] == 8
-    assert set(printed["tracers"]) == {"empty", "clocks", "pgtrace", "bare", "same"}
+    assert set(printed["tracers"]) == {
+        *("empty", "clocks", "pgtrace", "by_file", "bare", "same", "turns", "by_file_turns")
+    }
     assert set(printed["bystanders"]) == {"backend_pread", "process_pread", "process_getppid"}
     for each in (printed["tracers"] | printed["bystanders"]).values():
         assert each["untraced_ns"] > 0
         assert each["lower_quartile_ns"] <= each["added_ns"] <= each["upper_quartile_ns"]
-    assert [each["goal"] for each in printed["ratios"]] == [0.8, 1.0, 1.8]
+    assert [each["goal"] for each in printed["ratios"]] == [0.8, 1.0, 1.8, 1.2, 1.2]
     assert leftovers() == {}
 
 
