@@ -1,6 +1,6 @@
 """From what was found to what a capture holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from . import capture, histogram, statement
 from .engines import ApartCounts, Counts, QueryEvent, ReadsByKey
 from .places import Place, Places
 from .registry import Account, Found
-from .statements import Statements, shown_text
+from .statements import Name, Statements, Sum, shown_text
 from .units import stamp
 
 
@@ -27,8 +27,16 @@ class _Reads(NamedTuple):
 class Assembly:
     """Knows what the numbers of one session stand for."""
 
-    def __init__(self, places: Places, block_size: int, *, literals: bool) -> None:
+    def __init__(
+        self,
+        places: Places,
+        block_size: int,
+        *,
+        literals: bool,
+        texts: Mapping[int, str] | None = None,
+    ) -> None:
         self._places = places
+        self._texts = {} if texts is None else texts
         self._block_size = block_size
         self._literals = literals
 
@@ -39,23 +47,27 @@ class Assembly:
 
     def queries(self, statements: Statements) -> list[capture.Query]:
         """Every statement, those that took longest first."""
-        return [
-            capture.Query(
-                text=total.text if isinstance(total.text, str) else None,
-                query_id=name.query_id or None,
-                text_hash=_hash(total.hash),
-                text_cut=total.cut,
-                protocol=name.protocol,
-                begun_before=name.begun_before,
-                application_name=_decoded(name.application_name),
-                calls=total.calls,
-                errors=total.errors,
-                waited_ns=total.waited_ns,
-                latency=_latency(total.latency),
-                reads=self.reads(total.reads),
-            )
-            for name, total in statements.totals()
-        ]
+        return [self._query(name, total) for name, total in statements.totals()]
+
+    def _query(self, name: Name, total: Sum) -> capture.Query:
+        text, cut = total.text, total.cut
+        if name.query_id in self._texts and not self._literals:
+            # Of utility statements the server leaves literals, passwords among them
+            text, cut = statement.redact(self._texts[name.query_id], cut=False), False
+        return capture.Query(
+            text=text if isinstance(text, str) else None,
+            query_id=name.query_id or None,
+            text_hash=_hash(total.hash),
+            text_cut=cut,
+            protocol=name.protocol,
+            begun_before=name.begun_before,
+            application_name=_decoded(name.application_name),
+            calls=total.calls,
+            errors=total.errors,
+            waited_ns=total.waited_ns,
+            latency=_latency(total.latency),
+            reads=self.reads(total.reads),
+        )
 
     def reads(self, reads: ReadsByKey) -> list[capture.Reads]:
         """Reads as a capture holds them: added up where their files are not told apart."""

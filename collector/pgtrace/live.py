@@ -6,7 +6,7 @@ from typing import Protocol
 
 from . import statement, statements, units
 from .engines import QueryEvent, ReadsByKey, add_reads
-from .reporters import block, text
+from .reporters import block, places, text
 from .tracer import Tracer
 
 MOST_A_SECOND = 5
@@ -87,7 +87,7 @@ class TextScreen:
             f"Reads by {text.READS[engine.reads_way]}, {text.QUERIES[engine.queries_way]}. "
             "Ctrl-C to stop."
         )
-        for missing in engine.not_measured:
+        for missing in self._tracer.not_measured:
             _print(f"Not measured: {missing}")
         if backend.activity is None and engine.queries_way == "none":
             _print("What the backend does now cannot be told.")
@@ -130,6 +130,8 @@ class TextScreen:
                 f"Not among them: {units.count(backend.failed.count)} reads that failed, "
                 f"{units.count(backend.short.count)} that came short."
             )
+        if any(reads.relation for reads in backend.reads):
+            _lines(["", *places.tables(taken)])
         lost = taken.lost
         if lost.reads or lost.queries or lost.in_flight:
             _print(
@@ -182,7 +184,7 @@ class TextScreen:
 
     def _block(self, reads: ReadsByKey, elapsed_ns: int, lead: str) -> None:
         listed = self._tracer.assembly.reads(reads)
-        _lines(block.block(listed, elapsed_ns, self._tracer.engine.not_measured, lead=lead))
+        _lines(block.block(listed, elapsed_ns, self._tracer.not_measured, lead=lead))
 
     def _sum_up(self) -> None:
         """One line per statement for the queries of this second that were not shown."""

@@ -1,14 +1,23 @@
-"""What a file is, as reports name it."""
+"""What was read: from a file, as the kernel saw it, to its kind, its tablespace, its relation."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from .capture import Kind
+from .capture import Kind, Tablespace
 from .engines import File
+from .postgres.names import Names
+from .postgres.processes import Server
+from .postgres.relations import Relation
+from .postgres.tablespaces import DEFAULT, GLOBAL, Space, Spaces
+from .statement import ELLIPSIS, decode
+
+_FORK_AND_SEGMENT = re.compile(r"(?:_(?:fsm|vm|init))?(?:\.\d+)?$")
+_OF_RELATIONS = frozenset({"relation", "visibility map", "free space map"})
 
 
 class Place(NamedTuple):
-    """What was read; None is what is not known, or not asked for."""
+    """Of a read, what file it was of."""
 
     kind: Kind
     tablespace: str | None = None
@@ -16,11 +25,124 @@ class Place(NamedTuple):
 
 
 class Places:
-    """By the index in Engine.files()."""
+    """Resolves files of the engine; with a connection to their relations.
 
-    def __init__(self, files: Callable[[], Sequence[File]]) -> None:
+    Without `by_relation`, a place has no relation, and only a connection tells heap from index.
+    """
+
+    def __init__(
+        self,
+        files: Callable[[], Sequence[File]],
+        servers: Callable[[], Iterable[Server]],
+        names: Names | None,
+        *,
+        by_relation: bool,
+    ) -> None:
         self._files = files
+        self._names = names
+        self._by_relation = by_relation
+        self._several = len(list(servers())) > 1
+        self._spaces = Spaces(servers)
+        self._seen: list[tuple[File, Space | None, str | None]] = []
+        self._relations: dict[int, Relation] = {}
+
+    def look(self) -> None:
+        """Take in files that are new, and ask for their names; cheap, for every poll."""
+        files = self._files()
+        for file in files[len(self._seen) :]:
+            space = self._spaces.find(file.device, file.space)
+            path = path_of(file, space)
+            if file.kind == "other" and space is None:
+                path = self._spaces.within(file.path, file.inode) or path
+            self._seen.append((file, space, path))
+            names = self._names_of(file, space)
+            if path and names and not names.failure:
+                names.relations.wish(path)
 
     def place(self, file: int) -> Place:
-        """What that file is."""
-        return Place(self._files()[file].kind)
+        """Of a file by its index in the engine's list; what is not known is named as such."""
+        if file < 0:
+            return Place("unknown")
+        if file >= len(self._seen):
+            self.look()
+        seen, space, path = self._seen[file]
+        relation = self._relation(file)
+        kind = relation.kind if relation and seen.kind == "relation" else seen.kind
+        name = None
+        if self._by_relation and seen.inode:
+            name = relation.name if relation else path and self._of_server(path, space)
+        return Place(kind, space and self._of_server(self._name(space), space), name)
+
+    def tablespaces(self) -> list[Tablespace]:
+        """Those of which files were read."""
+        found: dict[str, Tablespace] = {}
+        for space in dict.fromkeys(space for _, space, _ in self._seen if space):
+            name = self._of_server(self._name(space), space)
+            where = space.storage
+            device = where.device if where else None
+            found[name] = Tablespace(
+                name,
+                location=space.location,
+                filesystem=where.filesystem if where else None,
+                device=device.name if device else None,
+                rotational=device.rotational if device else None,
+                read_ahead_kb=device.read_ahead_kb if device else None,
+                simulated=device.simulated if device else False,
+            )
+        return [found[name] for name in sorted(found)]
+
+    def _relation(self, index: int) -> Relation | None:
+        # What was known of a file once is kept: its path may be another's later
+        known = self._relations.get(index)
+        file, space, path = self._seen[index]
+        names = self._names_of(file, space)
+        if known is None and path and names:
+            known = names.relations.known.get(path)
+            if known:
+                self._relations[index] = known
+        return known
+
+    def _names_of(self, file: File, space: Space | None) -> Names | None:
+        """Who may know a file: one of a relation, of the server that the connection leads to."""
+        names = self._names
+        if names is None or space is None or not file.inode or file.kind not in _OF_RELATIONS:
+            return None
+        return names if names.are_of(space.server) else None
+
+    def _name(self, space: Space) -> str:
+        if space.oid in (DEFAULT, GLOBAL):
+            return "pg_default" if space.oid == DEFAULT else "pg_global"
+        names = self._names
+        if names and names.are_of(space.server):
+            return names.relations.tablespaces.get(space.oid, str(space.oid))
+        return str(space.oid)
+
+    def _of_server(self, name: str, space: Space | None) -> str:
+        """Names of several servers are told apart by their data directories."""
+        if not self._several or space is None:
+            return name
+        return f"{name} of {space.server.data_directory}"
+
+
+def path_of(file: File, space: Space | None) -> str | None:
+    """Where it is, from the data directory on: `base/5/16385`; None if that was not seen.
+
+    Without the suffix of a fork and the number of a segment. Of temporary files, of WAL and of
+    an SLRU it is the directory. What lies elsewhere begins with "…": all of its path is not told.
+    """
+    if not file.path:
+        return None
+    *above, name = (decode(part.encode("utf-8", "surrogateescape")) for part in file.path)
+    if file.kind == "wal":
+        return "pg_wal"
+    if file.kind == "slru":
+        return "/".join(above[-2:] if above[-2:-1] == ["pg_multixact"] else above[-1:])
+    if file.kind == "temporary":
+        return f"{space.path if space else ELLIPSIS}/pgsql_tmp"
+    if file.kind in _OF_RELATIONS:
+        name = _FORK_AND_SEGMENT.sub("", name)
+    within = space.path.rpartition("/")[2] if space else None
+    if space and within in above:
+        last = len(above) - 1 - above[::-1].index(within)
+        return "/".join([space.path, *above[last + 1 :], name])
+    return "/".join([ELLIPSIS, *above, name])

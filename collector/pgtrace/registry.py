@@ -52,7 +52,7 @@ class Registry:
         charge: bool,
         literals: bool,
         per_query: bool = False,
-        dsn: str | None = None,
+        names: Names | None = None,
     ) -> None:
         self._engine = engine
         self._target = target
@@ -64,13 +64,11 @@ class Registry:
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
         self.servers = Servers(engine, target)
         self._lost_reads = self._lost_queries = 0
-        self._names = None if dsn is None else Names(dsn)
+        self._names = names
 
     def close(self) -> None:
         """Listen to nobody any more."""
         self.servers.close()
-        if self._names:
-            self._names.close()
 
     def see_first(self) -> None:
         """Meet those who ran when tracing began, and ask each what it ran."""
@@ -166,7 +164,8 @@ class Registry:
         if self._names is None:
             return
         for person in self._people.values():
-            name = self._names.of(person.inner_pid)
+            server = self.servers.of(person.postmaster)
+            name = self._names.of(person.inner_pid) if self._names.are_of(server) else None
             if name:
                 person.title = replace(
                     person.title,
@@ -176,9 +175,6 @@ class Registry:
                 )
                 if name.application_name:
                     person.application_name = name.application_name.encode()
-        if self._names.failure:
-            self._engine.not_measured.append(f"names: {self._names.failure}")
-            self._names = None
 
     def _is_known(self, pid: int) -> bool:
         return any(p.pid == pid for p in self._people.values()) or any(

@@ -46,6 +46,10 @@ class Servers:
         """The server of a postmaster."""
         return self._servers.get(postmaster)
 
+    def all(self) -> list[Server]:
+        """Those that are traced now."""
+        return list(self._servers.values())
+
     def follows(self, postmaster: int) -> bool:
         """Whether more than reads can be measured there."""
         return postmaster not in self._unfollowed

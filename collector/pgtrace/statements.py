@@ -11,7 +11,9 @@ MOST_STATEMENTS = 5000
 """Distinct statements kept; more are added up under `text: null`, never dropped."""
 
 
-class _Name(NamedTuple):
+class Name(NamedTuple):
+    """What is told apart."""
+
     query_id: int
     text: bytes | str | None
     """None also where the query id tells enough."""
@@ -52,8 +54,8 @@ class Statements:
 
     def __init__(self, *, literals: bool) -> None:
         self._literals = literals
-        self._fresh: dict[_Name, Sum] = {}
-        self._folded: dict[_Name, Sum] = {}
+        self._fresh: dict[Name, Sum] = {}
+        self._folded: dict[Name, Sum] = {}
 
     def add(self, event: QueryEvent) -> None:
         """Count one query that ended."""
@@ -81,7 +83,7 @@ class Statements:
         for name, total in other._folded.items():
             self._add(name, total)
 
-    def totals(self) -> list[tuple[_Name, Sum]]:
+    def totals(self) -> list[tuple[Name, Sum]]:
         """Every statement so far, those that took longest first."""
         self.fold()
         return sorted(self._folded.items(), key=lambda item: -item[1].latency.total_ns)
@@ -98,7 +100,7 @@ class Statements:
         self._fresh.clear()
 
     def _fresh_sum(self, given: QueryEvent | StatementTotal) -> Sum:
-        name = _Name(
+        name = Name(
             given.query_id,
             None if given.query_id else given.text,
             given.text_cut and not given.query_id,
@@ -114,7 +116,7 @@ class Statements:
             total.text, total.cut = given.text, given.text_cut
         return total
 
-    def _add(self, name: _Name, total: Sum) -> None:
+    def _add(self, name: Name, total: Sum) -> None:
         if name not in self._folded and len(self._folded) >= MOST_STATEMENTS:
             name = name._replace(query_id=0, text=None, cut=False)
             total.text, total.cut, total.hash = None, False, None

@@ -13,6 +13,7 @@ from .capture import Capture, Host, Lost, Probes, Server, Totals
 from .engines import Engine, QueryEvent, ReadsWay
 from .engines import choice as engines
 from .places import Places
+from .postgres.names import Names
 from .registry import Account, Registry
 from .targets import MOST_BACKENDS, MOST_STATEMENTS, Target
 from .units import stamp
@@ -38,9 +39,9 @@ class Tracer:
         literals: bool = False,
         charge: bool = True,
         dsn: str | None = None,
+        by_relation: bool = False,
         most_backends: int = MOST_BACKENDS,
         most_statements: int = MOST_STATEMENTS,
-        by_file: bool = False,
         per_query: bool = False,
         emit_durations: bool = False,
     ) -> None:
@@ -53,7 +54,8 @@ class Tracer:
             charge=charge,
             most=most_backends,
             most_statements=most_statements,
-            by_file=by_file,
+            # Only a file's own number leads to heap or index
+            by_file=by_relation or dsn is not None,
             per_query=per_query,
             literals=literals,
             emit_durations=emit_durations,
@@ -63,11 +65,30 @@ class Tracer:
         self.started = datetime.now(UTC)
         self.engine: Engine = engines.start(request)
         self.started_ns = time.monotonic_ns()
+        self.names = None if dsn is None else Names(dsn, target.servers)
         self.registry = Registry(
-            self.engine, target, charge=charge, literals=literals, per_query=per_query, dsn=dsn
+            self.engine,
+            target,
+            charge=charge,
+            literals=literals,
+            per_query=per_query,
+            names=self.names,
         )
-        self.assembly = Assembly(Places(self.engine.files), self.block_size, literals=literals)
+        self.places = Places(
+            self.engine.files, self.registry.servers.all, self.names, by_relation=by_relation
+        )
+        self.assembly = Assembly(
+            self.places,
+            self.block_size,
+            literals=literals,
+            texts=self.names.texts if self.names else {},
+        )
         self.registry.see_first()
+
+    @property
+    def not_measured(self) -> list[str]:
+        """What could not be measured so far, each with its reason."""
+        return [*self.engine.not_measured, *(self.names.missing() if self.names else [])]
 
     def poll(self) -> list[QueryEvent]:
         """Look at what ended; with `per_query`, return the queries of since the last call."""
@@ -113,9 +134,13 @@ class Tracer:
             ended_ns = time.monotonic_ns()
             self.engine.detach()
             self._poll()
+            if self.names:
+                self.names.finish(self._query_ids())
             try:
                 self._finished = self._capture(ended_ns)
             finally:
+                if self.names:
+                    self.names.close()
                 self.registry.close()
                 self.engine.close()
             return self._finished
@@ -123,6 +148,11 @@ class Tracer:
     def _poll(self, *, settled: bool = False) -> None:
         if not self._finished:
             self._events += self.registry.poll(settled=settled)
+            self.places.look()
+
+    def _query_ids(self) -> set[int]:
+        found = (account.statements for account in self.registry.look().accounts)
+        return {name.query_id for s in found if s for name, _ in s.totals() if name.query_id}
 
     def _capture(self, ended_ns: int) -> Capture:
         engine, servers = self.engine, self.target.servers
@@ -142,13 +172,14 @@ class Tracer:
                 engine.name,
                 engine.reads_way,
                 engine.queries_way,
-                list(engine.not_measured),
+                self.not_measured,
                 self._no_query_ids,
             ),
             lost=Lost(found.lost_reads, found.lost_queries, found.in_flight, engine.lost_tasks()),
             totals=Totals(),
             backends=self.assembly.backends(found, self.wall_time),
             gaps=self.registry.servers.gaps(self.wall_time),
+            tablespaces=self.places.tablespaces(),
         ).add_up()
 
 
@@ -160,7 +191,8 @@ def trace(
     reads: ReadsWay | None = None,
     literals: bool = False,
     charge: bool = True,
-    by_file: bool = False,
+    by_relation: bool = False,
+    dsn: str | None = None,
     most_statements: int = MOST_STATEMENTS,
     per_query: bool = False,
     emit_durations: bool = False,
@@ -168,7 +200,8 @@ def trace(
     """Trace a backend, or of a postmaster the whole server, while the block runs.
 
     `capture()` of what it yields has the result. With `any_process`, the reads of a process that
-    need not be PostgreSQL, all of the threads that it has now. Errors as Tracer.
+    need not be PostgreSQL, all of the threads that it has now. With `by_relation`, of each file
+    apart; `dsn` is a connection string for names. Errors as Tracer.
     """
     target = Target((pid,)) if any_process else Target.find(pid)
     tracer = Tracer(
@@ -176,7 +209,8 @@ def trace(
         reads=reads,
         literals=literals,
         charge=charge,
-        by_file=by_file,
+        by_relation=by_relation,
+        dsn=dsn,
         most_statements=most_statements,
         per_query=per_query,
         emit_durations=emit_durations,

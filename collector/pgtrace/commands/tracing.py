@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import IncompleteError, TargetError, UsageError
+from ..errors import DatabaseError, IncompleteError, TargetError, UsageError
 
 if TYPE_CHECKING:
     from ..capture import Capture
@@ -42,6 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
         "--dsn",
         metavar="DSN",
         help="connect for names; libpq's, and '' is what its environment says",
+    )
+    parser.add_argument(
+        "--require-names",
+        action="store_true",
+        help="exit 7 if the connection fails, or a database may not be seen",
+    )
+    parser.add_argument(
+        "--by",
+        choices=("kind", "relation"),
+        default="kind",
+        help="tell reads apart by the kind of file (kind), or each relation",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit 6 if anything was lost or not measured"
@@ -99,6 +110,8 @@ def attached(
     from ..session import Stopper, Watched
     from ..tracer import Tracer
 
+    if args.require_names and args.dsn is None:
+        raise UsageError("--require-names needs a connection: --dsn DSN, or --dsn '' for libpq's")
     if args.verbose:
         objects.print_messages()
     check_pid_namespace()  # there no pid means what its user thinks
@@ -113,11 +126,14 @@ def attached(
                 per_query=per_query,
                 charge=args.charge,
                 dsn=args.dsn,
+                by_relation=args.by == "relation",
                 most_backends=getattr(args, "max_backends", 1),
                 most_statements=getattr(args, "max_statements", 1),
             )
             try:
                 stopper.start()
+                if args.require_names and tracer.names:
+                    tracer.names.require(target.filters.datnames)
                 yield tracer, watched, stopper
             finally:
                 tracer.stop()
@@ -218,11 +234,16 @@ def _pids(args: argparse.Namespace) -> list[int]:
 
 
 def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
-    """Raise IncompleteError under --strict if anything was lost or not measured."""
-    if not args.strict:
-        return
+    """Raise DatabaseError under --require-names if names are missing after all; IncompleteError
+    under --strict if anything was lost or not measured.
+    """
     lost = capture.lost
     missing = list(capture.probes.not_measured)
+    unnamed = [words for words in missing if words.startswith("names")]
+    if args.require_names and unnamed:
+        raise DatabaseError("; ".join(unnamed))
+    if not args.strict:
+        return
     if lost.reads or lost.queries or lost.backends:
         missing.append(
             f"{lost.reads} reads, {lost.queries} queries and {lost.backends} backends were lost"

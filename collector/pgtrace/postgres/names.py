@@ -3,11 +3,12 @@
 import contextlib
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ..errors import DatabaseError
-from .connection import TIMEOUT_S, Connection, connect
+from .connection import TIMEOUT_S, Connection, connect, system_identifier
+from .processes import Server
 from .relations import Relations
 
 _EVERY_S = 1.0
@@ -30,18 +31,18 @@ class Names:
     """Asks about once a second, in a thread of its own: tracing never waits for the server.
 
     `dsn` is libpq's, and what it leaves out comes from libpq's environment. It has to lead to one
-    of the servers with these `identifiers`, if there are any. `failure` says why there are no
-    names.
+    of these servers. `failure` says why there are no names.
     """
 
-    def __init__(self, dsn: str, identifiers: Collection[int] = ()) -> None:
+    def __init__(self, dsn: str, servers: Sequence[Server]) -> None:
         self.failure: str | None = None
-        self.identifier: int | None = None
-        """Of the server that the connection leads to."""
+        self.server: Server | None = None
+        """Where the connection leads; None while that is not known."""
         self.relations = Relations(dsn)
         self.texts: dict[int, str] = {}
         """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
-        self._identifiers = identifiers
+        self._servers = servers
+        self._identifier = 0
         self._query_ids: Collection[int] = ()
         self._known: dict[int, Name] = {}
         self._ready = threading.Event()
@@ -57,11 +58,23 @@ class Names:
         """What was last heard of a process, by its pid as the server counts."""
         return self._known.get(pid)
 
+    def are_of(self, server: Server | None) -> bool:
+        """Whether they are that server's, as far as is known."""
+        here = self.server
+        return here is None or (server is not None and server.data_directory == here.data_directory)
+
     def missing(self) -> list[str]:
         """Which names there are not, each with its reason."""
         if self.failure:
             return [f"names: {self.failure}"]
-        return [f"names of database {d}: {why}" for d, why in self.relations.missing.items()]
+        others = [s.data_directory for s in self._servers if not self.are_of(s)]
+        return [
+            *(
+                f"names in {directory}: the connection leads to another server"
+                for directory in others
+            ),
+            *(f"names of database {d}: {why}" for d, why in self.relations.missing.items()),
+        ]
 
     def require(self, datnames: frozenset[str] = frozenset()) -> None:
         """Wait for the first names; DatabaseError if there are none, or not of a database."""
@@ -92,35 +105,47 @@ class Names:
         self._thread.join(2)
 
     def _run(self, dsn: str) -> None:
-        try:
-            with connect(dsn) as connection:
-                self._begin(connection)
-                while not self._leave.is_set():
-                    last = self._last.is_set()
-                    began = time.monotonic()
-                    for row in connection.ask("activity"):
-                        self._known[row[0]] = Name(*row)
-                    self.relations.ask(connection, last=last)
-                    if last:
-                        self._ask_texts(connection)
-                        return
-                    self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
-        except DatabaseError as error:
-            self.failure = str(error)
-        finally:
-            self._ready.set()
+        """A connection that was good once is made again, when the server is back."""
+        while not self._leave.is_set():
+            try:
+                with connect(dsn) as connection:
+                    self._begin(connection)
+                    self._serve(connection)
+                break
+            except DatabaseError as error:
+                self.failure = str(error)
+            if not self._identifier or self._last.is_set():
+                break
+            self._wake.wait(_EVERY_S)
+        self._ready.set()
 
     def _begin(self, connection: Connection) -> None:
         ((identifier, database),) = connection.ask("cluster")
-        if self._identifiers and identifier not in self._identifiers:
+        for server in self._servers if self.server is None else ():
+            if system_identifier(server) == identifier:
+                self.server = server
+        if self._servers and (self.server is None or self._identifier not in (0, identifier)):
             raise DatabaseError("the connection leads to another server than the one traced")
         self.relations.begin(connection, database)
-        self.identifier = identifier
+        self._identifier = identifier
+        self.failure = None
         self._ready.set()
+
+    def _serve(self, connection: Connection) -> None:
+        while not self._leave.is_set():
+            last = self._last.is_set()
+            began = time.monotonic()
+            for row in connection.ask("activity"):
+                self._known[row[0]] = Name(*row)
+            self.relations.ask(connection, last=last)
+            if last:
+                self._ask_texts(connection)
+                return
+            self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
 
     def _ask_texts(self, connection: Connection) -> None:
         """Where pg_stat_statements is installed and loaded; else texts stay those of the probes."""
         for (schema,) in connection.ask("extension") if self._query_ids else ():
             with contextlib.suppress(DatabaseError):
                 ids = list(self._query_ids)
-                self.texts = dict(connection.ask("statements", schema=schema, query_ids=ids))
+                self.texts |= dict(connection.ask("statements", schema=schema, query_ids=ids))

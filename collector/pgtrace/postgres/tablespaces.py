@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import PgtraceError
-from .connection import system_identifier
+from ..statement import decode
 from .processes import Server, tablespaces
 from .storage import Storage, storage
 
@@ -20,8 +20,6 @@ class Space(NamedTuple):
     """The part of a tablespace that is one server's."""
 
     server: Server
-    identifier: int | None
-    """The server's, as system_identifier() has it."""
     oid: int
     path: str
     """Within the data directory: `base`, or `pg_tblspc/16400/PG_15_202209061`."""
@@ -52,6 +50,18 @@ class Spaces:
             found = self._find(device, inode)
         return found
 
+    def within(self, path: tuple[str, ...], inode: int) -> str | None:
+        """What of a path, of which only the end is known, lies in a data directory."""
+        for server in self._servers() if inode else ():
+            for first in range(len(path)):
+                try:
+                    found = server.directory.joinpath(*path[first:]).stat()
+                except (OSError, ValueError):
+                    continue
+                if found.st_ino == inode:
+                    return "/".join(decode(os.fsencode(part)) for part in path[first:])
+        return None
+
     def _find(self, device: tuple[int, int], inode: int) -> Space | None:
         return self._known.get((*device, inode)) or (
             None if device[0] else self._anonymous.get(inode)
@@ -62,7 +72,6 @@ class Spaces:
             self._look_at(server)
 
     def _look_at(self, server: Server) -> None:
-        identifier = system_identifier(server)
         for oid, path, location, directory in _directories(server):
             try:
                 found = directory.stat()
@@ -71,7 +80,7 @@ class Spaces:
             key = os.major(found.st_dev), os.minor(found.st_dev), found.st_ino
             if key not in self._known:
                 where = _storage(directory, server)
-                space = Space(server, identifier, oid, path, location, where)
+                space = Space(server, oid, path, location, where)
                 self._known[key] = space
                 if not os.major(found.st_dev):
                     self._anonymous[found.st_ino] = space

@@ -1,0 +1,86 @@
+"""Paths of files, as the kernel tells their last components."""
+
+import pytest
+
+from pgtrace.capture import Kind
+from pgtrace.engines import File
+from pgtrace.places import Place, Places, path_of
+from pgtrace.postgres.proc import Process
+from pgtrace.postgres.processes import Server
+from pgtrace.postgres.tablespaces import Space
+
+SERVER = Server(
+    Process(1, 0, 1, 0, 0, "postgres", "/postgres", False, "postgres", False),
+    "15.20",
+    "/srv/data",
+    8192,
+    5432,
+    None,
+    "",
+)
+BASE = Space(SERVER, 1663, "base", "/srv/data", None)
+GLOBAL = Space(SERVER, 1664, "global", "/srv/data", None)
+FAST = Space(SERVER, 16400, "pg_tblspc/16400/PG_15_202209061", "/fast", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "space", "expected"),
+    [
+        ("relation", "data/base/5/16385", BASE, "base/5/16385"),
+        ("relation", "data/base/5/16385.12", BASE, "base/5/16385"),
+        ("relation", "data/base/5/16385_init", BASE, "base/5/16385"),
+        ("visibility map", "data/base/5/16385_vm", BASE, "base/5/16385"),
+        ("free space map", "data/base/5/16385_fsm.1", BASE, "base/5/16385"),
+        ("relation", "data/base/5/t3_16385.1", BASE, "base/5/t3_16385"),
+        ("relation", "srv/data/global/1262", GLOBAL, "global/1262"),
+        ("relation", "fast/PG_15_202209061/5/16385", FAST, f"{FAST.path}/5/16385"),
+        ("relation", "PG_15_202209061/5/16385", FAST, f"{FAST.path}/5/16385"),
+        # A cluster below a folder of the same name
+        ("relation", "base/base/5/16385", BASE, "base/5/16385"),
+        ("other", "data/base/5/pg_internal.init", BASE, "base/5/pg_internal.init"),
+        ("other", "data/base/5/1_vm.1x", BASE, "base/5/1_vm.1x"),
+        ("temporary", "data/base/pgsql_tmp/pgsql_tmp77.0", BASE, "base/pgsql_tmp"),
+        ("temporary", "base/pgsql_tmp/p.fileset/i1of4.p0.0", BASE, "base/pgsql_tmp"),
+        ("temporary", "fast/PG_15_202209061/pgsql_tmp/p1.0", FAST, f"{FAST.path}/pgsql_tmp"),
+        ("temporary", "x/base/pgsql_tmp/pgsql_tmp77.0", None, "…/pgsql_tmp"),
+        ("wal", "srv/data/pg_wal/000000010000000000000001", None, "pg_wal"),
+        ("wal", "mnt/wal/000000010000000000000001", None, "pg_wal"),
+        ("slru", "srv/data/pg_xact/0000", None, "pg_xact"),
+        ("slru", "data/pg_multixact/offsets/0000", None, "pg_multixact/offsets"),
+        ("other", "15/main/global/pg_control", None, "…/15/main/global/pg_control"),
+        ("other", "tmp/x.csv", None, "…/tmp/x.csv"),
+        # Nobody knows the server: the kernel's word is all there is
+        ("relation", "data/base/5/16385.1", None, "…/data/base/5/16385"),
+    ],
+)
+def test_a_path(kind: Kind, path: str, space: Space | None, expected: str) -> None:
+    # The last four, as the kernel has them
+    parts = tuple(path.split("/"))
+    assert len(parts) <= 4
+    assert path_of(File(kind, (8, 1), 77, 1, parts), space) == expected
+
+
+def test_a_path_that_was_not_seen_is_none() -> None:
+    assert path_of(File("relation", (8, 1), 77, 1, ()), BASE) is None
+
+
+def test_what_is_not_known_is_unknown() -> None:
+    places = Places(list, list, None, by_relation=True)
+    assert places.place(-1) == Place("unknown")
+
+
+def test_a_file_of_no_server_has_its_kind() -> None:
+    files = [
+        File("relation", (8, 1), 77, 9, ("data", "base", "5", "16385")),
+        File("relation", (8, 1), 0, 9, ("data", "base", "5", "16385")),
+        File("other", (8, 1), 78, 0, ("tmp", "x")),
+    ]
+    places = Places(lambda: files, list, None, by_relation=True)
+    assert [places.place(index) for index in range(3)] == [
+        Place("relation", None, "…/data/base/5/16385"),
+        Place("relation"),
+        Place("other", None, "…/tmp/x"),
+    ]
+    assert places.tablespaces() == []
+    grouped = Places(lambda: files, list, None, by_relation=False)
+    assert {grouped.place(index).relation for index in range(3)} == {None}
