@@ -123,14 +123,13 @@ class Target:
         io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
             members = children
-            binaries = performers = _binaries(followed)
+            binaries = _binaries(followed)
         else:
             helpers = [b for b in helping if b.leader_pid in self.pids]
             members = [*self.backends, *helpers, *io_workers]
             binaries = tuple(
                 (f"/proc/{b.pid}/exe", b.pid) for b in self.backends if b.postmaster_pid not in why
             )
-            performers = tuple((f"/proc/{b.pid}/exe", b.pid) for b in io_workers)
         meant = {b.pid for b in members}
         return Request(
             tuple(_member(backend) for backend in members),
@@ -139,9 +138,9 @@ class Target:
             reads,
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
-            # Parallel workers to come ask too: no probe can wait in them alone
+            # Parallel workers to come ask too, and perform: no probe can wait in them alone
             askers=_binaries(followed),
-            performers=performers,
+            performers=_binaries(followed),
             ignored=tuple(b.pid for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,

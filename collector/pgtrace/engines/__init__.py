@@ -214,7 +214,7 @@ class Request:
     askers: tuple[tuple[str, int], ...] = ()
     """As binaries: where reads are left to I/O workers, of PostgreSQL 18."""
     performers: tuple[tuple[str, int], ...] = ()
-    """As binaries: where those workers run."""
+    """As binaries: where such reads are made, by those workers or at once by who asked."""
     ignored: tuple[int, ...] = ()
     """Children of the postmasters that run already and are of no interest."""
     helpers_only: bool = False
