@@ -167,7 +167,8 @@ static __noinline __u32 remember_file(struct task *task, struct file *file, stru
 	if (state->inode != (__u64)inode || state->number != number) {
 		state->inode = (__u64)inode;
 		state->number = number;
-		meet_file(task->index, (__u64)file, i);
+		/* Read back it is a number, as functions want it that are looked at once */
+		meet_file(task->index, *(volatile __u64 *)&state->file, i);
 	}
 	if (BPF_CORE_READ(file, f_flags) & O_DIRECT)
 		flags |= DIRECT;

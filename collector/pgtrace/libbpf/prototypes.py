@@ -16,6 +16,8 @@ from ctypes import (
 )
 
 SONAME = "libbpf.so.1"
+_LONGEST = 1 << 20
+"""The verifier says why it refuses a program at the end of all that it says."""
 
 PrintCallback = CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
 SampleCallback = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
@@ -105,7 +107,7 @@ def format_message(template: bytes, arguments: int) -> str:
     """Expand a message that libbpf passes as a printf format and a va_list."""
     libc = CDLL(None)
     libc.vsnprintf.argtypes = (c_char_p, c_size_t, c_char_p, c_void_p)
-    buffer = ctypes.create_string_buffer(16384)
+    buffer = ctypes.create_string_buffer(_LONGEST)
     libc.vsnprintf(buffer, len(buffer), template, arguments)
     return buffer.value.decode(errors="replace").rstrip()
 
