@@ -216,6 +216,9 @@ class Cost(msgspec.Struct):
     blocks: int
     total_ns: int
     reads: int
+    performed_by: Performer = "backend"
+    """Parallel workers read for themselves here: only what overlaps with the backend's work is
+    told apart."""
 
 
 class Interval(msgspec.Struct):
@@ -223,6 +226,17 @@ class Interval(msgspec.Struct):
 
     second: float
     costs: list[Cost]
+
+
+class Buffers(msgspec.Struct):
+    """What one database asked shared_buffers for during the session, as pg_stat_database has it."""
+
+    datname: str | None
+    """None: relations that all databases share."""
+    hit: int
+    """Blocks that were found there."""
+    read: int
+    """Blocks that were not."""
 
 
 class Gap(msgspec.Struct):
@@ -248,7 +262,9 @@ class Capture(msgspec.Struct):
     gaps: list[Gap] = []
     tablespaces: list[Tablespace] = []
     intervals: list[Interval] = []
-    """The session in pieces, of reads by backends themselves: how much their costs vary."""
+    """The session in pieces, of reads of relations: how much their costs vary."""
+    buffers: list[Buffers] = []
+    """With a connection; only what the server said at the start and at the end."""
     schema: str = SCHEMA
 
     def add_up(self) -> Self:

@@ -12,6 +12,7 @@ from .assembly import Assembly
 from .capture import Capture, Host, Lost, Probes, Server, Totals
 from .engines import Engine, QueryEvent, ReadsWay
 from .engines import choice as engines
+from .intervals import Intervals
 from .places import Places
 from .postgres.names import Names
 from .registry import Account, Registry
@@ -83,6 +84,7 @@ class Tracer:
             literals=literals,
             texts=self.names.texts if self.names else {},
         )
+        self.intervals = Intervals(self.engine, self.started_ns)
         self.registry.see_first()
 
     @property
@@ -149,6 +151,7 @@ class Tracer:
         if not self._finished:
             self._events += self.registry.poll(settled=settled)
             self.places.look()
+            self.intervals.look()
 
     def _query_ids(self) -> set[int]:
         found = (account.statements for account in self.registry.look().accounts)
@@ -180,6 +183,10 @@ class Tracer:
             backends=self.assembly.backends(found, self.wall_time),
             gaps=self.registry.servers.gaps(self.wall_time),
             tablespaces=self.places.tablespaces(),
+            intervals=self.intervals.listed(
+                self.block_size, lambda file: self.places.place(file).tablespace
+            ),
+            buffers=self.names.buffers if self.names else [],
         ).add_up()
 
 

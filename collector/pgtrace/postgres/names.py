@@ -6,7 +6,9 @@ import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from ..capture import Buffers
 from ..errors import DatabaseError
+from . import buffers
 from .connection import TIMEOUT_S, Connection, connect, system_identifier
 from .processes import Server
 from .relations import Relations
@@ -41,6 +43,9 @@ class Names:
         self.relations = Relations(dsn)
         self.texts: dict[int, str] = {}
         """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
+        self.buffers: list[Buffers] = []
+        """How each database fared with shared_buffers meanwhile; known at the end."""
+        self._first_buffers: list[buffers.Row] | None = None
         self._servers = servers
         self._identifier = 0
         self._query_ids: Collection[int] = ()
@@ -132,6 +137,8 @@ class Names:
         self._ready.set()
 
     def _serve(self, connection: Connection) -> None:
+        if self._first_buffers is None:
+            self._first_buffers = buffers.ask(connection)
         while not self._leave.is_set():
             last = self._last.is_set()
             began = time.monotonic()
@@ -139,6 +146,7 @@ class Names:
                 self._known[row[0]] = Name(*row)
             self.relations.ask(connection, last=last)
             if last:
+                self.buffers = buffers.between(self._first_buffers, buffers.ask(connection))
                 self._ask_texts(connection)
                 return
             self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))

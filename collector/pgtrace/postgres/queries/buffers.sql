@@ -1,0 +1,3 @@
+-- What each database asked shared_buffers for since its numbers were last reset.
+select d.datid, d.stats_reset, convert_to(d.datname, %(encoding)s), d.blks_hit, d.blks_read
+from pg_stat_database as d

@@ -1,0 +1,57 @@
+"""Costs over time and hits of shared_buffers, as a capture of a real server has them."""
+
+import time
+
+import pytest
+
+from fix_cluster import Server
+from pgtrace import trace
+from pgtrace.capture import Capture
+from pgtrace.postgres import sample
+from pgtrace.postgres.cluster import PrivateCluster
+
+RELATIONS = {"relation", "heap", "index", "toast", "visibility map", "free space map"}
+
+
+@pytest.fixture
+def small(server: Server) -> PrivateCluster:
+    """A server whose scans always read."""
+    return server(shared_buffers="1MB")
+
+
+def scans(cluster: PrivateCluster, seconds: float) -> Capture:
+    """A session with sequential scans, which has a connection for names."""
+    with (
+        cluster.connect() as connection,
+        trace(connection.info.backend_pid, dsn=cluster.dsn()) as tracer,
+    ):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            connection.execute(f"select max(info) from {sample.TABLE}")
+        time.sleep(1.2)  # a backend reports to pg_stat_database once a second
+        connection.execute("select 1")
+        time.sleep(0.2)
+    return tracer.capture()
+
+
+def test_intervals_add_up_to_all_reads_of_relations(small: PrivateCluster) -> None:
+    capture = scans(small, 3)
+    reads = [r for b in capture.backends for r in b.reads if r.kind in RELATIONS]
+    costs = [cost for interval in capture.intervals for cost in interval.costs]
+    assert sum(c.reads for c in costs) == sum(r.count for r in reads) > 0
+    assert sum(c.blocks for c in costs) == sum(r.blocks for r in reads)
+    assert sum(c.total_ns for c in costs) == sum(r.total_ns for r in reads)
+    assert {c.tablespace for c in costs} >= {"pg_default"}
+    assert len(capture.intervals) >= 3
+    seconds = [interval.second for interval in capture.intervals]
+    assert seconds == sorted(seconds)
+
+
+def test_blocks_in_shared_buffers_and_not_are_those_of_the_session(
+    small: PrivateCluster,
+) -> None:
+    capture = scans(small, 2)
+    (found,) = [b for b in capture.buffers if b.datname == "postgres"]
+    blocks = sum(c.blocks for i in capture.intervals for c in i.costs)
+    assert found.read >= blocks * 0.98  # those of others of this database, too
+    assert found.hit > 0

@@ -1,0 +1,131 @@
+"""Costs over time: nothing gets lost when intervals are cut, put together, and listed."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgtrace import intervals
+from pgtrace.capture import Interval, Performer
+from pgtrace.engines import UNKNOWN_FILE, File, Key
+from pgtrace.intervals import LENGTH_S, MOST, Intervals
+
+SECOND = 10**9
+FILES = [
+    UNKNOWN_FILE,
+    File("relation", (8, 1), 0, 11),
+    File("visibility map", (8, 1), 0, 11),
+    File("relation", (8, 2), 0, 22),
+    *(File(kind, (8, 1), 0, 11) for kind in ("temporary", "wal", "slru", "other")),
+]
+
+
+def key(file: int, performed_by: Performer = "backend") -> Key:
+    return Key("query", performed_by, False, "1", "random", "device", file)
+
+
+class Counting:
+    """Reads by hand; a look takes `costs_ns`."""
+
+    def __init__(self, costs_ns: int = 0) -> None:
+        self.now_ns = 0
+        self.looks = 0
+        self.costs_ns = costs_ns
+        self.counted: dict[Key, tuple[int, int, int]] = {}
+        self.intervals = Intervals(self, 0, clock=lambda: self.now_ns)
+
+    def files(self) -> Sequence[File]:
+        return FILES
+
+    def sums(self) -> dict[Key, tuple[int, int, int]]:
+        self.looks += 1
+        self.now_ns += self.costs_ns
+        return dict(self.counted)
+
+    def read(self, file: int, count: int = 1, performed_by: Performer = "backend") -> None:
+        found = key(file, performed_by)
+        before = self.counted.get(found, (0, 0, 0))
+        more = (count, count * 8192, count * 1000)
+        self.counted[found] = (before[0] + more[0], before[1] + more[1], before[2] + more[2])
+
+    def wait(self, seconds: float) -> None:
+        """Look as a tracer does, every 50 ms."""
+        end = self.now_ns + seconds * SECOND
+        while self.now_ns < end:
+            self.now_ns += 50_000_000
+            self.intervals.look()
+
+    def listed(self) -> list[Interval]:
+        return self.intervals.listed(8192, {1: "one", 2: "one", 3: "two"}.get)
+
+
+def costs(listed: list[Interval]) -> list[tuple[str | None, int, int, int]]:
+    return [(c.tablespace, c.reads, c.blocks, c.total_ns) for i in listed for c in i.costs]
+
+
+def test_each_second_with_reads_is_an_interval() -> None:
+    counting = Counting()
+    counting.read(1, 3)
+    counting.wait(1)
+    counting.wait(2)
+    counting.read(1, 5)
+    counting.wait(1.5)
+    counting.read(3, 7)
+    listed = counting.listed()
+    assert [round(i.second, 3) for i in listed] == [0, 3, 4]
+    assert costs(listed) == [("one", 3, 3, 3000), ("one", 5, 5, 5000), ("two", 7, 7, 7000)]
+
+
+def test_only_relations_count_with_their_forks() -> None:
+    counting = Counting()
+    for file in range(len(FILES)):
+        counting.read(file)
+    assert costs(counting.listed()) == [("one", 2, 2, 2000), ("two", 1, 1, 1000)]
+
+
+def test_reads_by_others_are_told_apart() -> None:
+    counting = Counting()
+    performers: tuple[Performer, ...] = ("backend", "io worker", "io_uring")
+    for performer in performers:
+        counting.read(1, performed_by=performer)
+    (interval,) = counting.listed()
+    assert [cost.performed_by for cost in interval.costs] == [*performers]
+
+
+def test_looking_takes_little_of_the_time() -> None:
+    """A look of 0.5 s: every 10.5 s."""
+    counting = Counting(costs_ns=SECOND // 2)
+    counting.wait(100)
+    assert 8 <= counting.looks <= 10
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=60), st.integers(2, 9))
+def test_putting_intervals_together_changes_no_sum(reads: list[tuple[int, int]], most: int) -> None:
+    original, intervals.MOST = intervals.MOST, most
+    try:
+        counting = Counting()
+        for seconds, count in reads:
+            counting.read(1, count)
+            counting.wait(seconds)
+        listed = counting.listed()
+        assert len(listed) <= most + 1
+        every = [c for i in listed for c in i.costs]
+        assert sum(c.reads for c in every) == sum(count for _, count in reads)
+        assert sum(c.total_ns for c in every) == 1000 * sum(count for _, count in reads)
+        seconds_of = [i.second for i in listed]
+        assert seconds_of == sorted(set(seconds_of))
+    finally:
+        intervals.MOST = original
+
+
+def test_a_long_session_has_intervals_of_equal_length() -> None:
+    counting = Counting()
+    for _ in range(2 * MOST + 100):
+        counting.read(1)
+        counting.now_ns += round(LENGTH_S * SECOND)
+        counting.intervals.look()
+    listed = counting.listed()
+    assert MOST / 2 <= len(listed) <= MOST
+    lengths = {round(b.second - a.second) for a, b in pairwise(listed[:-1])}
+    assert lengths == {4}
