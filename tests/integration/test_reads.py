@@ -4,6 +4,7 @@ The host's kernel lets only the tracepoints in: tests/kernel/test_ways.py runs t
 the virtual machine, where its own fixture `way` says fentry and kprobe too.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from fix_reader import Reader
 from pgtrace import trace
 from pgtrace.engines import ReadsWay
 from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.postgres.storage import storage
 from pgtrace.tracer import Tracer
 from scans import (
     ATTEMPTS,
@@ -181,12 +183,17 @@ def test_a_vector_is_one_read_of_its_length(worker: Worker, data_file: Path, way
 
 
 def test_each_pattern(worker: Worker, data_file: Path, way: ReadsWay) -> None:
-    """A file's next read is sequential at the last one's end, near up to 128 KiB on, else random;
-    whatever is read of other files meanwhile, and by whatever descriptor."""
-    other = data_file.with_name("other_file")
+    """A file's next read is sequential at the last one's end, near within its read-ahead, else
+    random; whatever is read of other files meanwhile, and by whatever descriptor."""
+    device = storage(data_file.parent).device
+    assert device and device.read_ahead_kb
+    window = device.read_ahead_kb << 10
+    other, sparse = data_file.with_name("other_file"), data_file.with_name("sparse_file")
     other.write_bytes(bytes(1 << 20))
-    worker.do(f"fd = os.open({str(data_file)!r}, os.O_RDONLY)")
-    worker.do(f"again = os.open({str(data_file)!r}, os.O_RDONLY)")
+    sparse.touch()
+    os.truncate(sparse, 4 * window + (1 << 20))
+    worker.do(f"fd = os.open({str(sparse)!r}, os.O_RDONLY)")
+    worker.do(f"again = os.open({str(sparse)!r}, os.O_RDONLY)")
     worker.do(f"other = os.open({str(other)!r}, os.O_RDONLY)")
     with trace(worker.pid, any_process=True, reads=way) as tracer:
 
@@ -204,12 +211,13 @@ def test_each_pattern(worker: Worker, data_file: Path, way: ReadsWay) -> None:
         assert pattern("other", 520 * kib) == "sequential"
         assert pattern("again", 24 * kib) == "sequential"
         assert pattern("fd", 32 * kib + 1) == "near"
-        assert pattern("fd", 32 * kib + 1 + 8 * kib + 128 * kib) == "near"
-        assert pattern("fd", 1024 * kib) == "random"
-        assert pattern("fd", 1024 * kib) == "random"
-        assert pattern("fd", 1024 * kib - 8 * kib) == "random"
-        assert pattern("fd", 1024 * kib) == "sequential"
+        assert pattern("fd", 40 * kib + 1 + window) == "near"
+        assert pattern("fd", 48 * kib + 1 + 2 * window + 1) == "random"
+        assert pattern("fd", 48 * kib + 1 + 2 * window + 1) == "random"
+        assert pattern("fd", 40 * kib + 1 + 2 * window + 1) == "random"
+        assert pattern("fd", 48 * kib + 1 + 2 * window + 1) == "sequential"
     other.unlink()
+    sparse.unlink()
 
 
 NOT_FILES = {
@@ -333,7 +341,9 @@ def test_a_query_makes_the_reads_that_explain_counts(
     if scan == "sequential":
         assert of_pattern["sequential"] >= buffers.read - 1, of_pattern
     else:
-        assert of_pattern["random"] > 0.9 * reads, of_pattern
+        # How many are near ahead depends on the device's read-ahead
+        assert of_pattern["random"] + of_pattern["near"] > 0.9 * reads, of_pattern
+        assert of_pattern["random"] > 0.4 * reads, of_pattern
 
 
 @pg15
