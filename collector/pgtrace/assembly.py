@@ -34,9 +34,12 @@ class Assembly:
         *,
         literals: bool,
         texts: Mapping[int, str] | None = None,
+        waits: bool = False,
     ) -> None:
+        """With `waits`, it is known how long backends waited for asynchronous reads."""
         self._places = places
         self._texts = {} if texts is None else texts
+        self.waits = waits
         self._block_size = block_size
         self._literals = literals
 
@@ -64,7 +67,7 @@ class Assembly:
             application_name=_decoded(name.application_name),
             calls=total.calls,
             errors=total.errors,
-            waited_ns=total.waited_ns,
+            waited_ns=total.waited_ns if self.waits else None,
             latency=_latency(total.latency),
             reads=self.reads(total.reads),
         )
@@ -137,7 +140,7 @@ class Assembly:
             unfinished=True,
             calls=0,
             errors=0,
-            waited_ns=event.waited_ns,
+            waited_ns=event.waited_ns if self.waits else None,
             latency=capture.Latency(),
             reads=self.reads(event.reads),
         )

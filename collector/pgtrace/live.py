@@ -169,7 +169,7 @@ class TextScreen:
             lead += "  failed"
         if event.begun_before:
             lead += "  since tracing began"
-        self._block(event.reads, latency, lead)
+        self._block(event.reads, latency, lead, event.waited_ns)
 
     def _look(self) -> None:
         account = self._tracer.account()
@@ -177,14 +177,19 @@ class TextScreen:
         if account.running:
             self._announce(account.running)
             elapsed = now - account.running.start_ns
-            self._block(account.running.reads, elapsed, f"… {units.duration(elapsed)}")
+            waited_ns = account.running.waited_ns
+            self._block(account.running.reads, elapsed, f"… {units.duration(elapsed)}", waited_ns)
         elif self._tracer.engine.queries_way == "none":
             elapsed = now - self._tracer.started_ns
             self._block(account.reads, elapsed, f"… {units.duration(elapsed)}")
 
-    def _block(self, reads: ReadsByKey, elapsed_ns: int, lead: str) -> None:
-        listed = self._tracer.assembly.reads(reads)
-        _lines(block.block(listed, elapsed_ns, self._tracer.not_measured, lead=lead))
+    def _block(
+        self, reads: ReadsByKey, elapsed_ns: int, lead: str, waited_ns: int | None = None
+    ) -> None:
+        assembly, missing = self._tracer.assembly, self._tracer.not_measured
+        waited_ns = waited_ns if assembly.waits else None
+        listed = assembly.reads(reads)
+        _lines(block.block(listed, elapsed_ns, missing, lead=lead, waited_ns=waited_ns))
 
     def _sum_up(self) -> None:
         """One line per statement for the queries of this second that were not shown."""

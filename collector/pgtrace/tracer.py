@@ -83,6 +83,7 @@ class Tracer:
             self.block_size,
             literals=literals,
             texts=self.names.texts if self.names else {},
+            waits=request.aio,
         )
         self.intervals = Intervals(self.engine, self.started_ns)
         self.registry.see_first()

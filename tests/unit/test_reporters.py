@@ -123,7 +123,11 @@ def test_reads_by_other_processes_direct_ones_and_large_ones_are_marked() -> Non
     assert lines[2].strip() == "by backend 4, I/O workers 6   100 blocks, 740 ns a block   " + (
         "direct I/O 6"
     )
-    assert "of 1.00 ms (7 %), all its processes added up" in lines[-1]
+    assert "Reading took 20.0 µs of 1.00 ms (2 %)" in lines[-1]
+    assert ". Overlapped: I/O workers 54.0 µs. Not measured" in lines[-1]
+    waited = block(reads[1:], 10**6, [], waited_ns=7000)[-1]
+    assert "The backend itself made no read. Overlapped: I/O workers 54.0 µs, " in waited
+    assert "for which the backend waited 7.00 µs." in waited
 
 
 def test_what_lay_in_an_io_workers_queue_is_told_apart_from_the_reading() -> None:

@@ -44,13 +44,14 @@ def block(
     lead: str = "",
     failed: Apart | None = None,
     short: Apart | None = None,
+    waited_ns: int | None = None,
     width: int = WIDTH,
 ) -> list[str]:
     """Return the lines for `reads`, made within `elapsed_ns` (None: not known).
 
     `lead` stands before the sums, such as "■ 4.33 s". `not_measured` is what the session lacked,
-    of each the words before a colon; what no session measures is added. `width` shortens the
-    bars; sentences are left whole.
+    of each the words before a colon; what no session measures is added. `waited_ns` is how long
+    the backend waited for asynchronous reads. `width` shortens the bars; sentences are left whole.
     """
     reads = [r for r in reads if r.operation == "read"]
     missing = list(dict.fromkeys([*(m.partition(":")[0] for m in not_measured), *UNTRACED]))
@@ -62,7 +63,7 @@ def block(
         return [*lines, "  " + _not_measured(missing)]
     lines = [lead + _sums(reads, total), *_served(reads), *_kinds(reads), *_details(reads)]
     lines += [*apart(failed, short), *chart(total, width)]
-    return [*lines, "  " + _sentence(reads, elapsed_ns, missing)]
+    return [*lines, "  " + _sentence(reads, elapsed_ns, waited_ns, missing)]
 
 
 def chart(latencies: Histogram, width: int = WIDTH) -> list[str]:
@@ -166,8 +167,20 @@ def apart(failed: Apart | None, short: Apart | None) -> list[str]:
     return [" " * INDENT + "   ".join([*parts, "(not counted above)"])] if parts else []
 
 
-def _sentence(reads: Sequence[Reads], elapsed_ns: int | None, missing: Sequence[str]) -> str:
-    """How much of the time was reading, how much of that waiting, and what is not known."""
+def _sentence(
+    reads: Sequence[Reads], elapsed_ns: int | None, waited_ns: int | None, missing: Sequence[str]
+) -> str:
+    """How much of the time was reading, how much of that waiting, and what is not known.
+
+    Only what the backend itself read is a part of its time: what others read for it overlaps.
+    """
+    own = [r for r in reads if r.performed_by == "backend"]
+    parts = [_own(own, elapsed_ns) if own else "The backend itself made no read"]
+    parts += _overlapped(reads, waited_ns)
+    return f"{'. '.join(parts)}. {_not_measured(missing)}"
+
+
+def _own(reads: Sequence[Reads], elapsed_ns: int | None) -> str:
     read_ns = sum(r.total_ns for r in reads)
     whole = elapsed_ns or read_ns
 
@@ -184,16 +197,28 @@ def _sentence(reads: Sequence[Reads], elapsed_ns: int | None, missing: Sequence[
         took += f" of {units.duration(whole)} ({share})"
     else:
         took = f"Reading took {units.duration(read_ns)}"
-    if any(r.performed_by != "backend" for r in reads):
-        took += ", all its processes added up"
     if set(times) == {"unknown"}:
-        took += ", waiting for the device: not measured"
-    else:
-        least = "at least " if "unknown" in times else ""
-        took += f", waiting for the device {least}{part(times['device'])}"
-        if times["wait"]:
-            took += f", other waits {units.duration_beside(times['wait'], whole)}"
-    return f"{took}. {_not_measured(missing)}"
+        return took + ", waiting for the device: not measured"
+    least = "at least " if "unknown" in times else ""
+    took += f", waiting for the device {least}{part(times['device'])}"
+    if times["wait"]:
+        took += f", other waits {units.duration_beside(times['wait'], whole)}"
+    return took
+
+
+def _overlapped(reads: Sequence[Reads], waited_ns: int | None) -> list[str]:
+    """What was read at the same time, by others for the backend; nothing if that was nothing."""
+    times: Counter[str] = Counter()
+    for r in reads:
+        times[r.performed_by] += r.total_ns
+    del times["backend"]
+    if not times:
+        return []
+    each = [f"{PERFORMERS[who]} {units.duration(times[who])}" for who in PERFORMERS if who in times]
+    line = f"Overlapped: {', '.join(each)}"
+    if waited_ns is not None and times.keys() & {"io worker", "io_uring"}:
+        line += f", for which the backend waited {units.duration(waited_ns)}"
+    return [line]
 
 
 def _not_measured(missing: Sequence[str]) -> str:

@@ -103,7 +103,11 @@ def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
     else:
         inside = [r for r in backend.reads if r.scope == "query"]
         outside = [r for r in backend.reads if r.scope == "outside"]
-        lines += block(inside, traced_ns, missing, lead="In queries", width=width)
+        waits = [query.waited_ns for query in backend.queries if query.waited_ns is not None]
+        waited_ns = sum(waits) if waits else None
+        lines += block(
+            inside, traced_ns, missing, lead="In queries", waited_ns=waited_ns, width=width
+        )
         lines += ["", *block(outside, traced_ns, missing, lead="Outside", width=width)]
     lines += apart(backend.failed, backend.short)
     for query in backend.queries[:MOST_STATEMENTS]:
@@ -147,7 +151,9 @@ def _statement(query: Query, missing: Sequence[str], width: int) -> list[str]:
         lines.append("  Not ended when tracing stopped: its reads so far.")
     lead = f"■ {units.duration(latency.total_ns)}" if latency.count else "□"
     elapsed_ns = latency.total_ns or None
-    return lines + block(query.reads, elapsed_ns, missing, lead=lead, width=width)
+    return lines + block(
+        query.reads, elapsed_ns, missing, lead=lead, waited_ns=query.waited_ns, width=width
+    )
 
 
 def _wrap(text: str, width: int) -> list[str]:
