@@ -39,8 +39,7 @@ _FILES = 32768
 _LOOKS = 3
 """So often a task is looked at again whose reads are just moved."""
 _RING = 2 << 20
-"""Bytes of records, of about 300 each, that wait for the next poll: of one task, and of many."""
-_RING_OF_MANY = 16 << 20
+"""Bytes of records, of about 300 each, that wait for the next poll."""
 _SETTLE_S = 0.1
 """Queries are handed over that much later: by then the reads that others made are counted."""
 _TEXT_OFFSET = layout.QueryRecord.text.offset
@@ -246,7 +245,7 @@ class LibbpfEngine:
             "pgt_file_indexes": self._file_count,
             "pgt_handles": 16384 if request.aio else 1,
             "pgt_requests": 16384 if self._uring else 1,
-            "pgt_records": _RING if request.only else _RING_OF_MANY,
+            "pgt_records": _RING if request.per_query else mmap.PAGESIZE,
             "pgt_durations": _RING if request.emit_durations else mmap.PAGESIZE,
         }.items():
             self._object.map(name).set_max_entries(size)
