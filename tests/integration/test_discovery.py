@@ -499,7 +499,7 @@ def test_doctor_finds_nothing_wrong_with_this_server(known: Server) -> None:
 def test_doctor_says_what_this_host_can(
     connection: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = argparse.Namespace(pid=connection.info.backend_pid, json=True)
+    arguments = argparse.Namespace(pid=connection.info.backend_pid, json=True, verbose=False)
     code = doctor.COMMAND.run(arguments)
     found = json.loads(capsys.readouterr().out)
     assert found["exit_code"] == code
@@ -518,4 +518,4 @@ def test_doctor_says_what_this_host_can(
 
 def test_doctor_of_a_process_that_is_something_else() -> None:
     with pytest.raises(TargetError, match="is not PostgreSQL"):
-        doctor.COMMAND.run(argparse.Namespace(pid=os.getpid(), json=False))
+        doctor.COMMAND.run(argparse.Namespace(pid=os.getpid(), json=False, verbose=False))

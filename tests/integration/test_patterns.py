@@ -6,7 +6,6 @@ tests/kernel/test_ways.py runs these same tests in the virtual machine, by fentr
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from fix_reader import Reader
 from fix_storage import READ_AHEAD_KIB
 from pgtrace import trace
 from pgtrace.engines import ReadsWay
+from read_ahead import read_ahead
 from scans import BLOCK, only, patterns
 from worker import Worker
 
@@ -53,19 +53,6 @@ def holes(storage: Path) -> Iterator[Path]:
     os.truncate(path, BLOCKS * BLOCK)
     yield path
     path.unlink()
-
-
-@contextmanager
-def read_ahead(path: Path, kib: int) -> Iterator[None]:
-    """Set the read-ahead of the files below a device that are opened from now on."""
-    device = path.stat().st_dev
-    file = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
-    before = file.read_text()
-    file.write_text(f"{kib}")
-    try:
-        yield
-    finally:
-        file.write_text(before)
 
 
 def traced(

@@ -18,6 +18,7 @@ from pgtrace.engines import ReadsWay
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.postgres.storage import storage
 from pgtrace.tracer import Tracer
+from read_ahead import USUAL_KIB, read_ahead
 from scans import (
     ATTEMPTS,
     BLOCK,
@@ -39,6 +40,13 @@ from worker import Worker
 
 READS = 104_729
 CALLS = ["pread", "read", "readv", "preadv", "preadv2"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def usual_read_ahead(disk_directory: Path) -> Iterator[None]:
+    """Before any backend opens a file: what is near depends on it."""
+    with read_ahead(disk_directory, USUAL_KIB):
+        yield
 
 
 @pytest.fixture
@@ -103,9 +111,8 @@ def test_order_is_told(
     assert order() == {"first": 1, "sequential": blocks - 1}
     shuffled = order("--random", 7)
     assert shuffled["first"] == 1
-    # How many are near ahead depends on the device's read-ahead, but few are just the next
-    assert shuffled["random"] + shuffled["near"] > 0.99 * blocks, shuffled
-    assert shuffled["random"] > 0.4 * blocks, shuffled
+    # Of 2,048 blocks, 16 are near ahead, and one is next
+    assert shuffled["random"] > 0.97 * blocks, shuffled
     assert shuffled["sequential"] + shuffled["near"] > 0, shuffled
     assert shuffled.total() == blocks
 
