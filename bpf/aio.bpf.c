@@ -22,6 +22,18 @@ static __always_inline __u64 paid_by(struct task *task)
 	return task->query.statement;
 }
 
+/* Where io_uring performs, the order is that of its submissions, and where nobody does, that of
+ * the system calls. */
+static __always_inline bool has_io_workers(struct task *task)
+{
+	__u32 i;
+
+	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
+		if (live.postmasters[i] == task->postmaster)
+			return live.io_workers[opaque(i) & (SERVERS - 1)];
+	return false;
+}
+
 /* smgrstartreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum, BlockNumber blocknum,
  * void **buffers, BlockNumber nblocks) */
 SEC("uprobe")
@@ -44,7 +56,7 @@ int BPF_KPROBE(pgt_a_start, void *ioh, int fd, int count, __u64 position)
 	struct handle handle = {.pattern = PATTERN_UNKNOWN, .known = 1};
 	struct file *file;
 
-	if (!task)
+	if (!task || !has_io_workers(task))
 		return 0;
 	file = current_file(fd);
 	if (file && find_file(task, file))

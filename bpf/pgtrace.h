@@ -66,7 +66,8 @@ struct options {
 struct live {
 	__u64 application_name[SERVERS]; /* where each one's children keep a pointer to it, or 0 */
 	__u32 postmasters[SERVERS];	 /* their children are traced; 0: no more of them */
-	__u32 orphans; /* a postmaster ended: its children have another parent now */
+	__u32 io_workers[SERVERS]; /* whether it has such, to which its backends leave reads */
+	__u32 orphans;		   /* a postmaster ended: its children have another parent now */
 	__u32 unused;
 	__u64 lost_tasks; /* threads that there was no room for */
 };

@@ -14,7 +14,7 @@ from .people import Person
 from .postgres import proc, processes
 from .postgres.life import Life
 from .postgres.processes import Server
-from .targets import FIRST_AIO, Target, application_name, unfollowed
+from .targets import FIRST_AIO, Target, postmaster, unfollowed
 from .units import stamp
 
 _LOOK_EVERY_S = 0.5
@@ -114,8 +114,7 @@ class Servers:
             self._life.postmasters.add(successor.postmaster_pid)
         self._engine.follow_postmaster(
             server.postmaster_pid,
-            successor.postmaster_pid,
-            application_name(successor),
+            postmaster(successor),
             self._new_binary(server, successor),
         )
         now, directory = time.monotonic_ns(), server.data_directory

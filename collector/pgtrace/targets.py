@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .abilities.server import SUPPORTED
-from .engines import Member, ReadsWay, Request
+from .engines import Member, Postmaster, ReadsWay, Request
 from .errors import PgtraceError, TargetError
 from .postgres import binary, processes
 from .postgres.processes import Backend, Server
@@ -15,6 +15,7 @@ FIRST_AIO = 18
 MOST_BACKENDS = 1024
 MOST_STATEMENTS = 5000
 _OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
+_WORKER = 1  # IoMethod, src/include/storage/aio.h
 _LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
 
@@ -133,7 +134,7 @@ class Target:
         meant = {b.pid for b in members}
         return Request(
             tuple(_member(backend) for backend in members),
-            tuple((s.postmaster_pid, application_name(s)) for s in self.servers),
+            tuple(postmaster(s) for s in self.servers),
             binaries,
             reads,
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
@@ -189,12 +190,23 @@ def computes_query_ids(server: Server) -> bool:
     return setting == _ON or (setting != _OFF and bool(module))
 
 
-def application_name(server: Server) -> int:
-    """Where its processes keep the pointer to application_name; 0 if that cannot be known."""
+def postmaster(server: Server) -> Postmaster:
+    """What the kernel has to know of it."""
+    pid = server.postmaster_pid
     try:
-        return binary.variable_address(server.postmaster_pid, "application_name")
+        application_name = binary.variable_address(pid, "application_name")
     except PgtraceError:
-        return 0
+        application_name = 0
+    return Postmaster(pid, application_name, _has_io_workers(server))
+
+
+def _has_io_workers(server: Server) -> bool:
+    if (server.major or 0) < FIRST_AIO:
+        return False
+    try:
+        return binary.read_variable(server.postmaster_pid, "io_method", 4) == _WORKER
+    except PgtraceError:
+        return any(backend.backend_type == "io worker" for backend in server.backends())
 
 
 def _member(backend: Backend) -> Member:

@@ -21,7 +21,7 @@ from typing import Any, Self
 import bench
 from bench import BenchError
 
-from pgtrace.engines import Member, Request
+from pgtrace.engines import Member, Postmaster, Request
 from pgtrace.engines.choice import start
 from pgtrace.errors import PgtraceError
 from pgtrace.libbpf.objects import Object
@@ -142,7 +142,7 @@ def request(pid: int, *, by_file: bool = False) -> Request:
     """
     master = os.getpid()
     member = Member(pid, pid, pid, master)
-    return Request((member,), ((master, 0),), only=pid, helpers_only=True, by_file=by_file)
+    return Request((member,), (Postmaster(master),), only=pid, helpers_only=True, by_file=by_file)
 
 
 def attach_pgtrace(by_file: bool, pid: int) -> Detach:

@@ -194,15 +194,24 @@ class Member(NamedTuple):
     postmaster: int = 0
 
 
+class Postmaster(NamedTuple):
+    """What the kernel has to know of a server."""
+
+    pid: int
+    application_name: int = 0
+    """Where in its processes' memory the pointer to it is; 0: not known."""
+    io_workers: bool = False
+    """Its backends leave reads to them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to trace, decided before anything is loaded."""
 
     members: tuple[Member, ...] = ()
     """Traced from the start."""
-    postmasters: tuple[tuple[int, int], ...] = ()
-    """Their children are traced, those to come too: pid, and where in their memory the pointer
-    to application_name is, or 0."""
+    postmasters: tuple[Postmaster, ...] = ()
+    """Their children are traced, those to come too."""
     binaries: tuple[tuple[str, int], ...] = ()
     """Where to put the probes of queries: the file, and the process or -1 for all that run it."""
     reads: ReadsWay | None = None
@@ -284,9 +293,7 @@ class Engine(Protocol):
     def was_idle(self, serial: int) -> None:
         """That thread ran no query when tracing began: what it read then was outside."""
 
-    def follow_postmaster(
-        self, old: int, pid: int, application_name: int, binary: str | None
-    ) -> None:
+    def follow_postmaster(self, old: int, new: Postmaster, binary: str | None) -> None:
         """Trace the children of this postmaster in place of those of one that is gone.
 
         `binary` is what it runs, if probes have to be put there first.

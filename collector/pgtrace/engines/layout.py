@@ -70,6 +70,7 @@ class Live(ctypes.Structure):
     _fields_ = (
         ("application_name", c_uint64 * SERVERS),
         ("postmasters", c_uint32 * SERVERS),
+        ("io_workers", c_uint32 * SERVERS),
         ("orphans", c_uint32),
         ("unused", c_uint32),
         ("lost_tasks", c_uint64),

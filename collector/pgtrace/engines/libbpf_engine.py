@@ -14,6 +14,7 @@ from ..libbpf.objects import LibbpfError, Object, Ring
 from . import (
     File,
     Key,
+    Postmaster,
     QueriesWay,
     QueryEvent,
     ReadsWay,
@@ -159,9 +160,7 @@ class LibbpfEngine:
         """Count nothing more of this thread."""
         self._tasks.ignore(serial)
 
-    def follow_postmaster(
-        self, old: int, pid: int, application_name: int, binary: str | None
-    ) -> None:
+    def follow_postmaster(self, old: int, new: Postmaster, binary: str | None) -> None:
         """Trace the children of this postmaster in place of those of one that is gone.
 
         `binary` is what it runs, if probes have to be put there first.
@@ -169,8 +168,7 @@ class LibbpfEngine:
         if binary:
             self._attach_to_another(binary)
         place = list(self._live.postmasters).index(old)
-        self._live.application_name[place] = application_name
-        self._live.postmasters[place] = pid
+        _set_postmaster(self._live, place, new)
 
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""
@@ -252,8 +250,8 @@ class LibbpfEngine:
 
     def _live_initial(self, request: Request) -> None:
         live = layout.Live()
-        for i, (pid, application_name) in enumerate(request.postmasters):
-            live.postmasters[i], live.application_name[i] = pid, application_name
+        for place, postmaster in enumerate(request.postmasters):
+            _set_postmaster(live, place, postmaster)
         self._object.map(".data.live").set_initial(bytes(live))
 
     def _open(self, request: Request) -> None:
@@ -396,3 +394,10 @@ class LibbpfEngine:
         elif self._per_query:
             event.reads = self._pool.of_query(serial, number, first)
         return event
+
+
+def _set_postmaster(live: layout.Live, place: int, postmaster: Postmaster) -> None:
+    """Its pid last: from then on the kernel looks at the rest."""
+    live.application_name[place] = postmaster.application_name
+    live.io_workers[place] = postmaster.io_workers
+    live.postmasters[place] = postmaster.pid
