@@ -4,6 +4,7 @@ Paths are `/proc/PID/exe`: the file that runs, whatever became of its name on di
 Addresses are those of the ELF file; offsets are bytes from the start of the file.
 """
 
+import functools
 import platform
 import struct
 import sys
@@ -202,18 +203,38 @@ def _told_apart(pid: int | str) -> Iterator[None]:
         raise may_not_look(f"Process {pid} may not be looked into", error) from error
 
 
+_OPEN = 4
+_opened: "dict[tuple[int, int, int], ELFFile]" = {}
+"""Binaries stay open: to find one symbol, pyelftools reads the whole hash table."""
+
+
+def _open(path: Path) -> "ELFFile":
+    from elftools.elf.elffile import ELFFile
+
+    status = path.stat()
+    key = status.st_dev, status.st_ino, status.st_mtime_ns
+    if key not in _opened:
+        if len(_opened) >= _OPEN:
+            _opened.pop(next(iter(_opened))).stream.close()
+        stream = path.open("rb")
+        try:
+            _opened[key] = ELFFile(stream)
+        except BaseException:
+            stream.close()
+            raise
+    return _opened[key]
+
+
 @contextmanager
 def _elf(path: Path | str) -> "Iterator[ELFFile]":
     from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
 
     path = Path(path)
     pid = path.parts[2] if path.parts[:2] == ("/", "proc") and len(path.parts) > 3 else None
     try:
-        with path.open("rb") as stream:
-            elf = ELFFile(stream)
-            _check_machine(elf, path)
-            yield elf
+        elf = _open(path)
+        _check_machine(elf, path)
+        yield elf
     except (FileNotFoundError, ProcessLookupError) as error:
         what = f"Process {pid} has ended" if pid else f"There is no file {path}"
         raise TargetError(f"{what}.") from error
@@ -244,6 +265,12 @@ def _address(elf: "ELFFile", name: str) -> int | None:
 
 
 def _dynamic_symbol(elf: "ELFFile", name: str) -> Any:
+    table = _hash_table(elf)
+    return table.get_symbol(name) if table else None
+
+
+@functools.lru_cache(maxsize=_OPEN)
+def _hash_table(elf: "ELFFile") -> Any:
     from elftools.elf.hash import ELFHashTable, GNUHashTable
 
     # The segment, not the sections .gnu.hash and .dynsym: it is there in a binary whose
@@ -252,10 +279,10 @@ def _dynamic_symbol(elf: "ELFFile", name: str) -> Any:
         symbols: Any = dynamic
         _, offset = symbols.get_table_offset("DT_GNU_HASH")
         if offset is not None:
-            return GNUHashTable(elf, offset, symbols).get_symbol(name)
+            return GNUHashTable(elf, offset, symbols)
         _, offset = symbols.get_table_offset("DT_HASH")
         if offset is not None:
-            return ELFHashTable(elf, offset, 0, symbols).get_symbol(name)
+            return ELFHashTable(elf, offset, 0, symbols)
     return None
 
 
