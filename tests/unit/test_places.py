@@ -43,6 +43,7 @@ FAST = Space(SERVER, 16400, "pg_tblspc/16400/PG_15_202209061", "/fast", None)
         ("temporary", "base/pgsql_tmp/p.fileset/i1of4.p0.0", BASE, "base/pgsql_tmp"),
         ("temporary", "fast/PG_15_202209061/pgsql_tmp/p1.0", FAST, f"{FAST.path}/pgsql_tmp"),
         ("temporary", "x/base/pgsql_tmp/pgsql_tmp77.0", None, "…/pgsql_tmp"),
+        ("other", "tmp/\udce4.csv", None, "…/tmp/\\xe4.csv"),
         ("wal", "srv/data/pg_wal/000000010000000000000001", None, "pg_wal"),
         ("wal", "mnt/wal/000000010000000000000001", None, "pg_wal"),
         ("slru", "srv/data/pg_xact/0000", None, "pg_xact"),

@@ -107,7 +107,8 @@ class Names:
         """Ask no more."""
         self._leave.set()
         self._wake.set()
-        self._thread.join(2)
+        if not self._last.is_set():
+            self._thread.join(2)
 
     def _run(self, dsn: str) -> None:
         """A connection that was good once is made again, when the server is back."""
