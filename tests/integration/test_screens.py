@@ -251,6 +251,22 @@ def whole_server(stage: Stage) -> tuple[str, str]:
         return f"sudo pgtrace capture --server {server} -o server.json", shown
 
 
+def by_relation(stage: Stage) -> tuple[str, str]:
+    """The end of a report."""
+    stage.restart()
+    with stage.backend() as backend:
+
+        def act() -> None:
+            stage.make_cold()
+            backend.execute(INDEX_SCAN)
+
+        pid = backend.info.backend_pid
+        shown = stage.watch(act, "capture", pid, "--by", "relation", "--dsn", stage.cluster.dsn())
+        table = shown[shown.index("      reads       size") :]
+        lines = len(table.splitlines())
+        return f"sudo pgtrace capture {pid} --by relation --dsn '' | tail -n {lines}", table
+
+
 def one_row(stage: Stage) -> tuple[str, str]:
     """The file itself."""
     stage.restart()
@@ -307,6 +323,7 @@ SCENES = {
     "attach --json": json_lines,
     "capture": take,
     "capture, a whole server": whole_server,
+    "capture, by relation": by_relation,
     "capture, one row": one_row,
     "report": report,
     "report --format hlog": hlog,
@@ -325,6 +342,8 @@ _MASKS = [
     (r'"kernel": "[^"]+"', "KERNEL"),
     (r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d(\.\d+Z)?", "WHEN"),
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
+    (r": \w+ on \w+(, rotational)?(, read-ahead \d+ KiB)?, in ", ": DEVICE, in "),
+    (r'"(filesystem|device|rotational|read_ahead_kb)": [^{,]*', r'"\1": OF THIS HOST'),
     (_AMOUNT, "AMOUNT"),
     (r"\b[\d,]+(?:\.\d+)?", "N"),
     (r"\[(?:\[N(?:,N)*\],?)*\]", "[BUCKETS]"),
