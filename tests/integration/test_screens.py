@@ -355,6 +355,9 @@ _MASKS = [
     (r"^  (?:ok|no|- ) ( [^:]+): .*", r"ABILITY\1"),
     (r"^ *→ .*", ""),
     (r"^ *N  (?: ?[a-z]+)+(?: .*)?$", "PROCESS"),
+    # Whether the map is in shared buffers depends on what was shown before
+    (r"^ *relation N in AMOUNT +visibility map N in AMOUNT$", ""),
+    (r"^ *N .*  visibility map$", ""),
     (r"\s+", " "),
 ]
 
