@@ -172,12 +172,12 @@ def ratio(above: Sequence[Sum], below: Sequence[Sum]) -> Figure:
     As mean_cost(), with both in the same batches: what they share, such as a busy device, cancels.
     """
     missing = [
-        f"{name}: {too_few}"
+        f"{name} {too_few}"
         for name, series in (("random", above), ("sequential", below))
         if (too_few := _too_few(series))
     ]
     if missing:
-        return Figure(missing="; ".join(missing))
+        return Figure(missing=", ".join(missing))
     return _estimate([(above, 1), (below, -1)])
 
 
@@ -193,7 +193,7 @@ def _too_few(series: Sequence[Sum]) -> str | None:
     """What is missing, if there is too little to say anything."""
     total = add_up(series)
     if total.reads < LEAST_READS:
-        return f"{_more(LEAST_READS - total.reads, 'read')} needed"
+        return f"needs {_more(LEAST_READS - total.reads, 'read')}"
     if not total.blocks or not total.total_ns:
         return "no whole block took any time"
     shares = [part.blocks / total.blocks for part in series]
@@ -228,7 +228,7 @@ def _interval(value: float, weights: Sequence[float], errors: Sequence[float]) -
     while (together := _autocorrelation(batches)) > MOST_AUTOCORRELATION:
         if len(batches) // 2 < LEAST_BATCHES:
             return Figure(
-                missing=f"it drifts; {_more(len(weights), 'interval')} with such reads needed"
+                missing=f"it drifts, needs {_more(len(weights), 'interval')} with such reads"
             )
         even = len(batches) // 2 * 2
         pairs = [a + b for a, b in zip(batches[:even:2], batches[1:even:2], strict=True)]
@@ -276,7 +276,7 @@ def student(freedom: int) -> float:
 
 
 def _few(batches: int) -> str:
-    return f"{_more(LEAST_BATCHES - batches, 'interval')} with as many such reads needed"
+    return f"needs {_more(LEAST_BATCHES - batches, 'interval')} with such reads"
 
 
 def _more(count: int, what: str) -> str:

@@ -56,7 +56,7 @@ class Stage:
                 f"perform max(info) from {sample.TABLE}; end loop; end $$"
             )
 
-    def run(self, *arguments: object) -> str:
+    def run(self, *arguments: object, **environment: object) -> str:
         """Run a command to its end; what it printed, errors too."""
         ran = subprocess.run(
             self._command(*arguments),
@@ -65,6 +65,7 @@ class Stage:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
+            env=os.environ | {name: str(value) for name, value in environment.items()},
         )
         assert ran.returncode != 1, ran.stdout
         return ran.stdout
@@ -297,6 +298,24 @@ def hlog(stage: Stage) -> tuple[str, str]:
     return "pgtrace report --format hlog slow.json", cut
 
 
+def planner(stage: Stage) -> tuple[str, str]:
+    cluster = stage.cluster
+    where = {"PGHOST": cluster.socket_dir, "PGPORT": cluster.port, "PGUSER": "postgres"}
+    with stage.backend() as backend:
+
+        def act() -> None:
+            stop = time.monotonic() + 25
+            while time.monotonic() < stop:
+                for query in (SEQUENTIAL, INDEX_SCAN):
+                    stage.make_cold()
+                    backend.execute(query)
+
+        options = (backend.info.backend_pid, "--dsn", cluster.dsn(), "--force")
+        stage.watch(act, "capture", *options, "-o", "costs.json")
+    shown = stage.run("report", "--planner", "--dsn", "", "costs.json", **where)
+    return "pgtrace report --planner --dsn '' costs.json", shown
+
+
 def no_such_process(stage: Stage) -> tuple[str, str]:
     return "sudo pgtrace attach 4194000", stage.run("attach", 4194000)
 
@@ -327,11 +346,13 @@ SCENES = {
     "capture, one row": one_row,
     "report": report,
     "report --format hlog": hlog,
+    "report --planner": planner,
     "no such process": no_such_process,
     "not PostgreSQL": not_postgresql,
 }
 
 _AMOUNT = r"\b[\d,.]+ (?:ns|µs|ms|s|B|KiB|MiB|GiB)\b"
+_FIGURE = rf"(?:{_AMOUNT}|[\d,.]+)"
 _MASKS = [
     (r"█+", " "),
     (r"^Tag=\d+\.read\.\w+\.\w+,[\d.,]+,HISTF.*", "TAG"),
@@ -344,6 +365,13 @@ _MASKS = [
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
     (r": \w+ on \w+(, rotational)?(, read-ahead \d+ KiB)?, in ", ": DEVICE, in "),
     (r'"(filesystem|device|rotational|read_ahead_kb)": [^{,]*', r'"\1": OF THIS HOST'),
+    # Which figures there are depends on the noise, and which sources on luck
+    (r"  not measured: [a-z, ]*needs .*", " FIGURE"),
+    (rf"{_FIGURE} +{_FIGURE} to {_FIGURE}", "FIGURE"),
+    (r"^    (?:page cache|read-ahead issued|device|wait|unknown) .* FIGURE", "SOURCE"),
+    (r"^  Not counted above, because .*", "SOURCE"),
+    (r"^ +[\d.]+ % +[\d,]+  \S.*", "DATABASE"),
+    (r"^  (?:[\d.]+, )*[\d.]+ +[A-Z].*|^ {18}\S.*", "PLAN"),
     (_AMOUNT, "AMOUNT"),
     (r"\b[\d,]+(?:\.\d+)?", "N"),
     (r"\[(?:\[N(?:,N)*\],?)*\]", "[BUCKETS]"),

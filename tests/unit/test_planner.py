@@ -59,18 +59,18 @@ def test_the_interval_of_a_ratio_holds_the_truth_and_what_both_share_cancels() -
 def test_a_drift_is_refused() -> None:
     drifting = [Sum(100, 100, 100 * (1000 + 10 * i)) for i in range(40)]
     assert mean_cost(drifting).cost.missing == (
-        "it drifts; 40 more intervals with such reads needed"
+        "it drifts, needs 40 more intervals with such reads"
     )
 
 
 @pytest.mark.parametrize(
     ("series", "missing"),
     [
-        ([], "100 more reads needed"),
-        ([Sum(99, 99, 1000)], "1 more read needed"),
-        ([Sum(100, 100, 1000)], "9 more intervals with as many such reads needed"),
+        ([], "needs 100 more reads"),
+        ([Sum(99, 99, 1000)], "needs 1 more read"),
+        ([Sum(100, 100, 1000)], "needs 9 more intervals with such reads"),
         ([Sum(10**6, 10**6, 10**6), *[Sum(1, 1, 1)] * 40],
-         "9 more intervals with as many such reads needed"),
+         "needs 9 more intervals with such reads"),
         ([Sum(0, 1000, 1000)], "no whole block took any time"),
     ],
 )  # fmt: skip
@@ -81,8 +81,8 @@ def test_too_little_is_refused_with_what_is_missing(series: list[Sum], missing: 
 
 def test_a_ratio_says_which_of_the_two_is_missing() -> None:
     enough = session(Random(3), 30, 0)
-    assert ratio(enough, []).missing == "sequential: 100 more reads needed"
-    assert ratio([], enough).missing == "random: 100 more reads needed"
+    assert ratio(enough, []).missing == "sequential needs 100 more reads"
+    assert ratio([], enough).missing == "random needs 100 more reads"
 
 
 def test_a_steady_cost_is_certain() -> None:

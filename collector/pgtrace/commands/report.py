@@ -5,6 +5,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
+from ..errors import DatabaseError, UsageError
 from . import tracing
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ class ReportCommand:
         parser.add_argument(
             "--json", dest="format", action="store_const", const="json", help="--format json"
         )
+        parser.add_argument(
+            "--planner", action="store_true", help="what reading a page cost, instead"
+        )
+        parser.add_argument(
+            "--dsn",
+            metavar="DSN",
+            help="with --planner: connect, and explain at other random_page_costs; "
+            "'' is what libpq's environment says",
+        )
         parser.add_argument("-o", "--output", metavar="OUT", help="write it there, not to stdout")
         parser.add_argument("--force", action="store_true", help="overwrite OUT")
 
@@ -35,9 +45,17 @@ class ReportCommand:
         """Read, render, then print or write."""
         from .. import capture as captures
 
+        if args.planner and args.format == "hlog":
+            raise UsageError("--planner has no form hlog: text or json")
+        if args.dsn is not None and not args.planner:
+            raise UsageError("--dsn is for --planner: without it a report needs no connection")
         if args.output is not None:
             captures.check_writable(args.output, args.force)
-        report = render(captures.load(args.file), args.format, to_file=args.output is not None)
+        capture, to_file = captures.load(args.file), args.output is not None
+        if args.planner:
+            report = _planner(capture, args, to_file=to_file)
+        else:
+            report = render(capture, args.format, to_file=to_file)
         if args.output is None:
             sys.stdout.write(report)
         else:
@@ -58,9 +76,31 @@ def render(capture: "Capture", form: str, *, to_file: bool = True) -> str:
         return hlog.render(capture)
     from ..reporters import text
 
-    if to_file or not sys.stdout.isatty():
-        return text.render(capture)
-    return text.render(capture, width=shutil.get_terminal_size().columns)
+    return text.render(capture, width=_width(to_file))
+
+
+def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> str:
+    from ..reporters import planner
+
+    plans = None
+    if args.dsn is not None:
+        from ..postgres.plans import explain
+
+        try:
+            plans = explain(args.dsn, capture)
+        except DatabaseError as error:
+            raise DatabaseError(
+                f"plans cannot be asked for: {error}. Mend --dsn; without it, costs alone are shown"
+            ) from error
+    if args.format == "json":
+        return planner.render_json(capture, plans)
+    return planner.render(capture, plans, width=_width(to_file))
+
+
+def _width(to_file: bool) -> int:
+    from ..reporters.block import WIDTH
+
+    return WIDTH if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
 
 COMMAND = ReportCommand()

@@ -23,6 +23,12 @@ set local statement_timeout = '10s';
 set local lock_timeout = '1s';
 """
 
+_BRIEFLY = """
+set local transaction_read_only = on;
+set local statement_timeout = '5s';
+set local lock_timeout = '500ms';
+"""
+
 
 class Connection:
     """One connection. Every failure is a DatabaseError of one line."""
@@ -44,6 +50,18 @@ class Connection:
             found = self._connection.execute(text, {"encoding": self._encoding} | parameters)
             rows = found.fetchall()
         return [tuple(decode(v) if isinstance(v, bytes) else v for v in row) for row in rows]
+
+    @contextmanager
+    def undone(self) -> Iterator["psycopg.Connection[Any]"]:
+        """A transaction with the role's own search_path, which is rolled back in any case."""
+        with _one_line(), self._connection.transaction(force_rollback=True):
+            self._connection.execute(_BRIEFLY)
+            yield self._connection
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing more can be asked."""
+        return self._connection.closed
 
 
 @contextmanager

@@ -23,9 +23,9 @@ def tables(capture: Capture) -> list[str]:
         lines = _table("relation", _grouped(reads, _relation), most=MOST_RELATIONS)
     else:
         lines = _table("kind", _grouped(reads, lambda r: r.kind))
-    about = {space.name: f"{space.name}: {_about(space)}" for space in capture.tablespaces}
+    spaces_about = {space.name: f"{space.name}: {about(space)}" for space in capture.tablespaces}
     spaces = _grouped(reads, lambda r: r.tablespace or "(no tablespace)")
-    named = [(about.get(name, name), of_it) for name, of_it in spaces]
+    named = [(spaces_about.get(name, name), of_it) for name, of_it in spaces]
     return [*lines, "", *_table("tablespace", named)]
 
 
@@ -78,7 +78,7 @@ def _time(reads: Sequence[Reads]) -> int:
     return sum(r.total_ns for r in reads)
 
 
-def _about(space: Tablespace) -> str:
+def about(space: Tablespace) -> str:
     """Where it lies: `ext4 on nvme0n1, read-ahead 128 KiB, in /fast`."""
     words = space.filesystem or "file system not known"
     if space.device:

@@ -1,0 +1,199 @@
+"""Which statements of a capture would have another plan at another random_page_cost.
+
+A statement is only ever prepared, and its prepared form explained: never executed. It is sent by
+the extended protocol, where the server itself refuses more than one statement. What is explained is
+the generic plan, because a capture has $n in place of literals: the NULLs that stand for them are
+not looked at.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..capture import Capture
+from ..errors import DatabaseError
+from ..statement import UNPARSED
+from .connection import Connection, connect
+
+if TYPE_CHECKING:
+    import psycopg
+
+LADDER = (1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Times seq_page_cost: of these, the two below and the two above the present setting."""
+MOST_STATEMENTS = 200
+MOST_S = 60.0
+_NAME = "pgtrace_plan"
+_PLANNED = frozenset({"select", "insert", "update", "delete", "merge", "with", "values", "table"})
+
+
+@dataclass(slots=True)
+class Statement:
+    """One text, of all backends and protocols together."""
+
+    text: str
+    calls: int = 0
+    total_ns: int = 0
+    plans: list[tuple[list[float], str]] = field(default_factory=list)
+    """Settings of random_page_cost, and the plan that they have in common."""
+
+
+@dataclass(slots=True)
+class Plans:
+    """What became of the statements of one database."""
+
+    database: str
+    server_version: str
+    random_page_cost: float
+    """The present setting."""
+    tried: list[float]
+    own_costs: list[str]
+    """Tablespaces that have page costs of their own: these were left as they are."""
+    explained: int = 0
+    changed: list[Statement] = field(default_factory=list)
+    """Those with more than one plan; those that took longest first."""
+    failed: dict[str, int] = field(default_factory=dict)
+    """How many could not be explained, by why."""
+    others: int = 0
+    """Commands that have no plan, such as COMMIT."""
+    elsewhere: int = 0
+    """Statements of other databases."""
+
+
+def explain(dsn: str, capture: Capture) -> Plans:
+    """Explain the capture's statements of the database to which `dsn` leads.
+
+    Raises DatabaseError if the connection fails.
+    """
+    with connect(dsn) as connection:
+        ((database, version, current, sequential),) = connection.ask("page_costs")
+        own = [name for (name,) in connection.ask("own_page_costs")]
+        plans = Plans(database, version, current, ladder(current, sequential), own)
+        failed: Counter[str] = Counter()
+        statements = list(_statements(capture, plans, failed))
+        end = time.monotonic() + MOST_S
+        for number, statement in enumerate(statements):
+            if number >= MOST_STATEMENTS or time.monotonic() > end:
+                failed["it was not asked for: there are too many"] += len(statements) - number
+                break
+            try:
+                statement.plans = _plans(connection, statement.text, plans.tried)
+            except DatabaseError as error:
+                if connection.is_lost:
+                    raise
+                failed[str(error)] += 1
+                continue
+            plans.explained += 1
+            if len(statement.plans) > 1:
+                plans.changed.append(statement)
+        plans.failed = dict(failed.most_common())
+        return plans
+
+
+def ladder(current: float, sequential: float) -> list[float]:
+    """The settings to try, in order: the present one, and two on either side."""
+    steps = [round(step * (sequential or 1), 4) for step in LADDER]
+    below = [step for step in steps if step < current]
+    above = [step for step in steps if step > current]
+    return [*below[-2:], current, *above[:2]]
+
+
+def shape(plan: dict[str, Any]) -> str:
+    """A plan of EXPLAIN (FORMAT JSON) without costs and conditions, in EXPLAIN's own words."""
+    words = [plan["Node Type"]]
+    if plan.get("Operation"):
+        words = [plan["Operation"]]
+    if plan.get("Strategy") not in (None, "Plain"):
+        words.insert(0, plan["Strategy"])
+    if plan.get("Join Type") not in (None, "Inner"):
+        words.append(f"({plan['Join Type']})")
+    if plan.get("Partial Mode") not in (None, "Simple"):
+        words.insert(0, plan["Partial Mode"])
+    if plan.get("Parallel Aware"):
+        words.insert(0, "Parallel")
+    if plan.get("Scan Direction") == "Backward":
+        words.append("Backward")
+    if plan.get("Index Name"):
+        words.append(f"using {plan['Index Name']}")
+    if plan.get("Relation Name"):
+        words.append(f"on {plan['Relation Name']}")
+    inner = [shape(part) for part in plan.get("Plans", ())]
+    return " ".join(words) + (f" ({', '.join(inner)})" if inner else "")
+
+
+def _statements(capture: Capture, plans: Plans, failed: Counter[str]) -> Iterator[Statement]:
+    """Those that can be asked for, those that took longest first; the others are counted."""
+    found: dict[str, Statement] = {}
+    for backend in capture.backends:
+        for query in backend.queries:
+            if backend.datname != plans.database:
+                plans.elsewhere += 1
+            elif query.text is None:
+                failed["its text is not known"] += 1
+            elif query.text_cut:
+                failed["its text was cut"] += 1
+            elif UNPARSED.fullmatch(query.text):
+                failed["its text could not be told from its literals"] += 1
+            else:
+                one = found.setdefault(query.text, Statement(query.text))
+                one.calls += query.calls
+                one.total_ns += query.latency.total_ns
+    for one in sorted(found.values(), key=lambda s: (-s.total_ns, s.text)):
+        words = one.text.lstrip("( \t\n").split(maxsplit=1)
+        if words and words[0].lower().rstrip("(*") in _PLANNED:
+            yield one
+        else:
+            plans.others += 1
+
+
+def _plans(
+    connection: Connection, text: str, settings: Sequence[float]
+) -> list[tuple[list[float], str]]:
+    """Settings by the plan that they lead to."""
+    with connection.undone() as session:
+        count = _prepare(session, text)
+        try:
+            with session.transaction(force_rollback=True):
+                session.execute("set local plan_cache_mode = force_generic_plan")
+                explained = [_explained(session, setting, count) for setting in settings]
+                if any(_removed(plan) for plan in explained):
+                    # Pruned with the NULLs, as execution would begin: no partition would be left
+                    session.execute("set local enable_partition_pruning = off")
+                    explained = [_explained(session, setting, count) for setting in settings]
+        finally:
+            # It would outlive the transaction, perhaps as somebody else's behind a pooler
+            session.execute(f"deallocate {_NAME}")
+    found: dict[str, list[float]] = {}
+    for setting, plan in zip(settings, explained, strict=True):
+        found.setdefault(shape(plan), []).append(setting)
+    return [(values, plan) for plan, values in found.items()]
+
+
+def _prepare(session: "psycopg.Connection[Any]", text: str) -> int:
+    """Have the server parse it; how many parameters it has."""
+    import psycopg
+
+    name = _NAME.encode()
+    result = session.pgconn.prepare(name, text.encode())
+    if result.status == psycopg.pq.ExecStatus.COMMAND_OK:
+        result = session.pgconn.describe_prepared(name)
+    if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+        raise psycopg.errors.error_from_result(result)
+    return result.nparams
+
+
+def _explained(
+    session: "psycopg.Connection[Any]", setting: float, parameters: int
+) -> dict[str, Any]:
+    session.execute("select set_config('random_page_cost', %s, true)", [str(setting)])
+    session.execute("discard plans")  # which would be kept, whatever is set
+    nulls = f" ({', '.join(['null'] * parameters)})" if parameters else ""
+    row = session.execute(f"explain (format json) execute {_NAME}{nulls}".encode()).fetchone()
+    assert row is not None
+    plan: dict[str, Any] = row[0][0]["Plan"]
+    return plan
+
+
+def _removed(plan: dict[str, Any]) -> bool:
+    return bool(plan.get("Subplans Removed")) or any(map(_removed, plan.get("Plans", ())))
