@@ -141,7 +141,6 @@ class Target:
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too, and perform: no probe can wait in them alone
             askers=_binaries(followed),
-            performers=_binaries(followed),
             ignored=tuple(b.pid for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,

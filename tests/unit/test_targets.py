@@ -69,7 +69,7 @@ def test_unsupported_version(version: str) -> None:
     why = f"PostgreSQL {version} is not supported, 14 to 18 are"
     for target in Target.of_servers([own]), one_backend(own):
         asked = request(target)
-        assert (asked.binaries, asked.askers, asked.performers) == ((), (), ())
+        assert (asked.binaries, asked.askers) == ((), ())
         assert not asked.aio
         assert asked.unfollowed == {own.postmaster_pid}
         assert asked.not_measured == (

@@ -221,9 +221,7 @@ class Request:
     listed: bool = False
     """Some members are no children of the postmasters."""
     askers: tuple[tuple[str, int], ...] = ()
-    """As binaries: where reads are left to I/O workers, of PostgreSQL 18."""
-    performers: tuple[tuple[str, int], ...] = ()
-    """As binaries: where such reads are made, by those workers or at once by who asked."""
+    """As binaries: where reads are asked for, and made, if there are I/O workers."""
     ignored: tuple[int, ...] = ()
     """Children of the postmasters that run already and are of no interest."""
     helpers_only: bool = False

@@ -57,6 +57,7 @@ class LibbpfEngine:
         self._no_usdt = no_usdt
         self._aio = request.aio
         self._query_ids = request.query_ids
+        self._io_workers = False
         self._per_query = request.per_query
         self.reads_way: ReadsWay = way
         self.queries_way: QueriesWay = "none"
@@ -167,6 +168,8 @@ class LibbpfEngine:
         """
         if binary:
             self._attach_to_another(binary)
+        elif self._aio and new.io_workers and not self._io_workers:
+            self._attach_io_workers([(f"/proc/{new.pid}/exe", -1)])
         place = list(self._live.postmasters).index(old)
         _set_postmaster(self._live, place, new)
 
@@ -276,9 +279,9 @@ class LibbpfEngine:
         probes.attach_exit(self._object)
         self._attach_queries(request)
         if request.aio:
-            self.not_measured += probes.attach_aio(
-                self._object, list(request.askers), list(request.performers)
-            )
+            self.not_measured += probes.attach_waits(self._object, request.binaries)
+            if any(postmaster.io_workers for postmaster in request.postmasters):
+                self._attach_io_workers(request.askers)
         if self._uring:
             probes.attach_uring(self._object, self._uring)
 
@@ -295,6 +298,10 @@ class LibbpfEngine:
         else:
             self.queries_way = "uprobe" if self._no_usdt else "usdt"
 
+    def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> None:
+        self._io_workers = True
+        self.not_measured += probes.attach_io_workers(self._object, binaries)
+
     def _attach_to_another(self, binary: str) -> None:
         before, everybody = self._object.attached, [(binary, -1)]
         attach = probes.attach_functions if self._no_usdt else probes.attach_queries
@@ -305,7 +312,8 @@ class LibbpfEngine:
                 if self._query_ids and not self._no_usdt:
                     missing += probes.attach_query_ids(self._object, everybody)
             if self._aio:
-                missing += probes.attach_aio(self._object, everybody, everybody)
+                missing += probes.attach_waits(self._object, everybody)
+                self._attach_io_workers(everybody)
         except (probes.MissingProbesError, PgtraceError) as error:
             self._object.detach(keep=before)
             missing = [f"queries of the server started since: {error}"]

@@ -50,6 +50,11 @@ _FUNCTIONS_OF_QUERIES = {
 }
 _ABORT = "AbortCurrentTransaction"
 _SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
+_IO_WORKERS = {
+    "pgt_a_perform": "pgaio_io_perform_synchronously",
+    "pgt_a_start": "pgaio_io_start_readv",
+    "pgt_a_blocks": "smgrstartreadv",
+}
 _WAIT = "pgaio_wref_wait"
 _COMPLETE = ("io_uring_complete", "pgt_u_complete")
 
@@ -126,22 +131,22 @@ def attach_query_ids(loaded: Object, binaries: Iterable[tuple[str, int]]) -> lis
     return []
 
 
-def attach_aio(
-    loaded: Object, askers: list[tuple[str, int]], performers: list[tuple[str, int]]
-) -> list[str]:
-    """PostgreSQL 18's I/O workers: who asked, and who reads. What is not measured."""
+def attach_io_workers(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
+    """PostgreSQL 18's I/O workers: who asked for what, and who reads. What is not measured."""
     reason = "reads by I/O workers, as their queries': the binary does not export "
-    for program, function, places in (
-        ("pgt_a_perform", "pgaio_io_perform_synchronously", performers),
-        ("pgt_a_start", "pgaio_io_start_readv", askers),
-        ("pgt_a_blocks", "smgrstartreadv", askers),
-        ("pgt_a_wait", _WAIT, askers),
-        ("pgt_a_wait_ret", _WAIT, askers),
-    ):
-        for binary, pid in places:
-            returns = program.endswith("_ret")
-            if not _uprobe(loaded, program, pid, binary, function, returns=returns):
+    for program, function in _IO_WORKERS.items():
+        for binary, pid in binaries:
+            if not _uprobe(loaded, program, pid, binary, function):
                 return [reason + function]
+    return []
+
+
+def attach_waits(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
+    """How long who asked waits for an asynchronous read. What is not measured."""
+    for binary, pid in binaries:
+        for program, returns in (("pgt_a_wait", False), ("pgt_a_wait_ret", True)):
+            if not _uprobe(loaded, program, pid, binary, _WAIT, returns=returns):
+                return [f"waiting for asynchronous reads: the binary does not export {_WAIT}"]
     return []
 
 
