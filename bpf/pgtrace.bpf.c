@@ -4,11 +4,13 @@
 #include <bpf/usdt.bpf.h>
 
 #include "pgtrace.h"
+#include "arithmetic.bpf.h"
 #include "histogram.bpf.h"
 #include "charge.bpf.h"
 #include "slots.bpf.h"
 #include "names.bpf.h"
 #include "files.bpf.h"
+#include "hash.bpf.h"
 #include "statements.bpf.h"
 #include "scopes.bpf.h"
 #include "reads.bpf.c"

@@ -195,7 +195,7 @@ _LITERAL = re.compile(rb"'[^']*(?:'|\Z)|(?<![A-Za-z0-9_\x80-\xff])[0-9][0-9.]*")
 
 def text_hash(text: bytes) -> int:
     """FNV-1a of a text without its numbers and strings; of the whole, if more than quotes decide
-    what a literal is. The kernel does the same (text_hash in bpf/statements.bpf.h).
+    what a literal is. The kernel does the same (text_hash in bpf/hash.bpf.h).
     """
     if not _NOT_PLAIN.search(text):
         text = _LITERAL.sub(_marked, text)
