@@ -15,6 +15,8 @@
 #define PG_NOTIF  0x6669746f6e5f6770 /* pg_notify */
 #define PG_SERIAL 0x61697265735f6770 /* pg_serial */
 
+#define WAL_NAME 24 /* XLOG_FNAME_LEN */
+
 enum place { NAME_OF, PARENT, GRANDPARENT, ANCESTOR };
 
 static __always_inline __u64 beginning(struct file_entry *entry, __u32 which)
@@ -84,6 +86,22 @@ static __always_inline bool is_slru(struct file_entry *entry)
 	return beginning(entry, GRANDPARENT) == PG_MULTI;
 }
 
+/* "00000001000000A9000000FF", wherever it lies: pg_wal is often a link to another disk. */
+static __noinline int is_wal(struct file_entry *entry)
+{
+	__u32 i;
+	char c;
+
+	if (!entry)
+		return 0;
+	for (i = 0; i < WAL_NAME; i++) {
+		c = entry->path[NAME_OF][i];
+		if (!is_digit(c) && (c < 'A' || c > 'F'))
+			return 0;
+	}
+	return !entry->path[NAME_OF][WAL_NAME];
+}
+
 /* Fills the entry but for its inode and device. The directory of a tablespace is that of the
  * databases: base, or PG_15_202209061; or global. */
 static __noinline int recognise(struct file *file, struct file_entry *entry)
@@ -117,11 +135,11 @@ static __noinline int recognise(struct file *file, struct file_entry *entry)
 	} else if (beginning(entry, PARENT) == PGSQL_TM) {
 		entry->kind = TEMPORARY;
 		entry->space = numbers[ANCESTOR];
+	} else if (beginning(entry, PARENT) == PG_WAL || is_wal(entry)) {
+		entry->kind = WAL;
 	} else if (global || is_digit(entry->path[PARENT][0])) {
 		if (parse_relation(entry))
 			entry->space = global ? numbers[PARENT] : numbers[GRANDPARENT];
-	} else if (beginning(entry, PARENT) == PG_WAL) {
-		entry->kind = WAL;
 	} else if (is_slru(entry)) {
 		entry->kind = SLRU;
 	}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -277,6 +278,26 @@ def test_names_of_another_server_are_none(small: PrivateCluster, cluster: Privat
         )
 
 
+def test_a_server_that_does_not_answer_holds_nobody_up(
+    small: PrivateCluster, own: Connection
+) -> None:
+    with closing(Files(small, small.dsn())) as files:
+        assert files.names
+        files.names.require()
+        asked = "select pid from pg_stat_activity where application_name = 'pgtrace'"
+        row = own.execute(asked).fetchone()
+        assert row is not None
+        os.kill(row[0], signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            files.names.finish()
+            files.names.close()
+            assert time.monotonic() - began < 5
+            assert "did not answer" in files.names.missing()[0]
+        finally:
+            os.kill(row[0], signal.SIGCONT)
+
+
 def test_ten_thousand_relations(small: PrivateCluster, own: Connection) -> None:
     own.execute("create database many")
     with small.connect(dbname="many") as many:
@@ -536,6 +557,27 @@ def test_a_file_that_is_gone_has_the_name_that_it_had(disk_directory: Path) -> N
     assert any(name and name.endswith(f"/{disk_directory.name}/gone") for name in names), names
 
 
+def test_wal_is_known_by_its_name_on_another_disk_too(disk_directory: Path) -> None:
+    folder = disk_directory / "15"
+    folder.mkdir()
+    segments = ["000000010000000000000001", "00000001000000A9000000FF"]
+    names = [*segments, f"{segments[1]}.partial", segments[1][:-2]]
+    for name in names:
+        (folder / name).write_bytes(bytes(8192))
+    with trace(os.getpid(), any_process=True, by_relation=True) as tracer:
+        for name in names:
+            with (folder / name).open("rb", buffering=0) as file:
+                file.read(8192)
+    shown = {Place(r.kind, r.tablespace, r.relation) for r in only(tracer.capture()).reads}
+    wal = sum(r.count for r in only(tracer.capture()).reads if r.kind == "wal")
+    assert (wal, Place("wal", None, "pg_wal") in shown) == (2, True)
+    others = {place.relation for place in shown if place.kind == "other"}
+    assert {name for name in others if name and "/15/" in name} == {
+        f"…/{'/'.join((folder / name).resolve().parts[-4:])}" for name in names[2:]
+    }
+    assert not any(place.kind == "relation" for place in shown), shown
+
+
 def test_a_text_is_the_servers_where_it_has_one(disk_directory: Path) -> None:
     settings = {"shared_preload_libraries": "pg_stat_statements", "fsync": False}
     long = "select " + ", ".join(f"{i} as column_{i}" for i in range(200))
@@ -621,5 +663,24 @@ def test_names_that_were_demanded_and_cannot_be_had(small: PrivateCluster, own: 
     (missing,) = json.loads(ended.out)["probes"]["not_measured"]
     assert re.match("names of database closed: .*permission denied", missing)
     with small.connect() as connection:
+        connection.execute("drop database closed")
+        connection.execute("drop role somebody")
+
+
+def test_a_database_that_closes_while_names_are_demanded(small: PrivateCluster) -> None:
+    with small.connect() as connection:
+        connection.execute("create role somebody login")
+        options = ("--server", small.datadir, "--dsn", small.dsn(user="somebody"))
+        with Pgtrace("capture", *options, "--require-names", "--json") as started:
+            started.attached()
+            # Copied file by file, so that its catalogs have to be read
+            connection.execute("create database closed strategy file_copy")
+            connection.execute("revoke connect on database closed from public")
+            with small.connect(dbname="closed") as closed:
+                closed.execute("select count(*) from pg_class")
+            ended = started.stop()
+        assert ended.code == 7, ended.err
+        assert re.search(r"^pgtrace: names of database closed: .*denied", ended.err, re.MULTILINE)
+        assert json.loads(ended.out)["totals"]["reads"]
         connection.execute("drop database closed")
         connection.execute("drop role somebody")
