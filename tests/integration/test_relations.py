@@ -43,8 +43,9 @@ def found_by(cluster: PrivateCluster, connection: Connection, relation: str) -> 
     path = cluster.datadir / row[0]
     if row[0].startswith("pg_tblspc"):  # a link as the server sees it
         _, oid, *below = row[0].split("/")
-        link = (cluster.datadir / "pg_tblspc" / oid).readlink()
-        path = cluster.datadir.parent.joinpath(link.name, *below)
+        link = cluster.datadir / "pg_tblspc" / oid
+        if link.is_symlink():
+            path = cluster.datadir.parent.joinpath(link.readlink().name, *below)
     space = path.parent if row[0].startswith("global") else path.parents[1]
     return file_of(path, space)
 
