@@ -114,8 +114,10 @@ def _difference(now: _Sums, before: _Sums) -> _Sums:
     found = {}
     for kind, sums in now.items():
         count, size, total = (a - b for a, b in zip(sums, before.get(kind, (0, 0, 0)), strict=True))
-        if count or size or total:  # a count may be one ahead of its sums, while it grows
-            found[kind] = (count, max(size, 0), max(total, 0))
+        # A count may be one ahead of its sums while it grows, and reads counted twice while
+        # they are moved to their statement
+        if count or size or total:
+            found[kind] = (max(count, 0), max(size, 0), max(total, 0))
     return found
 
 

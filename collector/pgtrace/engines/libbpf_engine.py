@@ -5,9 +5,9 @@ import mmap
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..errors import PgtraceError, UnsupportedError
 from ..libbpf.objects import LibbpfError, Object, Ring
@@ -25,7 +25,7 @@ from . import (
     probes,
 )
 from .file_table import FileTable
-from .slots import ReadsByQuery, SlotPool
+from .slots import ReadsByQuery, SlotPool, add_sum
 from .statement_table import StatementTable, signed
 from .tasks import TaskTable
 
@@ -43,6 +43,8 @@ _RING = 2 << 20
 """Bytes of records, of about 300 each, that wait for the next poll."""
 _SETTLE_S = 0.1
 """Queries are handed over that much later: by then the reads that others made are counted."""
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _TEXT_OFFSET = layout.QueryRecord.text.offset
 _RECORD = struct.Struct(f"<IIQQQI8BIII3Q{layout.NAME}s")
 _CHARGED = struct.Struct("<IIQII")
@@ -127,7 +129,7 @@ class LibbpfEngine:
     def snapshot(self) -> list[TaskSnapshot]:
         """What each traced thread did so far. Poll first."""
         found = [self._tasks.snapshot(serial) for serial, _, _ in self._tasks.serials()]
-        reads = self._grouped()
+        reads = self._settled(self._pool.grouped)
         statements = self._statements.of([task.serial for task in found])
         for task in found:
             add_reads(task.reads, self._pool.returned(task.serial))
@@ -140,7 +142,11 @@ class LibbpfEngine:
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
         """Count, bytes and nanoseconds of all reads since tracing began: cheap."""
-        return self._pool.sums()
+        sums = dict(self._pool.gone)
+        for mine in self._settled(self._pool.sums).values():
+            for key, each in mine.items():
+                add_sum(sums, key, *each)
+        return sums
 
     def release(self, serials: Sequence[int]) -> list[TaskSnapshot]:
         """What each of these threads did in all; their places are free for others.
@@ -329,19 +335,21 @@ class LibbpfEngine:
     def _take_duration(self, data: bytes) -> None:
         self._durations.append(int.from_bytes(data, "little"))
 
-    def _grouped(self) -> dict[int, ReadsByQuery]:
-        """Reads by payer and query: of a task whose query ended meanwhile, looked at again."""
+    def _settled(
+        self, look: Callable[[Collection[int] | None], dict[int, dict[_K, _V]]]
+    ) -> dict[int, dict[_K, _V]]:
+        """What `look` finds by payer: of a task whose query ended meanwhile, looked at again."""
         before = self._tasks.foldings()
-        reads = self._pool.grouped()
+        found = look(None)
         for _ in range(_LOOKS):
             now = self._tasks.foldings()
             moved = {serial for serial, n in now.items() if n & 1 or n != before.get(serial, 0)}
             if not moved:
                 break
             before = now
-            again = self._pool.grouped(moved)
-            reads |= {serial: again.get(serial, {}) for serial in moved}
-        return reads
+            again = look(moved)
+            found |= {serial: again.get(serial, {}) for serial in moved}
+        return found
 
     def _complete(self, task: TaskSnapshot, reads: ReadsByQuery, statements: list[int]) -> None:
         """Add to what is known of a task its reads, its statements, and what it runs."""

@@ -27,6 +27,8 @@ assert _CHUNK.size == sizeof(layout.Chunk)
 _Values = tuple[int, ...]
 ReadsByQuery = dict[int, ReadsByKey]
 """By the number of the query, or layout.STATEMENT and what follows."""
+Sums = dict[Key, tuple[int, int, int]]
+"""Count, bytes, nanoseconds."""
 
 
 @functools.cache
@@ -66,7 +68,8 @@ class SlotPool:
         fill(loaded, _CHUNK_QUEUE, chunks)
         self._returned: dict[int, ReadsByKey] = {}
         self._charged: dict[tuple[int, int], list[int]] = {}
-        self._gone: dict[Key, tuple[int, int, int]] = {}
+        self.gone: Sums = {}
+        """Of tasks that were released."""
         self.idle: set[int] = set()
         """Tasks that ran no query when tracing began: what they read then was outside."""
 
@@ -108,15 +111,19 @@ class SlotPool:
             add_reads(reads, {self._key(values): self._counts(values)})
         return found
 
-    def sums(self) -> dict[Key, tuple[int, int, int]]:
-        """Count, bytes and nanoseconds by key, of everybody, without any histogram."""
-        sums = dict(self._gone)
-        for place in self._places():
+    def sums(self, of: Collection[int] | None = None) -> dict[int, Sums]:
+        """By payer, count, bytes and nanoseconds by key, without any histogram."""
+        found: dict[int, Sums] = {}
+        for place in self._places(of):
             values = _SUMS.unpack_from(self._slots, (place - 1) * _SLOT.size)
             count, size, _, total = values[_COUNT:]
             if count:
-                _add_sum(sums, self._key(values), count, size, total)
-        return sums
+                sums = found.setdefault(values[_PAYER], {})
+                add_sum(sums, self._key(values), count, size, total)
+        for payer, reads in self._returned.items():
+            if of is None or payer in of:
+                _add_reads_sums(found.setdefault(payer, {}), reads)
+        return found
 
     def release(self, payers: Sequence[int]) -> list[ReadsByQuery]:
         """All reads that each of these tasks paid; their slots are given back.
@@ -130,11 +137,9 @@ class SlotPool:
         for pair in [pair for pair in self._charged if pair[0] in found]:
             del self._charged[pair]
         for payer, reads in found.items():
-            for key, counts in [item for by_key in reads.values() for item in by_key.items()]:
-                _add_sum(self._gone, key, counts.count, counts.bytes, counts.total_ns)
-            for key, counts in self._returned.get(payer, {}).items():
-                _add_sum(self._gone, key, counts.count, counts.bytes, counts.total_ns)
             add_reads(reads.setdefault(0, {}), self._returned.pop(payer, {}))
+            for by_key in reads.values():
+                _add_reads_sums(self.gone, by_key)
             self.idle.discard(payer)
         return list(found.values())
 
@@ -230,8 +235,12 @@ def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:
         first += _AT_ONCE
 
 
-def _add_sum(
-    sums: dict[Key, tuple[int, int, int]], key: Key, count: int, size: int, total: int
-) -> None:
+def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:
+    """Add to the sums of one key."""
     before = sums.get(key, (0, 0, 0))
     sums[key] = (before[0] + count, before[1] + size, before[2] + total)
+
+
+def _add_reads_sums(sums: Sums, reads: ReadsByKey) -> None:
+    for key, counts in reads.items():
+        add_sum(sums, key, counts.count, counts.bytes, counts.total_ns)
