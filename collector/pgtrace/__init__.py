@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .capture import Capture as Capture
-    from .capture import load as load
+    from .capture_file import load as load
     from .histogram import Histogram as Histogram
     from .tracer import trace as trace
 
 __all__ = ["Capture", "Histogram", "load", "trace"]
 __version__ = "0.1.0"
 
-_HOMES = {"Capture": "capture", "load": "capture", "Histogram": "histogram", "trace": "tracer"}
+_HOMES = {"Capture": "capture", "load": "capture_file", "Histogram": "histogram", "trace": "tracer"}
 
 
 def __getattr__(name: str) -> Any:

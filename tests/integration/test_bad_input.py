@@ -14,7 +14,7 @@ import pytest
 from bpf_left import leftovers, ours
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
-from pgtrace import capture as captures
+from pgtrace import capture_file
 from pgtrace.engines.choice import reads_ways
 from pgtrace.postgres.cluster import PrivateCluster, find_bindir
 from pgtrace_command import PGTRACE, Ended, Pgtrace, copy_programs, patched, run, wait_for
@@ -218,7 +218,7 @@ def test_backend_that_ends_while_it_is_traced(cluster: PrivateCluster, tmp_path:
             code, out, err = tracer.ended()
     assert (code, out) == (0, "")
     assert err.splitlines()[-1] == f"Wrote {file}"
-    (query,) = captures.load(file).backends[0].queries
+    (query,) = capture_file.load(file).backends[0].queries
     assert (query.text, query.calls) == ("select $1 as last_words", 1)
 
 
@@ -309,7 +309,7 @@ def test_force_overwrites(connection: Connection, tmp_path: Path) -> None:
     arguments = "capture", connection.info.backend_pid, "--duration", "0.2", "-o", file, "--force"
     ended = run(*arguments, "--reads", "tracepoint")
     assert ended.code == 0, ended
-    assert captures.load(file).backends[0].pid == connection.info.backend_pid
+    assert capture_file.load(file).backends[0].pid == connection.info.backend_pid
 
 
 @pytest.mark.parametrize("why", ["the directory went", "another made the file"])
@@ -332,7 +332,7 @@ def test_capture_that_cannot_be_written_is_kept(
     kept = re.search(r"The capture was kept: (/\S+)$", last)
     assert kept and str(file.parent) in last
     try:
-        (query,) = captures.load(kept[1]).backends[0].queries
+        (query,) = capture_file.load(kept[1]).backends[0].queries
     finally:
         Path(kept[1]).unlink()
     assert query.text == "select $1 as one"

@@ -20,7 +20,7 @@ from psycopg import pq
 
 from fix_cluster import Connection
 from pgtrace import capture as captures
-from pgtrace import live, statement
+from pgtrace import capture_file, live, statement
 from pgtrace.capture import Capture, Query
 from pgtrace.engines import QueryEvent, ReadsWay
 from pgtrace.postgres.cluster import PrivateCluster, find_bindir
@@ -779,7 +779,7 @@ def test_two_tracers_of_one_backend_see_the_same(session: Session) -> None:
 
 def test_literals_are_left_out_unless_asked_for(session: Session) -> None:
     """Of queries that were begun before, ended, failed, were cut within a literal, or still run."""
-    plain, literals = captures.encode(session.plain), captures.encode(session.literals)
+    plain, literals = capture_file.encode(session.plain), capture_file.encode(session.literals)
     assert SECRET not in plain
     assert b"4711" not in plain
     queries = json.loads(literals)["backends"][0]["queries"]
@@ -999,7 +999,7 @@ def test_text_that_is_no_utf8(
     assert capsys.readouterr().out.count(r"select 'secret\xe9' as caf\xe9, ") == 2
     texts = [query.text for backend in taken.backends for query in backend.queries]
     assert texts == [r"select $1 as caf\xe9, $2, $3"] * 2
-    data = captures.encode(taken)
+    data = capture_file.encode(taken)
     assert SECRET not in data
     assert json.loads(data.decode())["backends"][0]["queries"][0]["text"] == texts[0]
 

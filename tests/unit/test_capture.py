@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace import capture
+from pgtrace import capture, capture_file
 from pgtrace.capture import Backend, Capture, Host, Latency, Lost, Probes, Query, Server, Totals
 from pgtrace.errors import UsageError
 from pgtrace.histogram import Histogram
@@ -62,7 +62,7 @@ def names(directory: Path) -> list[str]:
 
 
 def stored(**changes: Any) -> bytes:
-    return json.dumps(json.loads(capture.encode(CAPTURE)) | changes).encode()
+    return json.dumps(json.loads(capture_file.encode(CAPTURE)) | changes).encode()
 
 
 @given(
@@ -73,12 +73,12 @@ def test_what_is_written_is_what_is_read(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "round-trip.json"
     taken = some_capture(latencies, text)
-    capture.write(taken, path, force=True)
-    assert capture.load(path) == taken
+    capture_file.write(taken, path, force=True)
+    assert capture_file.load(path) == taken
 
 
 def test_the_file_begins_with_its_schema_and_has_a_bucket_a_line() -> None:
-    text = capture.encode(CAPTURE).decode()
+    text = capture_file.encode(CAPTURE).decode()
     assert text.startswith('{\n  "schema": "pgtrace.capture/1",\n  "started": ')
     assert text.endswith("}\n")
     assert [line.strip(" ,") for line in text.splitlines() if "[8704" in line] == [
@@ -89,7 +89,7 @@ def test_the_file_begins_with_its_schema_and_has_a_bucket_a_line() -> None:
 @given(st.text(st.characters(codec="utf-8")))
 def test_texts_that_look_like_buckets_are_left_alone(text: str) -> None:
     taken = some_capture([], "[\n  1,\n  2,\n  3\n]" + text)
-    assert json.loads(capture.encode(taken))["backends"][0]["queries"][0]["text"] == (
+    assert json.loads(capture_file.encode(taken))["backends"][0]["queries"][0]["text"] == (
         "[\n  1,\n  2,\n  3\n]" + text
     )
 
@@ -106,7 +106,7 @@ def test_totals_are_the_sum_of_the_backends_reads() -> None:
 
 def test_the_file_is_for_its_owner_alone_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    capture.write(CAPTURE, path)
+    capture_file.write(CAPTURE, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert names(tmp_path) == ["a.json"]
 
@@ -114,14 +114,14 @@ def test_the_file_is_for_its_owner_alone_and_nothing_is_left_beside_it(tmp_path:
 def test_a_file_is_overwritten_by_force_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("precious")
-    for refused in (capture.check_writable, lambda p: capture.write(CAPTURE, p)):
+    for refused in (capture_file.check_writable, lambda p: capture_file.write(CAPTURE, p)):
         with pytest.raises(UsageError) as error:
             refused(path)
         assert str(error.value) == f"{path} exists; --force overwrites it"
     assert path.read_text() == "precious"
-    capture.check_writable(path, force=True)
-    capture.write(CAPTURE, path, force=True)
-    assert capture.load(path) == CAPTURE
+    capture_file.check_writable(path, force=True)
+    capture_file.write(CAPTURE, path, force=True)
+    assert capture_file.load(path) == CAPTURE
 
 
 def test_a_file_made_in_the_last_moment_is_not_overwritten(
@@ -136,7 +136,7 @@ def test_a_file_made_in_the_last_moment_is_not_overwritten(
 
     monkeypatch.setattr(os, "fsync", slow)
     with pytest.raises(UsageError, match="exists"):
-        capture.write(CAPTURE, path)
+        capture_file.write(CAPTURE, path)
     assert path.read_text() == "somebody else's"
     assert names(tmp_path) == ["a.json"]
 
@@ -152,7 +152,7 @@ def test_a_failed_write_leaves_the_old_file(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match=r"a\.json cannot be written: No space left on device"):
-        capture.write(CAPTURE, path, force=True)
+        capture_file.write(CAPTURE, path, force=True)
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.json"]
 
@@ -164,52 +164,52 @@ def test_file_systems_without_hard_links_will_do(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    capture.write(CAPTURE, tmp_path / "a.json")
-    assert capture.load(tmp_path / "a.json") == CAPTURE
+    capture_file.write(CAPTURE, tmp_path / "a.json")
+    assert capture_file.load(tmp_path / "a.json") == CAPTURE
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_links_are_not_followed(tmp_path: Path, force: bool) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(UsageError, match="is a symbolic link"):
-        capture.write(CAPTURE, tmp_path / "link", force=force)
+        capture_file.write(CAPTURE, tmp_path / "link", force=force)
     assert names(tmp_path) == ["link"]
 
 
 def test_devices_are_written_to_and_never_replaced() -> None:
-    capture.check_writable("/dev/null")
-    capture.write(CAPTURE, "/dev/null", force=True)
+    capture_file.check_writable("/dev/null")
+    capture_file.write(CAPTURE, "/dev/null", force=True)
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     with pytest.raises(UsageError, match="/dev/full cannot be written: No space left"):
-        capture.write(CAPTURE, "/dev/full")
+        capture_file.write(CAPTURE, "/dev/full")
 
 
 def test_places_that_cannot_be_written_are_told_before_tracing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none: no such directory"):
-        capture.check_writable(tmp_path / "none" / "a.json")
+        capture_file.check_writable(tmp_path / "none" / "a.json")
     with pytest.raises(UsageError, match="is not a file"):
-        capture.check_writable(tmp_path, force=True)
+        capture_file.check_writable(tmp_path, force=True)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written: Not a directory"):
-        capture.check_writable(tmp_path / "file" / "a.json")
+        capture_file.check_writable(tmp_path / "file" / "a.json")
     with pytest.raises(UsageError, match="cannot be made there"):
-        capture.check_writable("/proc/self/a.json")
+        capture_file.check_writable("/proc/self/a.json")
     with pytest.raises(UsageError, match="cannot be written"):
-        capture.check_writable(tmp_path / ("x" * 300))
+        capture_file.check_writable(tmp_path / ("x" * 300))
 
 
 def test_a_capture_can_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe = SimpleNamespace(buffer=io.BytesIO(capture.encode(CAPTURE)))
+    pipe = SimpleNamespace(buffer=io.BytesIO(capture_file.encode(CAPTURE)))
     monkeypatch.setattr("sys.stdin", pipe)
-    assert capture.load("-") == CAPTURE
+    assert capture_file.load("-") == CAPTURE
 
 
 def test_keys_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(stored(weather="fine"))
-    assert capture.load(tmp_path / "a.json") == CAPTURE
+    assert capture_file.load(tmp_path / "a.json") == CAPTURE
 
 
-BACKENDS = json.loads(capture.encode(CAPTURE))["backends"]
+BACKENDS = json.loads(capture_file.encode(CAPTURE))["backends"]
 
 
 def damaged(**changes: Any) -> list[Any]:
@@ -225,7 +225,7 @@ def damaged(**changes: Any) -> list[Any]:
         (b"", "is empty"),
         (b" \n", "is empty"),
         (b"{", "ends too early: it was cut, or is still written"),
-        (capture.encode(CAPTURE)[:-3], "ends too early"),
+        (capture_file.encode(CAPTURE)[:-3], "ends too early"),
         (b"\x7fELF", "is not JSON"),
         (b"hello", "is not JSON: JSON is malformed"),
         (stored() + b"{}", "is not JSON"),
@@ -262,18 +262,18 @@ def test_what_is_no_capture_is_refused_in_words(tmp_path: Path, raw: bytes, mess
     path = tmp_path / "a.json"
     path.write_bytes(raw)
     with pytest.raises(UsageError) as error:
-        capture.load(path)
+        capture_file.load(path)
     assert str(error.value).startswith(f"{path} ")
     assert message in str(error.value)
 
 
 def test_files_that_cannot_be_read_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a\.json: no such file"):
-        capture.load(tmp_path / "a.json")
+        capture_file.load(tmp_path / "a.json")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
-        capture.load(tmp_path)
+        capture_file.load(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
-        capture.load("a\0b")
+        capture_file.load("a\0b")
 
 
 @given(st.binary(max_size=60), st.integers(0, 3000))
@@ -284,7 +284,7 @@ def test_damage_is_refused_or_harmless(
     whole = stored()
     path.write_bytes(whole[:at] + noise + whole[at + len(noise) :])
     try:
-        taken = capture.load(path)
+        taken = capture_file.load(path)
     except UsageError:
         return
-    capture.encode(taken)
+    capture_file.encode(taken)

@@ -20,7 +20,7 @@ from typing import Literal, Union, get_args, get_origin
 import msgspec
 import pytest
 
-from pgtrace import capture, commands, errors
+from pgtrace import capture, capture_file, commands, errors
 from pgtrace.__main__ import _Parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -217,7 +217,7 @@ def test_the_capture_in_the_reference_is_one(tmp_path: Path) -> None:
     (example,) = blocks(DOCS / "reference" / "capture.md", "json")
     file = tmp_path / "capture.json"
     file.write_text(example)
-    assert capture.encode(capture.load(file)).decode() == example
+    assert capture_file.encode(capture_file.load(file)).decode() == example
 
 
 # Links

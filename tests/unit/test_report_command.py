@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture, commands
+from pgtrace import capture, capture_file, commands
 from pgtrace.__main__ import main
 from pgtrace.capture import Backend, Capture, Host, Lost, Probes, Server, Totals
 from pgtrace.histogram import Histogram
@@ -51,7 +51,7 @@ def taken() -> Capture:
 @pytest.fixture
 def file(taken: Capture, tmp_path: Path) -> Path:
     path = tmp_path / "taken.json"
-    capture.write(taken, path)
+    capture_file.write(taken, path)
     return path
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture
+from pgtrace import capture_file
 from pgtrace.__main__ import main
 from pgtrace.capture import (
     Buffers,
@@ -150,7 +150,7 @@ def test_a_shape_is_in_the_words_of_explain() -> None:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "taken.json"
-    capture.write(a_capture(*COSTS), path)
+    capture_file.write(a_capture(*COSTS), path)
     return path
 
 

@@ -21,8 +21,8 @@ from pgtrace.capture import (
     Reads,
     Server,
     Totals,
-    load,
 )
+from pgtrace.capture_file import load
 from pgtrace.histogram import Histogram
 from pgtrace.reporters import hlog, json, text
 from pgtrace.reporters.block import block, chart

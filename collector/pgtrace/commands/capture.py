@@ -35,10 +35,10 @@ class CaptureCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Trace, then write or print."""
-        from .. import capture as captures
+        from .. import capture_file
 
         if args.output:
-            captures.check_writable(args.output, force=args.force)
+            capture_file.check_writable(args.output, force=args.force)
         taken = self._trace(args)
         if args.output:
             _write(taken, args)
@@ -99,13 +99,13 @@ class _Progress:
 
 def _write(taken: "Capture", args: argparse.Namespace) -> None:
     """Write the capture; if that fails after all, keep it elsewhere and say so."""
-    from .. import capture as captures
+    from .. import capture_file
 
     try:
-        captures.write(taken, args.output, force=args.force)
+        capture_file.write(taken, args.output, force=args.force)
     except (OSError, PgtraceError) as error:
         kept = Path(tempfile.gettempdir()) / f"pgtrace-{os.getpid()}-{time.time_ns()}.json"
-        captures.write(taken, kept, force=False)
+        capture_file.write(taken, kept, force=False)
         raise PgtraceError(f"{error}. The capture was kept: {kept}") from error
 
 

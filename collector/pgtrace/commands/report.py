@@ -43,15 +43,15 @@ class ReportCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Read, render, then print or write."""
-        from .. import capture as captures
+        from .. import capture_file
 
         if args.planner and args.format == "hlog":
             raise UsageError("--planner has no form hlog: text or json")
         if args.dsn is not None and not args.planner:
             raise UsageError("--dsn is for --planner: without it a report needs no connection")
         if args.output is not None:
-            captures.check_writable(args.output, args.force)
-        capture, to_file = captures.load(args.file), args.output is not None
+            capture_file.check_writable(args.output, args.force)
+        capture, to_file = capture_file.load(args.file), args.output is not None
         if args.planner:
             report = _planner(capture, args, to_file=to_file)
         else:
@@ -59,7 +59,7 @@ class ReportCommand:
         if args.output is None:
             sys.stdout.write(report)
         else:
-            captures.write_file(report.encode(), args.output, args.force)
+            capture_file.write_file(report.encode(), args.output, args.force)
             tracing.note(args, f"Wrote {args.output}")
         return 0
 

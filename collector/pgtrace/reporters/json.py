@@ -1,6 +1,7 @@
 """A capture as JSON, schema "pgtrace.capture/1": what load() reads, and write() writes."""
 
-from ..capture import Capture, encode
+from ..capture import Capture
+from ..capture_file import encode
 
 
 def render(capture: Capture) -> str:

@@ -1,0 +1,183 @@
+"""The file of a capture: JSON, for its owner alone, whole or not at all."""
+
+import os
+import re
+import stat
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .capture import SCHEMA, Capture, sums_of
+from .errors import UsageError
+
+
+def encode(capture: Capture) -> bytes:
+    """Return the capture as indented JSON, its schema first, each bucket on one line."""
+    members = msgspec.to_builtins(capture)
+    ordered = {"schema": members.pop("schema"), **members}
+    text = msgspec.json.format(msgspec.json.encode(ordered), indent=2)
+    # Strings hold no line breaks in JSON, so that only lists of three numbers can match.
+    return re.sub(rb"\[\n\s+(\d+),\n\s+(\d+),\n\s+(\d+)\n\s+\]", rb"[\1, \2, \3]", text) + b"\n"
+
+
+def load(path: Path | str) -> Capture:
+    """Read a capture from a file, or from stdin if `path` is "-".
+
+    Raises UsageError if it cannot be read, is no capture, or contradicts itself.
+    """
+    name = "stdin" if str(path) == "-" else str(path)
+    try:
+        raw = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise UsageError(f"{name}: no such file") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{name} cannot be read: {_reason(error)}") from error
+    try:
+        _check_schema(name, raw)
+        capture = msgspec.json.decode(raw, type=Capture)
+        _check_numbers(msgspec.to_builtins(capture), "$")
+        _check_meaning(capture)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is not a whole capture: {error}") from error
+    return capture
+
+
+class _Head(msgspec.Struct):
+    schema: str | None = None
+
+
+def _check_schema(name: str, raw: bytes) -> None:
+    if not raw.strip():
+        raise UsageError(f"{name} is empty")
+    try:
+        try:
+            schema = msgspec.json.decode(raw, type=_Head).schema
+        except msgspec.ValidationError:  # which comes before what follows is looked at
+            msgspec.json.decode(raw)
+            schema = None
+    except msgspec.DecodeError as error:
+        if "truncated" in str(error):
+            raise UsageError(f"{name} ends too early: it was cut, or is still written") from error
+        raise UsageError(f"{name} is not JSON: {error}") from error
+    kind = (schema or "").partition("/")[0]
+    if kind == "pgtrace.lab":
+        raise UsageError(f"{name} is the result of a lab experiment, not a capture ({schema})")
+    if kind != "pgtrace.capture":
+        raise UsageError(f"{name} is not a capture: it is JSON of another program")
+    if schema != SCHEMA:
+        raise UsageError(f"{name} is a {schema}; this pgtrace reads /1: upgrade pgtrace")
+
+
+def _check_numbers(value: Any, path: str) -> None:
+    """Raise ValueError for a number that counts nothing: all but a query_id count something."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if key != "query_id":
+                _check_numbers(member, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, member in enumerate(value):
+            _check_numbers(member, f"{path}[{index}]")
+    elif isinstance(value, (int, float)) and not 0 <= value <= 1 << 64:
+        raise ValueError(f"{value} cannot be - at `{path}`")
+
+
+def _check_meaning(capture: Capture) -> None:
+    """Raise ValueError where the parts of a capture contradict each other."""
+    from .histogram import Histogram
+
+    datetime.fromisoformat(capture.started)
+    for backend in capture.backends:
+        reads = [*backend.reads, *(r for query in backend.queries for r in query.reads)]
+        latencies = [query.latency for query in backend.queries]
+        for buckets in [*(r.histogram.buckets for r in reads), *(x.buckets for x in latencies)]:
+            Histogram.from_buckets(buckets, 0, 0, 0)
+    given = msgspec.structs.asdict(capture.totals)
+    summed = msgspec.structs.asdict(sums_of(capture.backends))
+    for key, value in given.items():
+        if value != summed[key]:
+            raise ValueError(f"totals.{key} is {value}, but the backends' sum is {summed[key]}")
+
+
+def check_writable(path: Path | str, force: bool = False) -> None:
+    """Raise UsageError if write() would refuse `path`: asked before a long session, not after."""
+    path = Path(path)
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise UsageError(f"{path.parent}: no such directory") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
+    else:
+        if stat.S_ISLNK(mode):
+            # Followed as root, another user's link would overwrite any file.
+            raise UsageError(f"{path} is a symbolic link; name the file that it stands for")
+        if _is_stream(mode):
+            return
+        if not stat.S_ISREG(mode):
+            raise UsageError(f"{path} is not a file")
+        if not force:
+            raise UsageError(f"{path} exists; --force overwrites it")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{path.parent}: files cannot be made there by this user")
+
+
+def write(capture: Capture, path: Path | str, force: bool = False) -> None:
+    """Write the capture, for its owner alone; there is never half a file under its name.
+
+    Raises UsageError if it cannot be written there, or exists and `force` is not given.
+    """
+    write_file(encode(capture), path, force)
+
+
+def write_file(data: bytes, path: Path | str, force: bool = False) -> None:
+    """Write a file as write() does, with its errors; to a device or a pipe as that is."""
+    path = Path(path)
+    check_writable(path, force)
+    try:
+        if path.exists() and _is_stream(path.lstat().st_mode):
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOFOLLOW), "wb") as stream:
+                stream.write(data)
+        else:
+            _replace(data, path, force)
+    except FileExistsError as error:
+        raise UsageError(f"{path} exists; --force overwrites it") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
+
+
+def _replace(data: bytes, path: Path, force: bool) -> None:
+    import tempfile
+
+    handle, temporary = tempfile.mkstemp(prefix=".pgtrace-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if force or not _linked(temporary, path):
+            Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _linked(temporary: str, path: Path) -> bool:
+    """Give a file its name unless somebody else just took it; False where links cannot be."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _is_stream(mode: int) -> bool:
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
