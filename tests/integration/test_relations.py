@@ -341,6 +341,19 @@ def test_a_database_without_an_encoding(small: PrivateCluster, own: Connection) 
     own.execute("drop database bytes")
 
 
+def test_two_servers_are_told_apart(small: PrivateCluster, cluster: PrivateCluster) -> None:
+    servers = [processes.server(one.postmaster_pid) for one in (small, cluster)]
+    files = [file_of(one.datadir / "base/1/2619", one.datadir / "base") for one in (small, cluster)]
+    places = Places(lambda: files, lambda: servers, None, by_relation=True)
+    for index, server in enumerate(servers):
+        of_it = f"of {server.data_directory}"
+        expected = Place("relation", f"pg_default {of_it}", f"base/1/2619 {of_it}")
+        assert places.place(index) == expected
+    assert {space.location for space in places.tablespaces()} == {
+        server.data_directory for server in servers
+    }
+
+
 def test_what_is_no_relation_goes_by_its_path_too(small: PrivateCluster, tmp_path: Path) -> None:
     files = Files(small, None)
     catalogs = small.datadir / "global/pg_filenode.map"

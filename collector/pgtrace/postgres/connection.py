@@ -93,7 +93,7 @@ def _one_line() -> Iterator[None]:
 
     try:
         yield
-    except psycopg.Error as error:
+    except (psycopg.Error, OSError, UnicodeError) as error:
         raise DatabaseError(str(error).strip().partition("\n")[0]) from error
 
 
