@@ -20,10 +20,10 @@ def small(server: Server) -> PrivateCluster:
 
 
 def scans(cluster: PrivateCluster, seconds: float) -> Capture:
-    """A session with sequential scans, which has a connection for names."""
+    """A whole server with sequential scans, and with a connection for names."""
     with (
         cluster.connect() as connection,
-        trace(connection.info.backend_pid, dsn=cluster.dsn()) as tracer,
+        trace(cluster.postmaster_pid, dsn=cluster.dsn()) as tracer,
     ):
         end = time.monotonic() + seconds
         while time.monotonic() < end:

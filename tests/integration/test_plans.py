@@ -134,6 +134,21 @@ def test_partitions_are_not_pruned_by_what_stands_for_parameters(
     assert "Seq Scan on parts_1" in shapes[-1]
 
 
+def test_a_rule_may_make_no_plan_or_several(cluster: PrivateCluster, db: Connection) -> None:
+    db.execute(
+        "create table silent (id int);"
+        "create rule silent as on insert to silent do instead nothing;"
+        "create table loud (id int); create rule loud as on insert to loud do also"
+        " insert into log select now() from t where id < new.id"
+    )
+    found = explained(
+        cluster, capture_of("insert into silent values ($1)", "insert into loud values ($1)")
+    )
+    assert (found.explained, found.failed) == (2, {})
+    (statement,) = found.changed
+    assert statement.plans[0][1].startswith("Insert on loud (Result); Insert on log (")
+
+
 def test_what_cannot_be_explained_is_counted_with_its_reason(
     cluster: PrivateCluster, db: Connection
 ) -> None:

@@ -157,7 +157,7 @@ def _plans(
             with session.transaction(force_rollback=True):
                 session.execute("set local plan_cache_mode = force_generic_plan")
                 explained = [_explained(session, setting, count) for setting in settings]
-                if any(_removed(plan) for plan in explained):
+                if any(_removed(plan) for made in explained for plan in made):
                     # Pruned with the NULLs, as execution would begin: no partition would be left
                     session.execute("set local enable_partition_pruning = off")
                     explained = [_explained(session, setting, count) for setting in settings]
@@ -165,8 +165,8 @@ def _plans(
             # It would outlive the transaction, perhaps as somebody else's behind a pooler
             session.execute(f"deallocate {_NAME}")
     found: dict[str, list[float]] = {}
-    for setting, plan in zip(settings, explained, strict=True):
-        found.setdefault(shape(plan), []).append(setting)
+    for setting, made in zip(settings, explained, strict=True):
+        found.setdefault("; ".join(map(shape, made)), []).append(setting)
     return [(values, plan) for plan, values in found.items()]
 
 
@@ -175,7 +175,7 @@ def _prepare(session: "psycopg.Connection[Any]", text: str) -> int:
     import psycopg
 
     name = _NAME.encode()
-    result = session.pgconn.prepare(name, text.encode())
+    result = session.pgconn.prepare(name, text.encode(errors="replace"))
     if result.status == psycopg.pq.ExecStatus.COMMAND_OK:
         result = session.pgconn.describe_prepared(name)
     if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
@@ -185,14 +185,14 @@ def _prepare(session: "psycopg.Connection[Any]", text: str) -> int:
 
 def _explained(
     session: "psycopg.Connection[Any]", setting: float, parameters: int
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
+    """A rule may make several plans of a statement, or none."""
     session.execute("select set_config('random_page_cost', %s, true)", [str(setting)])
     session.execute("discard plans")  # which would be kept, whatever is set
     nulls = f" ({', '.join(['null'] * parameters)})" if parameters else ""
     row = session.execute(f"explain (format json) execute {_NAME}{nulls}".encode()).fetchone()
     assert row is not None
-    plan: dict[str, Any] = row[0][0]["Plan"]
-    return plan
+    return [each["Plan"] for each in row[0] if "Plan" in each]
 
 
 def _removed(plan: dict[str, Any]) -> bool:
