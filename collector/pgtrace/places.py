@@ -44,20 +44,21 @@ class Places:
         self._several = len(list(servers())) > 1
         self._spaces = Spaces(servers)
         self._seen: list[tuple[File, Space | None, str | None]] = []
+        self._unplaced: list[int] = []
+        """Files of tablespaces that are not known, as of one that was just made."""
         self._relations: dict[int, Relation] = {}
 
     def look(self) -> None:
         """Take in files that are new, and ask for their names; cheap, for every poll."""
         files = self._files()
-        for file in files[len(self._seen) :]:
-            space = self._spaces.find(file.device, file.space)
-            path = path_of(file, space)
-            if file.kind == "other" and space is None:
-                path = self._spaces.within(file.path, file.inode) or path
-            self._seen.append((file, space, path))
-            names = self._names_of(file, space)
-            if path and names and not names.failure:
-                names.relations.wish(path)
+        first = len(self._seen)
+        self._seen += [(file, None, None) for file in files[first:]]
+        for index in range(first, len(self._seen)):
+            self._see(index)
+        if self._unplaced and self._spaces.renew():
+            again, self._unplaced = self._unplaced, []
+            for index in again:
+                self._see(index)
 
     def place(self, file: int) -> Place:
         """Of a file by its index in the engine's list; what is not known is named as such."""
@@ -90,6 +91,19 @@ class Places:
                 simulated=device.simulated if device else False,
             )
         return [found[name] for name in sorted(found)]
+
+    def _see(self, index: int) -> None:
+        file, _, _ = self._seen[index]
+        space = self._spaces.find(file.device, file.space)
+        path = path_of(file, space)
+        if file.kind == "other" and space is None:
+            path = self._spaces.within(file.path, file.inode) or path
+        if file.space and space is None:
+            self._unplaced.append(index)
+        self._seen[index] = (file, space, path)
+        names = self._names_of(file, space)
+        if path and names:
+            names.relations.wish(path)
 
     def _relation(self, index: int) -> Relation | None:
         # What was known of a file once is kept: its path may be another's later

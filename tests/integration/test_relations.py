@@ -373,14 +373,27 @@ def test_what_is_no_relation_goes_by_its_path_too(small: PrivateCluster, tmp_pat
 def test_a_tablespace_is_found_while_tracing(small: PrivateCluster, own: Connection) -> None:
     server = processes.server(small.postmaster_pid)
     spaces = Spaces(lambda: [server])
+    files = Files(small, None)
+    files.add(File("relation", space=1))  # looked for in vain, and not again for a second
     own.execute("set allow_in_place_tablespaces = on")
     own.execute("create tablespace inside location ''")
     own.execute("create table within (id int) tablespace inside")
     file = found_by(small, own, "within")
+    assert spaces.find(file.device, file.space) is None
+    assert spaces.renew()
     space = spaces.find(file.device, file.space)
     assert space
     assert re.fullmatch(r"pg_tblspc/\d+/PG_\d+_\d+", space.path)
     assert spaces.find(file.device, 1) is None
+    index = files.add(file)
+    assert files.places.place(index).tablespace is None
+
+    def placed() -> bool:
+        files.places.look()
+        return files.places.place(index).tablespace is not None
+
+    wait_for(placed)
+    assert (files.places.place(index).relation or "").startswith("pg_tblspc/")
     own.execute("drop table within")
     own.execute("drop tablespace inside")
 

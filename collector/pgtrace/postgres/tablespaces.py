@@ -41,14 +41,18 @@ class Spaces:
         self._look()
 
     def find(self, device: tuple[int, int], inode: int) -> Space | None:
-        """The one with that directory; one that is new is looked for, once a second at most."""
-        found = self._find(device, inode)
-        now = time.monotonic()
-        if found is None and inode and now >= self._next_look:
+        """The one with that directory, if it is known."""
+        return self._known.get((*device, inode)) or (
+            None if device[0] else self._anonymous.get(inode)
+        )
+
+    def renew(self) -> bool:
+        """Look for new ones, once a second at most; whether there are any."""
+        now, before = time.monotonic(), len(self._known)
+        if now >= self._next_look:
             self._next_look = now + _LEAST_PAUSE_S
             self._look()
-            found = self._find(device, inode)
-        return found
+        return len(self._known) > before
 
     def within(self, path: tuple[str, ...], inode: int) -> str | None:
         """What of a path, of which only the end is known, lies in a data directory."""
@@ -61,11 +65,6 @@ class Spaces:
                 if found.st_ino == inode:
                     return "/".join(decode(os.fsencode(part)) for part in path[first:])
         return None
-
-    def _find(self, device: tuple[int, int], inode: int) -> Space | None:
-        return self._known.get((*device, inode)) or (
-            None if device[0] else self._anonymous.get(inode)
-        )
 
     def _look(self) -> None:
         for server in self._servers():
