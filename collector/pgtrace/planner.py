@@ -129,10 +129,23 @@ def _space(name: str | None, series: _Series) -> SpaceCosts:
         tablespace=name,
         patterns=patterns,
         untold={pattern: cell for pattern, cell in untold.items() if cell.reads},
-        ratio=ratio(series.own("random"), series.own("sequential")),
-        device_ratio=ratio(series.own("random", "device"), series.own("sequential", "device")),
+        ratio=_ratio(series),
+        device_ratio=_ratio(series, "device"),
         overlapped={performer: total for performer, total in overlapped.items() if total.reads},
     )
+
+
+def _ratio(series: _Series, source: Source | None = None) -> Figure:
+    """None where most is read ahead of need: then what backends read themselves is the rest."""
+    compared: tuple[Pattern, ...] = ("random", "sequential")
+    for pattern in compared:
+        own = add_up(series.own(pattern))
+        others = add_up(
+            series.of(lambda c, p=pattern: c.performed_by != "backend" and c.pattern == p)  # type: ignore[misc]
+        )
+        if others.blocks > own.blocks:
+            return Figure(missing=f"most {pattern} blocks were not read by backends themselves")
+    return ratio(series.own("random", source), series.own("sequential", source))
 
 
 def _pattern(pattern: Pattern, series: _Series) -> PatternCosts:

@@ -148,7 +148,7 @@ def test_patterns_sources_sizes_and_tablespaces_are_told_apart() -> None:
         cost(pattern="random", size="1", blocks=20, total_ns=400_000),
         cost(pattern="random", source="device", size="1", blocks=20, total_ns=2_000_000),
         cost(pattern="first", size="1", blocks=1, reads=1),
-        cost(performed_by="io worker", total_ns=1),
+        cost(performed_by="io worker", blocks=32, total_ns=1),
         cost(tablespace=None, pattern="near", total_ns=1),
     ]
     fast, unknown = costs(a_capture([Interval(i, each) for i in range(20)]))
@@ -164,6 +164,18 @@ def test_patterns_sources_sizes_and_tablespaces_are_told_apart() -> None:
     assert fast.device_ratio.value == pytest.approx(10)
     assert fast.patterns["near"].all.reads == 0
     assert {pattern: cell.reads for pattern, cell in fast.untold.items()} == {"first": 20}
-    assert fast.overlapped == {"io worker": Sum(6400, 400, 20)}
+    assert fast.overlapped == {"io worker": Sum(640, 400, 20)}
     assert unknown.patterns["near"].all.reads == 400
     assert unknown.ratio.missing
+
+
+def test_there_is_no_ratio_where_others_read_most() -> None:
+    each = [
+        Cost("fast", "sequential", "device", "1", 20, 20_000, 20),
+        Cost("fast", "sequential", "device", "16+", 21, 20_000, 2, "io worker"),
+        Cost("fast", "random", "device", "1", 20, 400_000, 20),
+    ]
+    (space,) = costs(a_capture([Interval(i, each) for i in range(20)]))
+    missing = "most sequential blocks were not read by backends themselves"
+    assert space.ratio.missing == space.device_ratio.missing == missing
+    assert space.patterns["sequential"].all.cost.value == pytest.approx(1_000)

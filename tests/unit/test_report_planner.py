@@ -84,6 +84,13 @@ def test_without_intervals_nothing_is_made_up() -> None:
     assert "sequential" not in shown
 
 
+def test_a_tablespace_of_few_reads_is_one_line() -> None:
+    few = Cost(None, "random", "device", "1", 1, 200_000, 1)
+    shown = planner.render(a_capture(few))
+    assert "\n(tablespace not known)\n  Not measured: 20 reads in all.\n\n" in shown
+    assert "sequential" not in shown
+
+
 def test_no_command_is_ever_printed() -> None:
     assert "alter" not in planner.render(a_capture(*COSTS)).lower()
 

@@ -9,7 +9,7 @@ import msgspec
 
 from .. import units
 from ..capture import Buffers, Capture
-from ..planner import PATTERNS, Cell, Figure, SpaceCosts, costs
+from ..planner import LEAST_READS, PATTERNS, Cell, Figure, SpaceCosts, costs
 from ..statement import escape
 from .block import PERFORMERS, SOURCES, WIDTH
 from .places import about
@@ -66,8 +66,13 @@ def render_json(capture: Capture, plans: "Plans | None" = None) -> str:
 def _space(capture: Capture, space: SpaceCosts) -> list[str]:
     known = {each.name: f": {about(each)}" for each in capture.tablespaces}
     name = "(tablespace not known)" if space.tablespace is None else space.tablespace
+    head = escape(name + known.get(name, ""))
+    reads = sum(space.patterns[pattern].all.reads for pattern in PATTERNS)
+    if reads < LEAST_READS:
+        few = f"  Not measured: {units.count(reads)} {'read' if reads == 1 else 'reads'} in all."
+        return [head, few, *_left_out(space)]
     lines = [
-        escape(name + known.get(name, "")),
+        head,
         f"  {'':<20}{'blocks':>12}{'reads':>12}{'a block':>10}  95 % interval",
     ]
     for pattern in PATTERNS:
