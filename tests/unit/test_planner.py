@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace import planner
 from pgtrace.capture import Capture, Cost, Host, Interval, Lost, Probes, Server, Totals
-from pgtrace.planner import Sum, add_up, costs, mean_cost, ratio, student
+from pgtrace.certainty import Figure, Sum, add_up, mean, ratio, student
+from pgtrace.planner import costs
 
 COST_NS = 10_000
 SERIES = st.lists(
@@ -33,7 +33,7 @@ def session(rng: Random, length: int, correlation: float) -> list[Sum]:
 )
 def test_the_interval_holds_the_truth_as_often_as_it_says(correlation: float, length: int) -> None:
     rng = Random(length)
-    told = [mean_cost(session(rng, length, correlation)).cost for _ in range(300)]
+    told = [mean(session(rng, length, correlation)) for _ in range(300)]
     figures = [figure for figure in told if not figure.missing]
     assert len(figures) > 280
     holds = sum((f.low or 0) <= COST_NS <= (f.high or 0) for f in figures)
@@ -58,9 +58,7 @@ def test_the_interval_of_a_ratio_holds_the_truth_and_what_both_share_cancels() -
 
 def test_a_drift_is_refused() -> None:
     drifting = [Sum(100, 100, 100 * (1000 + 10 * i)) for i in range(40)]
-    assert mean_cost(drifting).cost.missing == (
-        "it drifts, needs 40 more intervals with such reads"
-    )
+    assert mean(drifting).missing == ("it drifts, needs 40 more intervals with such reads")
 
 
 @pytest.mark.parametrize(
@@ -75,8 +73,7 @@ def test_a_drift_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_too_little_is_refused_with_what_is_missing(series: list[Sum], missing: str) -> None:
-    cell = mean_cost(series)
-    assert cell.cost == planner.Figure(missing=missing)
+    assert mean(series) == Figure(missing=missing)
 
 
 def test_a_ratio_says_which_of_the_two_is_missing() -> None:
@@ -86,14 +83,14 @@ def test_a_ratio_says_which_of_the_two_is_missing() -> None:
 
 
 def test_a_steady_cost_is_certain() -> None:
-    cost = mean_cost([Sum(100, 100, 100 * COST_NS)] * 10).cost
+    cost = mean([Sum(100, 100, 100 * COST_NS)] * 10)
     assert (cost.low, cost.value, cost.high) == (COST_NS, COST_NS, COST_NS)
 
 
 @given(SERIES, st.integers(2, 1000))
 def test_another_unit_of_time_changes_nothing_else(series: Sequence[Sum], factor: int) -> None:
-    one = mean_cost(series).cost
-    other = mean_cost([s._replace(total_ns=s.total_ns * factor) for s in series]).cost
+    one = mean(series)
+    other = mean([s._replace(total_ns=s.total_ns * factor) for s in series])
     assert one.missing == other.missing
     for a, b in ((one.value, other.value), (one.low, other.low), (one.high, other.high)):
         if a is not None:
@@ -102,12 +99,11 @@ def test_another_unit_of_time_changes_nothing_else(series: Sequence[Sum], factor
 
 @given(SERIES)
 def test_an_interval_is_around_the_mean_or_there_is_none(series: Sequence[Sum]) -> None:
-    cell, total = mean_cost(series), add_up(series)
-    assert (cell.blocks, cell.reads, cell.total_ns) == total
-    if cell.cost.missing is None:
-        assert cell.cost.value == pytest.approx(total.total_ns / total.blocks)
-        assert (cell.cost.low or 0) <= (cell.cost.value or 0) * (1 + 1e-9)
-        assert (cell.cost.value or 0) <= (cell.cost.high or 0) * (1 + 1e-9)
+    cost, total = mean(series), add_up(series)
+    if cost.missing is None:
+        assert cost.value == pytest.approx(total.total_ns / total.blocks)
+        assert (cost.low or 0) <= (cost.value or 0) * (1 + 1e-9)
+        assert (cost.value or 0) <= (cost.high or 0) * (1 + 1e-9)
 
 
 @given(SERIES)

@@ -9,7 +9,8 @@ import msgspec
 
 from .. import units
 from ..capture import Buffers, Capture
-from ..planner import LEAST_READS, PATTERNS, Cell, Figure, SpaceCosts, costs
+from ..certainty import LEAST_READS, Figure
+from ..planner import PATTERNS, Cell, SpaceCosts, costs
 from ..statement import escape
 from .block import PERFORMERS, SOURCES, WIDTH
 from .places import about
