@@ -24,6 +24,7 @@ from pgtrace.postgres.names import Names
 from pgtrace.postgres.tablespaces import Spaces
 from pgtrace_command import Pgtrace, wait_for
 from pgtrace_command import run as pgtrace
+from read_ahead import USUAL_KIB, read_ahead
 from scans import anything_lost, new_backend, only, patterns, prepare
 
 STRANGE = 'a "quoted" name\n\x1b[31m of $$ ünïcode'
@@ -515,7 +516,7 @@ def test_with_workers_and_aio_they_are_within_half_a_percent(loaded: PrivateClus
 
 @pytest.mark.parametrize("scan", ["index", "sequential"])
 def test_heap_and_index_are_told_apart(cluster: PrivateCluster, scan: str) -> None:
-    with new_backend(cluster) as connection:
+    with read_ahead(cluster.datadir, USUAL_KIB), new_backend(cluster) as connection:
         query = prepare(cluster, connection, scan, "cold")
         pid = connection.info.backend_pid
         with trace(pid, by_relation=True, dsn=cluster.dsn()) as tracer:
@@ -531,9 +532,7 @@ def test_heap_and_index_are_told_apart(cluster: PrivateCluster, scan: str) -> No
     followed = seen["sequential"] + seen["near"] + seen["random"]
     if scan == "index":
         assert sum(r.blocks for r in index)
-        # Where the device's read-ahead is half the table, as on some clouds, many are near
-        assert seen["sequential"] <= 0.02 * followed
-        assert seen["random"] >= 0.5 * followed
+        assert seen["random"] >= 0.95 * followed
     else:
         assert not index
         assert seen["sequential"] >= 0.99 * followed
