@@ -8,7 +8,7 @@ from .capture import Cost, Interval, Kind, Pattern, Performer, Size, Source
 from .engines import File, Key
 
 LENGTH_S = 1.0
-MOST = 1000
+MOST = 500
 """At so many, neighbours are put together, and each is twice as long from then on."""
 MOST_OF_TIME = 0.05
 """Share of the time that looking may take; where it takes more, intervals are longer."""
