@@ -60,7 +60,7 @@ class Assembly:
         return capture.Query(
             text=text if isinstance(text, str) else None,
             query_id=name.query_id or None,
-            text_hash=_hash(total.hash),
+            text_hash=_text_hash(text, cut, name.query_id),
             text_cut=cut,
             protocol=name.protocol,
             begun_before=name.begun_before,
@@ -128,11 +128,11 @@ class Assembly:
 
     def _unfinished(self, event: QueryEvent) -> capture.Query:
         """A query that had not ended when tracing did."""
-        hashed = None if event.query_id or not event.text else statement.text_hash(event.text)
+        text = shown_text(event.text, event.text_cut, literals=self._literals)
         return capture.Query(
-            text=shown_text(event.text, event.text_cut, literals=self._literals),
+            text=text,
             query_id=event.query_id or None,
-            text_hash=_hash(hashed),
+            text_hash=_text_hash(text, event.text_cut, event.query_id),
             text_cut=event.text_cut,
             protocol=event.protocol,
             begun_before=event.begun_before,
@@ -150,8 +150,11 @@ def _order(key: _Reads) -> tuple[object, ...]:
     return (*key[:-1], *(part or "" for part in key.place))
 
 
-def _hash(number: int | None) -> str | None:
-    return None if number is None else f"{number:016x}"
+def _text_hash(text: object, cut: bool, query_id: int) -> str | None:
+    """Where no query id tells statements apart. A hash of literals would tell them, too."""
+    if query_id or not text or not isinstance(text, str):
+        return None
+    return f"{statement.text_hash(statement.redact(text, cut).encode()):016x}"
 
 
 def _decoded(name: bytes) -> str | None:

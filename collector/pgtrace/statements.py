@@ -26,12 +26,11 @@ class Name(NamedTuple):
 class Sum:
     """Calls of one statement; `latency` counts nanoseconds."""
 
-    __slots__ = ("calls", "cut", "errors", "hash", "latency", "reads", "text", "waited_ns")
+    __slots__ = ("calls", "cut", "errors", "latency", "reads", "text", "waited_ns")
 
     def __init__(self) -> None:
         self.text: bytes | str | None = None
         self.cut = False
-        self.hash: int | None = None
         self.calls = 0
         self.errors = 0
         self.waited_ns = 0
@@ -41,7 +40,7 @@ class Sum:
     def add(self, other: "Sum") -> None:
         """Count the other's calls too."""
         if self.text is None:
-            self.text, self.cut, self.hash = other.text, other.cut, other.hash
+            self.text, self.cut = other.text, other.cut
         self.calls += other.calls
         self.errors += other.errors
         self.waited_ns += other.waited_ns
@@ -92,8 +91,6 @@ class Statements:
         """Keep no text but as it is shown."""
         for name, total in self._fresh.items():
             raw = total.text
-            if raw and isinstance(raw, bytes) and not name.query_id:
-                total.hash = statement.text_hash(raw)
             total.text = shown_text(raw, total.cut, literals=self._literals)
             shown = name if name.query_id else name._replace(text=total.text)
             self._add(shown, total)
@@ -119,7 +116,7 @@ class Statements:
     def _add(self, name: Name, total: Sum) -> None:
         if name not in self._folded and len(self._folded) >= MOST_STATEMENTS:
             name = name._replace(query_id=0, text=None, cut=False)
-            total.text, total.cut, total.hash = None, False, None
+            total.text, total.cut = None, False
         self._folded.setdefault(name, Sum()).add(total)
 
 

@@ -84,6 +84,20 @@ def test_literals_do_not_make_statements(cluster: PrivateCluster) -> None:
     assert tracer.capture().probes.no_query_ids
 
 
+def test_the_hash_of_a_text_does_not_tell_its_literals(cluster: PrivateCluster) -> None:
+    """Also of a text whose literals the kernel does not leave out."""
+    secrets = ("12345", "password")
+    with (
+        cluster.connect() as connection,
+        trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer,
+    ):
+        for secret in secrets:
+            connection.pgconn.exec_(f"select 1 as \"one\", '{secret}'".encode())
+    queries = named(tracer.capture())
+    first, second = (queries[f"select 1 as \"one\", '{secret}'"].text_hash for secret in secrets)
+    assert first is not None and first == second
+
+
 def distinct(i: int) -> bytes:
     letters = "".join(chr(ord("a") + int(digit)) for digit in str(i))
     return f"select count(*) as {letters}x from pg_class where oid = 1".encode()
