@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pgtrace import histogram
-from pgtrace.engines import layout, libbpf_engine, slots, tasks
+from pgtrace.engines import layout, records, slots, tasks
 
 BPF = Path(__file__).parents[2] / "bpf"
 HEADER = (BPF / "pgtrace.h").read_text()
@@ -191,8 +191,8 @@ def test_records_are_unpacked_where_their_members_are(run: Run) -> None:
         "sizeof(struct slot)": slots._SLOT.size,
         "offsetof(struct slot, chunk)": slots._HEAD,
         "sizeof(struct chunk)": slots._CHUNK.size,
-        "offsetof(struct query, text)": libbpf_engine._RECORD.size,
-        "sizeof(struct charged)": libbpf_engine._CHARGED.size,
+        "offsetof(struct query, text)": records.QUERY.size,
+        "sizeof(struct charged)": records.CHARGED.size,
         "offsetof(struct task, file)": tasks._HEAD_AT,
         "offsetof(struct task, began_ns)": tasks._TIMES_AT,
     }
@@ -203,8 +203,8 @@ def test_records_are_unpacked_where_their_members_are(run: Run) -> None:
     ("mirror", "form", "first"),
     [
         (layout.Slot, slots._SLOT, "owner"),
-        (layout.QueryRecord, libbpf_engine._RECORD, "record"),
-        (layout.Charged, libbpf_engine._CHARGED, "record"),
+        (layout.QueryRecord, records.QUERY, "record"),
+        (layout.Charged, records.CHARGED, "record"),
         (layout.Task, tasks._HEAD, "file"),
         (layout.Task, tasks._TIMES, "began_ns"),
     ],

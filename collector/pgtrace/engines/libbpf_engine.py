@@ -2,7 +2,6 @@
 
 import contextlib
 import mmap
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -23,31 +22,22 @@ from . import (
     add_reads,
     layout,
     probes,
+    records,
 )
 from .file_table import FileTable
+from .room import Room
 from .slots import ReadsByQuery, SlotPool, add_sum
-from .statement_table import StatementTable, signed
+from .statement_table import StatementTable
 from .tasks import TaskTable
 
 OBJECT = Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"
 
-_SLOTS_PER_TASK = 16
-_CHUNKS_PER_SLOT = 4
-_SLOTS_PER_STATEMENT = 4
-_FEWEST_SLOTS = 1024
-_KINDS_OF_FILES = 512
-_FILES = 32768
 _LOOKS = 3
 """So often a task is looked at again whose reads are just moved."""
-_RING = 2 << 20
-"""Bytes of records, of about 300 each, that wait for the next poll."""
 _SETTLE_S = 0.1
 """Queries are handed over that much later: by then the reads that others made are counted."""
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-_TEXT_OFFSET = layout.QueryRecord.text.offset
-_RECORD = struct.Struct(f"<IIQQQI8BIII3Q{layout.NAME}s")
-_CHARGED = struct.Struct("<IIQII")
 
 
 class LibbpfEngine:
@@ -225,36 +215,8 @@ class LibbpfEngine:
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
-        statements = 1 if request.per_query or not request.binaries else request.most_statements
-        self._slot_count = max(
-            _FEWEST_SLOTS,
-            request.most_tasks * _SLOTS_PER_TASK,
-            statements * _SLOTS_PER_STATEMENT,
-        )
-        self._chunk_count = (self._slot_count + statements) * _CHUNKS_PER_SLOT
-        self._statement_count = statements
-        self._file_count = _FILES if request.by_file else _KINDS_OF_FILES
-        for name, size in {
-            "pgt_tasks": request.most_tasks,
-            "pgt_free_tasks": request.most_tasks,
-            "pgt_indexes": request.most_tasks + 4096,
-            "pgt_leaders": request.most_tasks,
-            "pgt_slots": self._slot_count,
-            "pgt_free_slots": self._slot_count,
-            "pgt_slot_indexes": self._slot_count,
-            "pgt_chunks": self._chunk_count,
-            "pgt_free_chunks": self._chunk_count,
-            "pgt_statements": statements,
-            "pgt_free_statements": statements,
-            "pgt_statement_indexes": statements,
-            "pgt_files": self._file_count,
-            "pgt_free_files": self._file_count,
-            "pgt_file_indexes": self._file_count,
-            "pgt_handles": 16384 if request.aio else 1,
-            "pgt_requests": 16384 if self._uring else 1,
-            "pgt_records": _RING if request.per_query else mmap.PAGESIZE,
-            "pgt_durations": _RING if request.emit_durations else mmap.PAGESIZE,
-        }.items():
+        self._room = Room.of(request)
+        for name, size in self._room.sizes(request, uring=bool(self._uring)).items():
             self._object.map(name).set_max_entries(size)
 
     def _live_initial(self, request: Request) -> None:
@@ -266,12 +228,12 @@ class LibbpfEngine:
     def _open(self, request: Request) -> None:
         self._live_memory = mmap.mmap(self._object.map(".data.live").fd, mmap.PAGESIZE)
         self._live = layout.Live.from_buffer(self._live_memory)
-        self._pool = SlotPool(self._object, self._slot_count, self._chunk_count)
-        self._files = FileTable(self._object, self._file_count)
-        self._statements = StatementTable(self._object, self._pool, self._statement_count)
+        self._pool = SlotPool(self._object, self._room.slots, self._room.chunks)
+        self._files = FileTable(self._object, self._room.files)
+        self._statements = StatementTable(self._object, self._pool, self._room.statements)
         self._records = Ring(self._object.map("pgt_records"), self._take_record)
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
-        self._tasks = TaskTable(self._object, request.most_tasks)
+        self._tasks = TaskTable(self._object, self._room.tasks)
         for member in request.members:
             followed = request.binaries and member.postmaster not in request.unfollowed
             self._tasks.add(member, in_query=bool(followed))
@@ -326,11 +288,11 @@ class LibbpfEngine:
         self.not_measured += [reason for reason in missing if reason not in self.not_measured]
 
     def _take_record(self, data: bytes) -> None:
-        if data[0] == layout.RECORD_QUERY:
-            self._ended.append((time.monotonic(), data))
+        charged = records.charged(data)
+        if charged:
+            self._pool.note_charged(*charged)
         else:
-            _, payer, query, place, _ = _CHARGED.unpack_from(data)
-            self._pool.note_charged(payer, query, place)
+            self._ended.append((time.monotonic(), data))
 
     def _take_duration(self, data: bytes) -> None:
         self._durations.append(int.from_bytes(data, "little"))
@@ -380,35 +342,12 @@ class LibbpfEngine:
         return self._query(bytes(query), ended=False)
 
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:
-        (_, serial, number, start, end, first, protocol, _, executed, done, failed, before, cut,
-         bound, length, analysed, _, query_id, statement, waited,
-         application) = _RECORD.unpack_from(data)  # fmt: skip
-        event = QueryEvent(
-            serial=serial,
-            text=data[_TEXT_OFFSET : _TEXT_OFFSET + length],
-            text_cut=bool(cut),
-            application_name=application.partition(b"\0")[0],
-            protocol=layout.PROTOCOLS[protocol],
-            # Without AbortCurrentTransaction a simple query's missing query__done tells as much
-            error=bool(failed) or (ended and protocol == layout.SIMPLE and not done),
-            executed=bool(executed),
-            begun_before=bool(before),
-            start_ns=start,
-            end_ns=end if ended else 0,
-            reads={},
-            query_id=signed(query_id),
-            waited_ns=waited,
-            statement=statement,
-        )
-        if self._no_usdt and not before and not bound:
-            # Reported once: in one message. A text that failed to parse may have been in any.
-            event.protocol = "simple" if executed or analysed or not failed else "unknown"
-            event.executed = event.executed or not analysed
+        event, number, first = records.query(data, ended=ended, no_usdt=self._no_usdt)
         if ended:
             outside = not event.is_call and not event.begun_before
-            event.reads = self._pool.hand_over(serial, number, first, outside=outside)
+            event.reads = self._pool.hand_over(event.serial, number, first, outside=outside)
         elif self._per_query:
-            event.reads = self._pool.of_query(serial, number, first)
+            event.reads = self._pool.of_query(event.serial, number, first)
         return event
 
 

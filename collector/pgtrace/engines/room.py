@@ -1,0 +1,71 @@
+"""How much room the kernel half gets: memory of the kernel, taken when tracing begins."""
+
+import mmap
+from typing import NamedTuple, Self
+
+from . import Request
+
+_SLOTS_PER_TASK = 16
+_SLOTS_PER_STATEMENT = 4
+_FEWEST_SLOTS = 1024
+_CHUNKS_PER_SLOT = 4
+_KINDS_OF_FILES = 512
+_FILES = 32768
+_REFUSED = 4096
+"""Threads that are known to be of no interest."""
+_ASYNCHRONOUS = 16384
+"""Reads that were asked for and are not there yet."""
+_RING = 2 << 20
+"""Bytes of records, of about 300 each, that wait for the next poll."""
+
+
+class Room(NamedTuple):
+    """Of how many there is room for."""
+
+    tasks: int
+    statements: int
+    slots: int
+    chunks: int
+    files: int
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """What a request needs."""
+        summed = request.binaries and not request.per_query
+        statements = request.most_statements if summed else 1
+        slots = max(
+            _FEWEST_SLOTS,
+            request.most_tasks * _SLOTS_PER_TASK,
+            statements * _SLOTS_PER_STATEMENT,
+        )
+        return cls(
+            tasks=request.most_tasks,
+            statements=statements,
+            slots=slots,
+            chunks=(slots + statements) * _CHUNKS_PER_SLOT,
+            files=_FILES if request.by_file else _KINDS_OF_FILES,
+        )
+
+    def sizes(self, request: Request, *, uring: bool) -> dict[str, int]:
+        """Of each map, how many entries, or of a ring buffer how many bytes, it has."""
+        return {
+            "pgt_tasks": self.tasks,
+            "pgt_free_tasks": self.tasks,
+            "pgt_indexes": self.tasks + _REFUSED,
+            "pgt_leaders": self.tasks,
+            "pgt_slots": self.slots,
+            "pgt_free_slots": self.slots,
+            "pgt_slot_indexes": self.slots,
+            "pgt_chunks": self.chunks,
+            "pgt_free_chunks": self.chunks,
+            "pgt_statements": self.statements,
+            "pgt_free_statements": self.statements,
+            "pgt_statement_indexes": self.statements,
+            "pgt_files": self.files,
+            "pgt_free_files": self.files,
+            "pgt_file_indexes": self.files,
+            "pgt_handles": _ASYNCHRONOUS if request.aio else 1,
+            "pgt_requests": _ASYNCHRONOUS if uring else 1,
+            "pgt_records": _RING if request.per_query else mmap.PAGESIZE,
+            "pgt_durations": _RING if request.emit_durations else mmap.PAGESIZE,
+        }
