@@ -89,9 +89,13 @@ def simulated_device(
         assert stopped.returncode == 0, stopped.stderr
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def simulated(disk_directory: Path) -> Iterator[Simulated]:
-    """Return the simulated SSD of this latency, which is kept until the end of the session."""
+    """Return the simulated SSD of this latency, which is kept until the end of the module.
+
+    Not longer: servers in mount namespaces of their own, which were made meanwhile, would keep
+    it mounted.
+    """
     with ExitStack() as stack:
 
         @cache
@@ -103,7 +107,7 @@ def simulated(disk_directory: Path) -> Iterator[Simulated]:
         yield get
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def simulated_ssd(simulated: Simulated) -> SimulatedStorage:
     """A simulated SSD with 200 µs for each request, and read-ahead of 128 KiB."""
     return simulated()

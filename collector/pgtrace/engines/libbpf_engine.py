@@ -317,23 +317,23 @@ class LibbpfEngine:
         """Add to what is known of a task its reads, its statements, and what it runs."""
         known = self._tasks.read(task.serial)
         idle = task.serial in self._pool.idle
-        outside = set()
-        for index in statements:
-            total = self._statements.total(index, reads)
-            if total.begun_before and idle:  # a message that was no query
-                outside.add(layout.STATEMENT | (index + 1))
-            else:
-                task.statements.append(total)
-        task.statements += self._statements.others(known, reads)
-        for query, each in reads.items():
-            add_reads(task.reads, each, scope="outside" if query in outside else None)
         task.running = self._running(known)
         if task.running and not self._per_query:
-            # What others read for it is its statement's from the start
             add_reads(task.running.reads, reads.get(known.query.number, {}))
-            for total in [t for t in task.statements if not t.latency.count]:
+        totals = [self._statements.total(index, reads) for index in statements]
+        outside = set()
+        for total in [*totals, *self._statements.others(known, reads)]:
+            if total.begun_before and idle:  # a message that was no query
+                outside.add(total.statement)
+            elif total.latency.count:
+                task.statements.append(total)
+            elif task.running and total.statement == known.query.statement:
+                # What others read for it is its statement's from the start
                 add_reads(task.running.reads, total.reads)
-                task.statements.remove(total)
+            else:  # it was only prepared
+                outside.add(total.statement)
+        for query, each in reads.items():
+            add_reads(task.reads, each, scope="outside" if query in outside else None)
 
     def _running(self, task: layout.Task) -> QueryEvent | None:
         query = task.query
