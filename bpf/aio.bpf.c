@@ -18,7 +18,7 @@ static __always_inline __u64 paid_by(struct task *task)
 	if (options.per_query)
 		return task->query.number;
 	if (!task->query.statement)
-		find_statement(task->index);
+		find_statement(task->index, task->index);
 	return task->query.statement;
 }
 

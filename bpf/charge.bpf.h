@@ -90,7 +90,7 @@ static __always_inline __u32 leader_pid(const char *title)
 	return number;
 }
 
-int find_statement(__u32 task_index);
+int find_statement(__u32 asking_index, __u32 task_index);
 
 /* A parallel worker is told for which of its leader's statements it was started; others may be
  * leaders. */
@@ -111,7 +111,7 @@ static __always_inline void know_leader(struct task *task)
 	if (!leader || !leader->query.open)
 		return;
 	if (!leader->query.statement)
-		find_statement(*found);
+		find_statement(task->index, *found);
 	task->started_for = leader->query.statement;
 }
 

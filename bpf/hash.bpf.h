@@ -13,16 +13,16 @@
  * collector/pgtrace/statement.py says the same in Python, and a test compares the two.
  *
  * Not static, as what follows: the verifier looks at each once, and not once for each way there. */
-__noinline int hash_part(__u32 task_index, __u32 from)
+__noinline int hash_part(__u32 scratch_index, __u32 task_index, __u32 from)
 {
-	struct task *task = task_at(task_index);
+	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
 	__u64 c, quote, digit, after, emit;
 	struct hashing h;
 	__u32 i;
 
-	if (!task)
+	if (!scratch || !task)
 		return 0;
-	h = task->hashing;
+	h = scratch->hashing;
 	for (i = 0; i < HASHED; i++, from++) {
 		if (from >= TEXT || from >= task->query.text_length)
 			break;
@@ -43,19 +43,22 @@ __noinline int hash_part(__u32 task_index, __u32 from)
 		c = c * (after ^ 1) + '0' * after;
 		h.without = ((h.without ^ c) * FNV_PRIME) * emit + h.without * (emit ^ 1);
 	}
-	task->hashing = h;
+	scratch->hashing = h;
 	return 0;
 }
 
-static __always_inline __u64 text_hash(struct task *task)
+/* Of a task's query. Its parallel workers may ask for it at the same time: each has its own
+ * scratch. */
+static __always_inline __u64 text_hash(struct task *scratch, struct task *task)
 {
 	__u32 from;
 
-	task->hashing = (struct hashing){.whole = FNV_BASIS, .without = FNV_BASIS};
+	scratch->hashing = (struct hashing){.whole = FNV_BASIS, .without = FNV_BASIS};
 	for (from = 0; from < TEXT && from < task->query.text_length; from += HASHED)
-		hash_part(task->index, from);
-	return options.literals || task->hashing.unsafe ? task->hashing.whole
-							: task->hashing.without;
+		hash_part(scratch->index, task->index, from);
+	if (options.literals || scratch->hashing.unsafe)
+		return scratch->hashing.whole;
+	return scratch->hashing.without;
 }
 
 static __always_inline __u64 name_hash(const char *name)

@@ -38,16 +38,17 @@ static __always_inline __u8 protocol_of(struct query *query)
 	return query->executed || query->analysed || !query->failed ? SIMPLE : PROTOCOL_UNKNOWN;
 }
 
-/* Finds the statement of the open query, which may be one that was not called before. */
-__noinline int find_statement(__u32 task_index)
+/* Finds the statement of a task's open query, which may be one that was not called before. Who
+ * asks is the task itself, or one of its parallel workers: they may do so at the same time. */
+__noinline int find_statement(__u32 asking_index, __u32 task_index)
 {
-	struct task *task = task_at(task_index);
+	struct task *asking = task_at(asking_index), *task = task_at(task_index);
 	struct statement_key key = {};
 	struct statement *statement;
 	__u32 *found, index;
 	struct query *query;
 
-	if (!task)
+	if (!asking || !task)
 		return 0;
 	query = &task->query;
 	key.payer = task->serial;
@@ -57,16 +58,17 @@ __noinline int find_statement(__u32 task_index)
 	key.by_id = query->query_id != 0;
 	key.id = query->query_id;
 	if (!key.by_id && !query->begun_before)
-		key.id = text_hash(task);
+		key.id = text_hash(asking, task);
 	key.application = name_hash(query->application_name);
 	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
 	if (found) {
 		query->statement = STATEMENT | (*found + 1);
 		return 0;
 	}
-	query->statement = OTHERS;
-	if (bpf_map_pop_elem(&pgt_free_statements, &index))
+	if (bpf_map_pop_elem(&pgt_free_statements, &index)) {
+		query->statement = OTHERS;
 		return 0;
+	}
 	statement = bpf_map_lookup_elem(&pgt_statements, &index);
 	if (!statement)
 		return 0;
@@ -75,7 +77,14 @@ __noinline int find_statement(__u32 task_index)
 	statement->text_length = query->text_length;
 	bpf_probe_read_kernel(statement->application_name, NAME, query->application_name);
 	bpf_probe_read_kernel(statement->text, TEXT, query->text);
-	bpf_map_update_elem(&pgt_statement_indexes, &key, &index, BPF_ANY);
+	if (bpf_map_update_elem(&pgt_statement_indexes, &key, &index, BPF_NOEXIST)) {
+		/* Another was faster */
+		statement->key.payer = 0;
+		bpf_map_push_elem(&pgt_free_statements, &index, 0);
+		found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
+		query->statement = found ? STATEMENT | (*found + 1) : OTHERS;
+		return 0;
+	}
 	query->statement = STATEMENT | (index + 1);
 	return 0;
 }
@@ -221,7 +230,7 @@ __noinline int count_query(__u32 task_index)
 		return 0;
 	}
 	if (!query->statement)
-		find_statement(task->index);
+		find_statement(task->index, task->index);
 	index = query->statement - 1;
 	statement =
 	    query->statement == OTHERS ? NULL : bpf_map_lookup_elem(&pgt_statements, &index);
