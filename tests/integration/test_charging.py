@@ -458,12 +458,19 @@ def test_autovacuum_reads_outside_of_queries(charged: PrivateCluster, backend: C
         ).fetchone()
         return bool(seen and seen[0])
 
+    def at_rest() -> bool:
+        running = "select 1 from pg_stat_activity where backend_type = 'autovacuum worker'"
+        return backend.execute(running).fetchone() is None
+
     try:
         with trace(charged.postmaster_pid) as tracer:
             backend.execute("alter system set autovacuum = on")
             backend.execute("alter system set autovacuum_vacuum_cost_delay = 0")
             backend.execute("select pg_reload_conf()")
             wait_for(vacuumed)
+            backend.execute("alter system set autovacuum = off")
+            backend.execute("select pg_reload_conf()")
+            wait_for(at_rest)  # or a read of theirs may be under way at the end
     finally:
         backend.execute("alter system reset all")
         backend.execute("select pg_reload_conf()")
