@@ -198,29 +198,4 @@ static __always_inline struct task *query_task(void)
 	return task && !task->ignored ? task : NULL;
 }
 
-/* Before the pid can be another's; before the children of a postmaster have another parent. */
-SEC("raw_tracepoint")
-int pgt_exit(void *ctx)
-{
-	__u64 id = bpf_get_current_pid_tgid();
-	struct leader_key leader = {};
-	__u32 tid = id, *found;
-	struct task *task;
-
-	if (tid == id >> 32 && is_postmaster(tid))
-		live.orphans = 1;
-	found = bpf_map_lookup_elem(&pgt_indexes, &tid);
-	if (!found)
-		return 0;
-	task = bpf_map_lookup_elem(&pgt_tasks, found);
-	if (task) {
-		task->ended_ns = bpf_ktime_get_ns();
-		leader.postmaster = task->postmaster;
-		leader.inner_tgid = task->inner_tgid;
-		bpf_map_delete_elem(&pgt_leaders, &leader);
-	}
-	bpf_map_delete_elem(&pgt_indexes, &tid);
-	return 0;
-}
-
 #endif

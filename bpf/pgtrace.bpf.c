@@ -17,6 +17,7 @@
 #include "ways.bpf.c"
 #include "queries.bpf.c"
 #include "aio.bpf.c"
+#include "life.bpf.c"
 #include "fill.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
