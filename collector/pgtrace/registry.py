@@ -137,10 +137,6 @@ class Registry:
         found.accounts += self._merged.values()
         return found
 
-    def person(self, serial: int) -> Person:
-        """Who that is."""
-        return self._people[serial]
-
     def _meet(self, serial: int) -> Person:
         task = self._engine.task(serial)
         server = self.servers.of(task.postmaster)
