@@ -1,22 +1,30 @@
-"""The file of a capture: JSON, for its owner alone, whole or not at all."""
+"""Files of captures and of lab results: JSON, for their owner alone, whole or not at all."""
 
 import os
 import re
 import stat
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from .capture import SCHEMA, Capture, sums_of
 from .errors import UsageError
 
+if TYPE_CHECKING:
+    from .lab.result import Result
 
-def encode(capture: Capture) -> bytes:
-    """Return the capture as indented JSON, its schema first, each bucket on one line."""
-    members = msgspec.to_builtins(capture)
+_D = TypeVar("_D")
+_LAB_SCHEMA = "pgtrace.lab/1"
+"""lab.result.SCHEMA, which is not imported for a capture."""
+
+
+def encode(document: "Capture | Result") -> bytes:
+    """Return it as indented JSON, its schema first, each bucket on one line."""
+    members = msgspec.to_builtins(document)
     ordered = {"schema": members.pop("schema"), **members}
     text = msgspec.json.format(msgspec.json.encode(ordered), indent=2)
     # Strings hold no line breaks in JSON, so that only lists of three numbers can match.
@@ -28,28 +36,67 @@ def load(path: Path | str) -> Capture:
 
     Raises UsageError if it cannot be read, is no capture, or contradicts itself.
     """
-    name = "stdin" if str(path) == "-" else str(path)
+    name, raw = _name(path), _read(path)
+    schema = _schema(name, raw)
+    if schema != SCHEMA:
+        raise UsageError(f"{name} is the result of a lab experiment, not a capture ({schema})")
+    return _whole(name, "capture", _capture, raw)
+
+
+def load_any(path: Path | str) -> "Capture | Result":
+    """Read a capture or a lab result, as load()."""
+    name, raw = _name(path), _read(path)
+    if _schema(name, raw) == SCHEMA:
+        return _whole(name, "capture", _capture, raw)
+    return _whole(name, "lab result", _lab_result, raw)
+
+
+def _whole(name: str, what: str, decode: Callable[[bytes], _D], raw: bytes) -> _D:
     try:
-        raw = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+        return decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is not a whole {what}: {error}") from error
+
+
+def _capture(raw: bytes) -> Capture:
+    capture = msgspec.json.decode(raw, type=Capture)
+    _check_numbers(msgspec.to_builtins(capture), "$")
+    _check_meaning(capture)
+    return capture
+
+
+def _lab_result(raw: bytes) -> "Result":
+    from .histogram import Histogram
+    from .lab.result import Result
+
+    result = msgspec.json.decode(raw, type=Result)
+    _check_numbers([msgspec.to_builtins(cell) for cell in result.cells], "$.cells")
+    datetime.fromisoformat(result.started)
+    for reads in (reads for cell in result.cells for reads in cell.reads):
+        Histogram.from_buckets(reads.histogram.buckets, 0, 0, 0)
+    return result
+
+
+def _name(path: Path | str) -> str:
+    return "stdin" if str(path) == "-" else str(path)
+
+
+def _read(path: Path | str) -> bytes:
+    name = _name(path)
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except FileNotFoundError as error:
         raise UsageError(f"{name}: no such file") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{name} cannot be read: {_reason(error)}") from error
-    try:
-        _check_schema(name, raw)
-        capture = msgspec.json.decode(raw, type=Capture)
-        _check_numbers(msgspec.to_builtins(capture), "$")
-        _check_meaning(capture)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name} is not a whole capture: {error}") from error
-    return capture
 
 
 class _Head(msgspec.Struct):
     schema: str | None = None
 
 
-def _check_schema(name: str, raw: bytes) -> None:
+def _schema(name: str, raw: bytes) -> str:
+    """Raises UsageError if it is none that this pgtrace reads."""
     if not raw.strip():
         raise UsageError(f"{name} is empty")
     try:
@@ -62,13 +109,14 @@ def _check_schema(name: str, raw: bytes) -> None:
         if "truncated" in str(error):
             raise UsageError(f"{name} ends too early: it was cut, or is still written") from error
         raise UsageError(f"{name} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is not a whole capture: {error}") from error
     kind = (schema or "").partition("/")[0]
-    if kind == "pgtrace.lab":
-        raise UsageError(f"{name} is the result of a lab experiment, not a capture ({schema})")
-    if kind != "pgtrace.capture":
+    if kind not in {"pgtrace.capture", "pgtrace.lab"}:
         raise UsageError(f"{name} is not a capture: it is JSON of another program")
-    if schema != SCHEMA:
+    if schema not in {SCHEMA, _LAB_SCHEMA}:
         raise UsageError(f"{name} is a {schema}; this pgtrace reads /1: upgrade pgtrace")
+    return schema
 
 
 def _check_numbers(value: Any, path: str) -> None:

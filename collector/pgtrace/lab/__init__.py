@@ -1,0 +1,1 @@
+"""The laboratory: published experiments, each repeated by one command."""

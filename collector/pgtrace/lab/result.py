@@ -1,0 +1,104 @@
+"""What an experiment measured: its result, and what was found in it.
+
+Its file is JSON, schema "pgtrace.lab/1" (capture_file.py). Keys may be added, never changed in
+meaning. Times are nanoseconds where a key says so, else seconds; sizes are bytes. A key that an
+experiment does not vary, or could not measure, is left out.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from ..capture import Host, Lost, Probes, Reads, Server
+
+SCHEMA = "pgtrace.lab/1"
+
+Experiment = Literal["pages", "readahead", "buffers", "sync"]
+Medium = Literal["device", "memory", "tmpfs"]
+"""memory: a device whose pages are held in the page cache while they are measured."""
+
+
+class Device(msgspec.Struct, omit_defaults=True):
+    """What is below a storage's directory, as /sys has it; None is what it does not say."""
+
+    kind: str
+    filesystem: str
+    name: str | None = None
+    rotational: bool | None = None
+    read_ahead_kb: int | None = None
+    scheduler: str | None = None
+    queue_depth: int | None = None
+    virtual: bool | None = None
+    """It is one of a virtual machine, or made of other devices: what is below is not seen."""
+
+
+class Storage(msgspec.Struct, omit_defaults=True):
+    """A place that is compared with others."""
+
+    name: str
+    directory: str
+    simulated: bool = False
+    medium: Medium = "device"
+    device: Device | None = None
+
+
+class Cell(msgspec.Struct, omit_defaults=True):
+    """One run of one query. Of what varies, only the keys of its experiment are there."""
+
+    storage: str
+    run: int
+    elapsed_s: float
+    pattern: Literal["sequential", "random"] | None = None
+    state: Literal["cold", "cached", "prewarmed"] | None = None
+    read_ahead_sectors: int | None = None
+    shared_buffers: str | None = None
+    server: str | None = None
+    plan: Literal["sequential", "bitmap", "index"] | None = None
+    point: int | None = None
+    """Which point of a sweep: an index into Result.options["points"]."""
+    rows: int | None = None
+    """That the query returned."""
+    cpu_s: float | None = None
+    """Of the backend, user and system."""
+    shared_hits: int | None = None
+    """Blocks found in shared_buffers, as EXPLAIN (BUFFERS) counts them."""
+    shared_reads: int | None = None
+    device_requests: int | None = None
+    """Reads that the device completed meanwhile, /sys/block/*/stat: of anybody."""
+    resident_before: float | None = None
+    """Share of the relation's pages that the page cache held when the run began (mincore)."""
+    reads: list[Reads] = []
+
+
+class Finding(msgspec.Struct, omit_defaults=True):
+    """What follows from the cells: a number with its 95 % interval, and what to say of it."""
+
+    name: str
+    verdict: str
+    storage: str | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    units: int | None = None
+    """How many independent observations stand behind it, such as paired runs."""
+    details: dict[str, Any] = {}
+
+
+class Result(msgspec.Struct):
+    """One run of an experiment. `started` is UTC, ISO 8601."""
+
+    experiment: Experiment
+    partial: bool
+    """It was interrupted: the cells are those that were finished."""
+    started: str
+    duration_s: float
+    host: Host
+    server: Server
+    probes: Probes
+    lost: Lost
+    options: dict[str, Any]
+    """What was asked for, and what was chosen: rows, runs, queries, order, pinned CPUs."""
+    storages: list[Storage]
+    cells: list[Cell]
+    findings: list[Finding] = []
+    schema: str = SCHEMA

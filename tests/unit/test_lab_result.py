@@ -1,0 +1,79 @@
+"""The file of a lab result is read back as it was written, and nothing else is taken for one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgtrace import capture_file
+from pgtrace.capture import HistogramData, Host, Lost, Probes, Reads, Server
+from pgtrace.errors import UsageError
+from pgtrace.lab.result import Cell, Device, Finding, Result, Storage
+
+READS = Reads(
+    source="device",
+    pattern="random",
+    size="1",
+    scope="query",
+    count=2,
+    bytes=16384,
+    blocks=2,
+    device_bytes=16384,
+    total_ns=400_000,
+    min_ns=190_000,
+    max_ns=210_000,
+    histogram=HistogramData(buckets=[(188416, 196608, 1), (204800, 212992, 1)]),
+)
+RESULT = Result(
+    experiment="pages",
+    partial=False,
+    started="2026-01-31T12:00:00.000000Z",
+    duration_s=3.5,
+    host=Host("6.1.0", 2),
+    server=Server("15.14"),
+    probes=Probes("libbpf", "tracepoint", "usdt"),
+    lost=Lost(),
+    options={"rows": 1000},
+    storages=[Storage("ssd", "/mnt/ssd", simulated=True, device=Device("loop", "ext4"))],
+    cells=[Cell("ssd", 1, 0.5, pattern="random", state="cold", reads=[READS])],
+    findings=[Finding("ratio", "random reads cost more", "ssd", 9.7, 9.1, 10.2, 5)],
+)
+
+
+def write(path: Path, **changes: object) -> Path:
+    path.write_bytes(json.dumps(json.loads(capture_file.encode(RESULT)) | changes).encode())
+    return path
+
+
+def test_a_lab_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "F.json"
+    capture_file.write_file(capture_file.encode(RESULT), path)
+    assert capture_file.load_any(path) == RESULT
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_an_experiment_does_not_vary_is_left_out() -> None:
+    (cell,) = json.loads(capture_file.encode(RESULT))["cells"]
+    assert "shared_buffers" not in cell
+    assert cell["pattern"] == "random"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cells": [{"storage": "ssd", "run": 1}]}, "not a whole lab result: .*elapsed_s"),
+        ({"cells": [{"storage": "s", "run": 1, "elapsed_s": -1.0}]}, "cells.0..elapsed_s"),
+        ({"started": "yesterday"}, "not a whole lab result"),
+        ({"schema": "pgtrace.lab/2"}, "upgrade pgtrace"),
+    ],
+)
+def test_a_damaged_lab_result_is_refused(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        capture_file.load_any(write(tmp_path / "F.json", **changes))
+
+
+def test_a_lab_result_is_no_capture(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="lab experiment, not a capture"):
+        capture_file.load(write(tmp_path / "F.json"))
