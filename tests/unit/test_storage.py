@@ -128,6 +128,35 @@ def test_a_simulated_device_is_known_by_its_file(sys_block: Path) -> None:
     assert device.simulated
 
 
+def test_the_depth_of_a_device_is_its_own_or_else_the_kernel_s(sys_block: Path) -> None:
+    disk = make_device(sys_block, "8:0", "sda", nr_requests="256")
+    assert module._device("8:0", "ext4", "/dev/sda").queue_depth == 256
+    (disk / "device").mkdir()
+    (disk / "device/queue_depth").write_text("32\n")
+    assert module._device("8:0", "ext4", "/dev/sda").queue_depth == 32
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "virtual"),
+    [
+        ("virtual/block/loop0", None, True),
+        ("virtual/block/dm-0", None, True),
+        ("pci0000:00/0000:00:02.0/virtio1/block/vda", None, True),
+        ("vbd-51712/block/xvda", None, True),
+        ("pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda", "ST9600204SS", False),
+        ("pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda", "QEMU HARDDISK", True),
+        ("pci0000:00/0000:00:1d.0/0000:3d:00.0/nvme/nvme0/nvme0n1", "INTEL SSDPE2KX010T8", False),
+        ("pci0000:00/0000:00:04.0/nvme/nvme0/nvme0n1", "Amazon Elastic Block Store", True),
+    ],
+)
+def test_virtual_devices(sys_block: Path, path: str, model: str | None, virtual: bool) -> None:
+    device = make_device(sys_block, "8:0", path)
+    if model:
+        (device / "device").mkdir()
+        (device / "device/model").write_text(f"{model}   \n")
+    assert module._device("8:0", "ext4", "/dev/x").virtual is virtual
+
+
 def test_a_device_that_is_not_in_sys(sys_block: Path) -> None:
     assert module._device("8:9", "ext4", "/dev/sda9") is None
 

@@ -29,6 +29,12 @@ _ELSEWHERE = {
     "virtiofs": "virtiofs reads in its server",
     "zfs": "ZFS reads in threads of its own, into a cache of its own",
 }
+# Where /sys has devices that are no hardware: of the kernel's own, virtio, Xen, Hyper-V. And what
+# hypervisors call disks on buses of real ones: QEMU, VirtualBox, VMware, Google, Amazon.
+_VIRTUAL_PATH = re.compile(r"/devices/virtual/|/virtio\d|/vbd-\d|/VMBUS:")
+_VIRTUAL_MODEL = re.compile(
+    r"QEMU|VBOX|Virtual|VMware|PersistentDisk|nvme_card|Elastic Block Store"
+)
 _KINDS = {
     "dm": "device mapper",
     "md": "RAID",
@@ -56,6 +62,11 @@ class Device:
     """What it is made of: devices, or the file of a loop device."""
     simulated: bool = False
     """Whether scripts/storage made it: its times say nothing of real storage."""
+    queue_depth: int | None = None
+    """Requests that it takes at once, or that the kernel holds for it where that is not said."""
+    virtual: bool = False
+    """Whether it is one of a virtual machine, or made of other devices: what is below is not
+    seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +169,7 @@ def _device(number: str, filesystem: str, source: str) -> Device | None:
     ahead = _read(directory / "queue/read_ahead_kb")
     if filesystem == "btrfs":
         ahead = _read_ahead_of_btrfs(own) or ahead
+    depth = _read(directory / "device/queue_depth") or _read(directory / "queue/nr_requests")
     beneath = _beneath(directory)
     scheduler = re.search(r"\[(.+)\]", _read(directory / "queue/scheduler") or "")
     prefix = re.match(r"[a-z]+", directory.name)
@@ -177,7 +189,14 @@ def _device(number: str, filesystem: str, source: str) -> Device | None:
         scheduler[1] if scheduler else None,
         beneath,
         any(Path(file).name.startswith(_SIMULATED) for file in beneath),
+        int(depth) if depth else None,
+        _is_virtual(directory),
     )
+
+
+def _is_virtual(directory: Path) -> bool:
+    names = [_read(directory / "device" / file) or "" for file in ("vendor", "model")]
+    return bool(_VIRTUAL_PATH.search(str(directory)) or any(map(_VIRTUAL_MODEL.search, names)))
 
 
 def _beneath(directory: Path) -> tuple[str, ...]:
