@@ -1,7 +1,8 @@
 /*
  * A simulated storage device: the part of scripts/storage that answers requests.
  *
- *     storage KIND SIZE LATENCY_NS LOG
+ *     storage SIZE LOG ssd LATENCY_NS
+ *     storage SIZE LOG hdd RPM SEEK_MIN_NS SEEK_AVG_NS SEEK_MAX_NS BYTES_PER_S
  *
  * It serves one file from its memory by FUSE, attaches a loop device to it, prints the name of
  * that device, and lets go of it at the end of its standard input. From then on only those who
@@ -10,8 +11,8 @@
  * mount namespace of its own: whatever happens, nothing of it stays behind.
  *
  * Each request takes the time that the model says, seen from the device's user, and is written to
- * LOG before it is answered: "START KIND OFFSET LENGTH DURATION", nanoseconds of CLOCK_MONOTONIC
- * and bytes.
+ * LOG before it is answered: "START KIND OFFSET LENGTH DURATION MODEL", nanoseconds of
+ * CLOCK_MONOTONIC and bytes.
  */
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 312
@@ -23,6 +24,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "storage_model.h"
 
 #define SECOND_NS   1000000000LL
 #define AT_ONCE	    64	   /* requests; more wait in the kernel */
@@ -43,7 +46,14 @@
 #define LARGE	    (128 << 10)
 #define FILE_INODE  2
 
-static int64_t size, latency_ns, asked_ns;
+/* A request that is served from `start` on, and how long by the model. */
+struct taken {
+	int64_t start, model_ns;
+};
+
+static int64_t size, latency_ns;
+static bool is_disk;
+static struct disk disk;
 static char *data, name[32];
 static int log_file = -1;
 static double way_ns, way_ns_per_byte; /* from the device's user to here and back */
@@ -58,10 +68,19 @@ static int64_t now_ns(void)
 	return now.tv_sec * SECOND_NS + now.tv_nsec;
 }
 
-/* How long a request takes, for who waits for it. */
-static int64_t model_ns(void)
+static struct taken take(int64_t offset, size_t length)
 {
-	return latency_ns;
+	struct taken taken = {now_ns(), latency_ns};
+
+	if (is_disk)
+		taken.model_ns = disk_serve(&disk, taken.start, offset, length);
+	return taken;
+}
+
+/* A disk has written before it answered: nothing is left to do. */
+static struct taken take_flush(void)
+{
+	return (struct taken){now_ns(), is_disk ? 0 : latency_ns};
 }
 
 static void sleep_until(int64_t end)
@@ -77,17 +96,18 @@ static void sleep_until(int64_t end)
 	late_ns += now_ns() > end ? 500 : -500;
 }
 
-/* Let a request that came at `start` take its time, and log it. */
-static void finish(int64_t start, const char *kind, off_t offset, size_t length)
+/* Let a request take its time, for who waits for it, and log it. */
+static void finish(struct taken taken, const char *kind, off_t offset, size_t length)
 {
 	int64_t way = way_ns + way_ns_per_byte * length;
 	char line[128];
 	int written;
 
-	sleep_until(start + model_ns() - way);
-	last_ns = now_ns() - start;
-	written = snprintf(line, sizeof(line), "%lld %s %lld %zu %lld\n", (long long)start, kind,
-			   (long long)offset, length, (long long)last_ns + way);
+	sleep_until(taken.start + taken.model_ns - way);
+	last_ns = now_ns() - taken.start;
+	written = snprintf(line, sizeof(line), "%lld %s %lld %zu %lld %lld\n",
+			   (long long)taken.start, kind, (long long)offset, length,
+			   (long long)last_ns + way, (long long)taken.model_ns);
 	/* A log with a request missing would be believed. */
 	if (log_file >= 0 && write(log_file, line, written) != written)
 		err(1, "the log");
@@ -139,27 +159,26 @@ static void on_open(fuse_req_t request, fuse_ino_t inode, struct fuse_file_info 
 static void on_read(fuse_req_t request, fuse_ino_t inode, size_t length, off_t offset,
 		    struct fuse_file_info *file)
 {
-	int64_t start = now_ns();
-
 	(void)inode, (void)file;
 	if (offset + (off_t)length > size)
 		length = offset < size ? size - offset : 0;
-	finish(start, "read", offset, length);
+	finish(take(offset, length), "read", offset, length);
 	fuse_reply_buf(request, data + offset, length);
 }
 
 static void on_write(fuse_req_t request, fuse_ino_t inode, const char *from, size_t length,
 		     off_t offset, struct fuse_file_info *file)
 {
-	int64_t start = now_ns();
+	struct taken taken;
 
 	(void)inode, (void)file;
 	if (offset + (off_t)length > size) {
 		fuse_reply_err(request, ENOSPC);
 		return;
 	}
+	taken = take(offset, length);
 	memcpy(data + offset, from, length);
-	finish(start, "write", offset, length);
+	finish(taken, "write", offset, length);
 	fuse_reply_write(request, length);
 }
 
@@ -167,7 +186,7 @@ static void on_fsync(fuse_req_t request, fuse_ino_t inode, int data_only,
 		     struct fuse_file_info *file)
 {
 	(void)inode, (void)data_only, (void)file;
-	finish(now_ns(), "flush", 0, 0);
+	finish(take_flush(), "flush", 0, 0);
 	fuse_reply_err(request, 0);
 }
 
@@ -175,8 +194,9 @@ static void *serve(void *session)
 {
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
 
-	fuse_loop_cfg_set_max_threads(config, AT_ONCE);
-	fuse_loop_cfg_set_idle_threads(config, AT_ONCE);
+	/* A disk has one head: its requests wait in the kernel, in their order. */
+	fuse_loop_cfg_set_max_threads(config, is_disk ? 1 : AT_ONCE);
+	fuse_loop_cfg_set_idle_threads(config, is_disk ? 1 : AT_ONCE);
 	fuse_session_loop_mt(session, config);
 	return NULL;
 }
@@ -272,14 +292,36 @@ static int64_t measure_way(int device, size_t length)
 
 static void measure(int device)
 {
-	int64_t small, large;
+	int64_t small, large, asked_ns = latency_ns;
+	bool was_disk = is_disk;
 
-	latency_ns = asked_ns < MEASURED_AT ? asked_ns : MEASURED_AT;
+	is_disk = false;
+	if (was_disk || latency_ns > MEASURED_AT)
+		latency_ns = MEASURED_AT;
 	small = measure_way(device, SMALL);
 	large = measure_way(device, LARGE);
 	way_ns_per_byte = large > small ? (double)(large - small) / (LARGE - SMALL) : 0;
 	way_ns = small - way_ns_per_byte * SMALL;
 	latency_ns = asked_ns;
+	is_disk = was_disk;
+}
+
+static void read_model(int count, char **words)
+{
+	int64_t numbers[5] = {0};
+
+	for (int i = 1; i < count && i <= 5; i++)
+		numbers[i - 1] = atoll(words[i]);
+	if (count == 2 && !strcmp(words[0], "ssd"))
+		latency_ns = numbers[0];
+	else if (count == 6 && !strcmp(words[0], "hdd"))
+		disk_init(&disk, size, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]);
+	else
+		errx(2, "usage: storage SIZE LOG ssd LATENCY_NS\n"
+			"       storage SIZE LOG hdd RPM SEEK_MIN_NS SEEK_AVG_NS SEEK_MAX_NS "
+			"BYTES_PER_S");
+	is_disk = count == 6;
+	snprintf(name, sizeof(name), "simulated-%s", words[0]);
 }
 
 /* Its lock says that we are alive. */
@@ -298,11 +340,10 @@ int main(int argc, char **argv)
 	pthread_t server;
 	int file, device;
 
-	if (argc != 5)
-		errx(2, "usage: storage KIND SIZE LATENCY_NS LOG");
-	snprintf(name, sizeof(name), "simulated-%s", argv[1]);
-	size = atoll(argv[2]);
-	asked_ns = atoll(argv[3]);
+	if (argc < 4)
+		errx(2, "usage: storage SIZE LOG MODEL");
+	size = atoll(argv[1]);
+	read_model(argc - 3, argv + 3);
 	data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		    -1, 0);
 	if (data == MAP_FAILED)
@@ -314,7 +355,7 @@ int main(int argc, char **argv)
 	device = attach(file, path, sizeof(path));
 	close(file);
 	measure(device);
-	open_log(argv[4]);
+	open_log(argv[2]);
 
 	puts(path);
 	fflush(stdout);

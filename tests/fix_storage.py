@@ -17,21 +17,24 @@ SCRIPT = Path(__file__).parents[1] / "scripts/storage"
 
 
 class Request(NamedTuple):
-    """One request of the device, as its log has it: CLOCK_MONOTONIC, bytes, nanoseconds."""
+    """One request of the device, as its log has it: CLOCK_MONOTONIC, bytes, nanoseconds.
+
+    model_ns is how long it should have taken, by the model.
+    """
 
     start_ns: int
     kind: Literal["read", "write", "flush"]
     offset: int
     length: int
     duration_ns: int
+    model_ns: int
 
 
 class SimulatedStorage:
     """An ext4 file system on a simulated device, mounted at `directory`."""
 
-    def __init__(self, directory: Path, latency_ns: int) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.latency_ns = latency_ns
         self.log = directory.with_name(f"{directory.name}.simulated-requests")
 
     @property
@@ -64,7 +67,15 @@ class SimulatedStorage:
         Path(queue, "read_ahead_kb").write_text(f"{kib}")
 
 
-Simulated = Callable[..., SimulatedStorage]
+class SimulatedSsd(SimulatedStorage):
+    """One whose requests take the same time, wherever they are and however long."""
+
+    def __init__(self, directory: Path, latency_ns: int) -> None:
+        super().__init__(directory)
+        self.latency_ns = latency_ns
+
+
+Simulated = Callable[..., SimulatedSsd]
 
 
 def run_storage(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -74,19 +85,32 @@ def run_storage(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def simulated_device(
-    directory: Path, latency_us: int = 200, size: str = "2G"
-) -> Iterator[SimulatedStorage]:
-    """Mount a simulated SSD at a directory; nothing is left of it after the block."""
-    started = run_storage("ssd", directory, "--latency", f"{latency_us}us", "--size", size)
+def _mounted(kind: str, directory: Path, *options: str) -> Iterator[None]:
+    started = run_storage(kind, directory, *options)
     if started.returncode != 0:
         pytest.skip(f"no simulated device: {started.stderr.strip()[-1000:]}")
     directory.chmod(0o755)
     try:
-        yield SimulatedStorage(directory, latency_us * 1000)
+        yield
     finally:
         stopped = run_storage("stop", directory)
         assert stopped.returncode == 0, stopped.stderr
+
+
+@contextmanager
+def simulated_device(
+    directory: Path, latency_us: int = 200, size: str = "2G"
+) -> Iterator[SimulatedSsd]:
+    """Mount a simulated SSD at a directory; nothing is left of it after the block."""
+    with _mounted("ssd", directory, "--latency", f"{latency_us}us", "--size", size):
+        yield SimulatedSsd(directory, latency_us * 1000)
+
+
+@contextmanager
+def simulated_disk(directory: Path, *options: str) -> Iterator[SimulatedStorage]:
+    """Mount a simulated HDD at a directory; nothing is left of it after the block."""
+    with _mounted("hdd", directory, *options):
+        yield SimulatedStorage(directory)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +123,7 @@ def simulated(disk_directory: Path) -> Iterator[Simulated]:
     with ExitStack() as stack:
 
         @cache
-        def get(latency_us: int = 200) -> SimulatedStorage:
+        def get(latency_us: int = 200) -> SimulatedSsd:
             return stack.enter_context(
                 simulated_device(disk_directory / f"ssd-{latency_us}us", latency_us)
             )
@@ -108,9 +132,16 @@ def simulated(disk_directory: Path) -> Iterator[Simulated]:
 
 
 @pytest.fixture(scope="module")
-def simulated_ssd(simulated: Simulated) -> SimulatedStorage:
+def simulated_ssd(simulated: Simulated) -> SimulatedSsd:
     """A simulated SSD with 200 µs for each request, and read-ahead of 128 KiB."""
     return simulated()
+
+
+@pytest.fixture(scope="module")
+def simulated_hdd(disk_directory: Path) -> Iterator[SimulatedStorage]:
+    """A simulated disk of 10,000 rpm and 2 GiB, until the end of the module, as above."""
+    with simulated_disk(disk_directory / "hdd") as disk:
+        yield disk
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from fix_cluster import INDEX_SCAN, ROWS, SEQUENTIAL, SETTINGS, bindir, make_cold
 from fix_markers import PG_VERSION
-from fix_storage import Request, Simulated, SimulatedStorage
+from fix_storage import Request, Simulated, SimulatedSsd
 from pgtrace import intervals, trace
 from pgtrace.capture import Pattern
 from pgtrace.planner import Cell, PatternCosts, costs
@@ -28,7 +28,7 @@ INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
 class Stage:
     """A server on the device, whose scans always read."""
 
-    device: SimulatedStorage
+    device: SimulatedSsd
     cluster: PrivateCluster
 
 

@@ -7,11 +7,19 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import pytest
 
-from fix_storage import SCRIPT, SimulatedStorage, run_storage, simulated_device
+from fix_storage import (
+    SCRIPT,
+    Request,
+    SimulatedSsd,
+    SimulatedStorage,
+    run_storage,
+    simulated_device,
+    simulated_disk,
+)
 from pgtrace.postgres.storage import storage
 from pgtrace_command import wait_for
 from scans import ATTEMPTS
@@ -20,6 +28,11 @@ BLOCK = 8192
 BLOCKS = 2048
 READS = 331
 TOLERANCE = 0.15
+
+TURN_NS = 6_000_000
+BYTES_PER_NS = 0.113
+SEEK_MIN_NS, SEEK_AVERAGE_NS, SEEK_MAX_NS = 300_000, 3_800_000, 7_810_000
+DISK_BYTES = 2 << 30
 
 
 def filled(directory: Path) -> Path:
@@ -54,7 +67,7 @@ def is_left(directory: Path) -> list[str]:
     left += [
         str(process)
         for process in Path("/proc").glob("[0-9]*")
-        if b"\0ssd\0" in (line := command_line(process)) and name in line
+        if b".simulated-requests\0" in (line := command_line(process)) and name in line
     ]
     return left + loops()
 
@@ -105,7 +118,7 @@ def test_each_request_takes_what_was_chosen(tmp_path: Path, latency_us: int) -> 
     pytest.fail(f"median times in ns: {tried}")
 
 
-def test_the_log_has_each_request(simulated_ssd: SimulatedStorage) -> None:
+def test_the_log_has_each_request(simulated_ssd: SimulatedSsd) -> None:
     path = filled(simulated_ssd.directory)
     read_direct(path, [0])  # where the file lies has been read, then
     blocks = [random.randrange(BLOCKS) for _ in range(READS)]
@@ -126,7 +139,7 @@ def test_the_log_has_each_request(simulated_ssd: SimulatedStorage) -> None:
     assert all(line.startswith("simulated ") for line in said.stdout.splitlines())
 
 
-def test_without_read_ahead_a_block_is_two_requests(simulated_ssd: SimulatedStorage) -> None:
+def test_without_read_ahead_a_block_is_two_requests(simulated_ssd: SimulatedSsd) -> None:
     path = filled(simulated_ssd.directory)
     simulated_ssd.read_ahead(0)
     try:
@@ -140,7 +153,7 @@ def test_without_read_ahead_a_block_is_two_requests(simulated_ssd: SimulatedStor
     assert [read.length for read in simulated_ssd.reads_since(mark)] == [BLOCK // 2] * READS * 2
 
 
-def test_requests_overlap(simulated_ssd: SimulatedStorage) -> None:
+def test_requests_overlap(simulated_ssd: SimulatedSsd) -> None:
     """As those of an SSD do: eight readers are served in little more time than one."""
     path = filled(simulated_ssd.directory)
     mark = len(simulated_ssd.requests())
@@ -157,7 +170,102 @@ def test_requests_overlap(simulated_ssd: SimulatedStorage) -> None:
     assert took < len(reads) * simulated_ssd.latency_ns / 2
 
 
-def test_it_is_known_as_simulated(simulated_ssd: SimulatedStorage) -> None:
+def seek_ns(distance: int) -> float:
+    """As storage_model.c says; its parameters come from the mean over all distances."""
+    share = (SEEK_AVERAGE_NS - SEEK_MIN_NS) / (SEEK_MAX_NS - SEEK_MIN_NS)
+    power = ((1 + 8 / share) ** 0.5 - 3) / 2
+    return SEEK_MIN_NS + (SEEK_MAX_NS - SEEK_MIN_NS) * (distance / DISK_BYTES) ** power
+
+
+def modelled(requests: list[Request]) -> list[int]:
+    """What a disk of 10,000 rpm takes for each request, with what came before."""
+    track = int(TURN_NS * BYTES_PER_NS)
+    head, free_at, times = 0, 0, []
+    for request in requests:
+        if request.kind == "flush":
+            times.append(0)
+            continue
+        time_ns = max(request.start_ns, free_at)
+        if request.offset != head:
+            if request.offset // track != head // track:
+                time_ns += int(seek_ns(abs(request.offset - head)))
+            time_ns += (int(request.offset / BYTES_PER_NS) - time_ns) % TURN_NS
+        free_at = time_ns + int(request.length / BYTES_PER_NS)
+        head = request.offset + request.length
+        times.append(free_at - request.start_ns)
+    return times
+
+
+def test_a_disk_seeks_turns_and_transfers(simulated_hdd: SimulatedStorage) -> None:
+    """Each request by the log, since the disk was made, and random reads by their reader."""
+    path = filled(simulated_hdd.directory)
+    tried = []
+    for _ in range(ATTEMPTS):
+        blocks = [random.randrange(BLOCKS) for _ in range(READS)]
+        mark = len(simulated_hdd.requests())
+        times = read_direct(path, blocks)
+        requests = simulated_hdd.requests()
+        # A nanosecond may be rounded away here, and a turn be missed by it
+        off = [abs(a - b.model_ns) for a, b in zip(modelled(requests), requests, strict=True)]
+        assert sum(ns % TURN_NS > 2 for ns in off) <= len(requests) / 100
+        model = [read.model_ns for read in requests[mark:] if read.length == BLOCK]
+        assert len(model) >= READS
+        # The file is 16 MiB: its seeks are short, and half a turn is most of the time
+        assert TURN_NS / 2 < mean(model) < TURN_NS / 2 + SEEK_AVERAGE_NS
+        tried.append((mean(times) / mean(model), median(times) / median(model)))
+        if all(abs(ratio - 1) <= TOLERANCE for ratio in tried[-1]):
+            return
+    pytest.fail(f"measured by modelled, mean and median: {tried}")
+
+
+def test_a_disk_reads_in_order_at_its_rate(simulated_hdd: SimulatedStorage) -> None:
+    path = filled(simulated_hdd.directory)
+    mark = len(simulated_hdd.requests())
+    begin = time.monotonic_ns()
+    read_direct(path, list(range(BLOCKS // 16)), 16 * BLOCK)
+    took = time.monotonic_ns() - begin
+    reads = [read for read in simulated_hdd.reads_since(mark) if read.length == 16 * BLOCK]
+    turned = [read for read in reads if read.model_ns > TURN_NS / 2]
+    assert len(reads) == BLOCKS // 16
+    assert len(turned) < len(reads) / 10  # the file may be in several pieces
+    least = BLOCKS * BLOCK / BYTES_PER_NS
+    assert least * (1 - TOLERANCE) < took < 3 * least
+
+
+def test_a_disk_serves_one_request_at_a_time(simulated_hdd: SimulatedStorage) -> None:
+    path = filled(simulated_hdd.directory)
+    mark = len(simulated_hdd.requests())
+    readers = [
+        subprocess.Popen(
+            ["dd", f"if={path}", "of=/dev/null", "bs=512k", "iflag=direct", "status=none"]
+        )
+        for _ in range(4)
+    ]
+    assert [reader.wait() for reader in readers] == [0] * 4
+    reads = simulated_hdd.reads_since(mark)
+    ends = [read.start_ns + read.duration_ns for read in reads]
+    took = max(ends) - min(read.start_ns for read in reads)
+    assert took > (1 - TOLERANCE) * sum(read.model_ns for read in reads)
+
+
+def test_a_disk_of_other_parameters(tmp_path: Path) -> None:
+    options = ("--rpm", "60000", "--seek", "10us,20us,40us", "--rate", "1G", "--size", "128M")
+    with simulated_disk(tmp_path / "hdd", *options) as disk:
+        path = filled(disk.directory)
+        mark = len(disk.requests())
+        read_direct(path, [random.randrange(BLOCKS) for _ in range(READS)])
+        reads = disk.reads_since(mark)
+    assert max(read.model_ns for read in reads) <= 1_000_000 + 40_000 + 8_192
+    assert 500_000 < mean(read.model_ns for read in reads) < 600_000
+
+
+def test_what_is_rotational_is_said(simulated_hdd: SimulatedStorage) -> None:
+    device = storage(simulated_hdd.directory).device
+    assert device is not None
+    assert (device.simulated, device.rotational, device.read_ahead_kb) == (True, True, 128)
+
+
+def test_it_is_known_as_simulated(simulated_ssd: SimulatedSsd) -> None:
     device = storage(simulated_ssd.directory).device
     assert device is not None
     assert (device.simulated, device.rotational) == (True, False)
@@ -208,7 +316,14 @@ def test_nothing_is_left_after_the_start_was_killed(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["ssd", "DIR", "--latency", "5"], 1, "--latency 200us"),
+        (["ssd", "DIR", "--latency", "5"], 1, "--latency 5 is no time"),
+        (["ssd", "DIR", "--rpm", "10000"], 2, "usage"),
+        (["hdd", "DIR", "--latency", "5ms"], 2, "usage"),
+        (["hdd", "DIR", "--rpm", "fast"], 1, "--rpm 10000"),
+        (["hdd", "DIR", "--seek", "4ms"], 1, "MIN,AVG,MAX"),
+        (["hdd", "DIR", "--seek", "slow,4ms,8ms"], 1, "--seek slow is no time"),
+        (["hdd", "DIR", "--seek", "4ms,1ms,8ms"], 1, "between the least and the most"),
+        (["hdd", "DIR", "--rate", "10"], 1, "--rate 113M"),
         (["ssd", "DIR", "--size", "1k"], 1, "--size 2G"),
         (["ssd", "/etc"], 1, "/etc is not empty"),
         (["log", "DIR"], 1, "there is no"),
