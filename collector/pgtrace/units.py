@@ -1,6 +1,7 @@
 """Numbers as people read them: durations, sizes, counts, shares. In: nanoseconds and bytes."""
 
 from datetime import datetime
+from math import floor, log10
 
 _TIMES = (("ns", 1), ("µs", 10**3), ("ms", 10**6), ("s", 10**9))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -69,9 +70,27 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def number(value: float) -> str:
+    """Show a number that is not negative with three digits: `0.0131`, `4.61`, `25.2`, `1,234`."""
+    if not value:
+        return "0"
+    decimals = 2 - floor(log10(float(f"{value:.2e}")))
+    return f"{value:,.{max(0, decimals)}f}"
+
+
 def percent(part: float, whole: float) -> str:
     """Show a share in whole percent; of nothing, every share is `0 %`."""
     return f"{100 * part / whole if whole else 0:.0f} %"
+
+
+def share(part: float) -> str:
+    """Percent, so that neither a small part nor a small rest is rounded away: `1.1 %`, `25 %`."""
+    if 0 < part < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= part < 1:
+        return ">99.9 %"
+    exact = part in (0, 1) or 0.0995 <= part < 0.995
+    return f"{100 * part:.{0 if exact else 1}f} %"
 
 
 def stamp(moment: datetime) -> str:

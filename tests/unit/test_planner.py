@@ -113,7 +113,19 @@ def test_the_ratio_of_something_to_itself_is_one(series: Sequence[Sum]) -> None:
         assert (figure.low, figure.value, figure.high) == pytest.approx((1, 1, 1))
 
 
-@pytest.mark.parametrize(("freedom", "t"), [(9, 2.2622), (14, 2.1448), (19, 2.0930), (29, 2.0452)])
+@pytest.mark.parametrize(
+    ("freedom", "t"),
+    [
+        (1, 12.7062),
+        (2, 4.3027),
+        (4, 2.7764),
+        (8, 2.3060),
+        (9, 2.2622),
+        (14, 2.1448),
+        (19, 2.0930),
+        (29, 2.0452),
+    ],
+)
 def test_student_is_that_of_the_tables(freedom: int, t: float) -> None:
     assert student(freedom) == pytest.approx(t, rel=1e-3)
 

@@ -115,3 +115,21 @@ def test_shares_are_whole_percent() -> None:
     assert units.percent(1, 1000) == "0 %"
     assert units.percent(0, 0) == "0 %"
     assert units.percent(9, 3) == "300 %"
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [(0, "0 %"), (0.0004, "<0.1 %"), (0.0112, "1.1 %"), (0.0994, "9.9 %"), (0.0996, "10 %"),
+     (0.25, "25 %"), (0.9949, "99 %"), (0.997, "99.7 %"), (0.9999, ">99.9 %"), (1, "100 %")],
+)  # fmt: skip
+def test_neither_a_small_part_nor_a_small_rest_is_rounded_away(part: float, text: str) -> None:
+    assert units.share(part) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.0131, "0.0131"), (0.957, "0.957"), (0.9996, "1.00"), (4.61, "4.61"),
+     (9.996, "10.0"), (25.2, "25.2"), (999.6, "1,000"), (1234, "1,234")],
+)  # fmt: skip
+def test_a_number_has_three_digits(value: float, text: str) -> None:
+    assert units.number(value) == text

@@ -10,12 +10,13 @@ from . import tracing
 
 if TYPE_CHECKING:
     from ..capture import Capture
+    from ..lab.result import Result
 
 FORMATS = ("text", "json", "hlog")
 
 
 class ReportCommand:
-    """Show a capture: as text, as JSON, or as an HdrHistogram log of its read latencies.
+    """Show a file: as text, as JSON, or a capture's read latencies as an HdrHistogram log.
 
     Needs no root, no kernel support and no server: only the file.
     """
@@ -23,7 +24,7 @@ class ReportCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
         parser.add_argument(
-            "file", metavar="FILE", help="what `pgtrace capture -o` wrote; - is stdin"
+            "file", metavar="FILE", help="what `capture -o` or `lab … -o` wrote; - is stdin"
         )
         parser.add_argument("--format", choices=FORMATS, default="text", help="text if not given")
         parser.add_argument(
@@ -44,6 +45,7 @@ class ReportCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Read, render, then print or write."""
         from .. import capture_file
+        from ..capture import Capture
 
         if args.planner and args.format == "hlog":
             raise UsageError("--planner has no form hlog: text or json")
@@ -51,11 +53,13 @@ class ReportCommand:
             raise UsageError("--dsn is for --planner: without it a report needs no connection")
         if args.output is not None:
             capture_file.check_writable(args.output, args.force)
-        capture, to_file = capture_file.load(args.file), args.output is not None
-        if args.planner:
-            report = _planner(capture, args, to_file=to_file)
+        document, to_file = capture_file.load_any(args.file), args.output is not None
+        if not isinstance(document, Capture):
+            report = _lab(document, args, to_file=to_file)
+        elif args.planner:
+            report = _planner(document, args, to_file=to_file)
         else:
-            report = render(capture, args.format, to_file=to_file)
+            report = render(document, args.format, to_file=to_file)
         if args.output is None:
             sys.stdout.write(report)
         else:
@@ -77,6 +81,22 @@ def render(capture: "Capture", form: str, *, to_file: bool = True) -> str:
     from ..reporters import text
 
     return text.render(capture, width=_width(to_file))
+
+
+def _lab(result: "Result", args: argparse.Namespace, *, to_file: bool) -> str:
+    if args.planner or args.format == "hlog":
+        what = "--planner" if args.planner else "--format hlog"
+        raise UsageError(
+            f"{what} is for captures, and {args.file} is the result of a lab experiment: "
+            "without it, its report is shown"
+        )
+    if args.format == "json":
+        from ..reporters import json
+
+        return json.render(result)
+    from ..reporters import lab
+
+    return lab.render(result, width=_width(to_file))
 
 
 def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> str:

@@ -1,9 +1,14 @@
-"""A capture as JSON, schema "pgtrace.capture/1": what load() reads, and write() writes."""
+"""A capture or a lab result as JSON: what load() reads, and write() writes."""
+
+from typing import TYPE_CHECKING
 
 from ..capture import Capture
 from ..capture_file import encode
 
+if TYPE_CHECKING:
+    from ..lab.result import Result
 
-def render(capture: Capture) -> str:
+
+def render(document: "Capture | Result") -> str:
     """Return the document, indented, with a line break at its end."""
-    return encode(capture).decode()
+    return encode(document).decode()

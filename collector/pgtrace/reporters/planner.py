@@ -100,7 +100,7 @@ def _cell(name: str, cell: Cell) -> str:
 
 
 def _ratio(name: str, figure: Figure) -> str:
-    return f"  {name:<44}" + _figure(figure, _number)
+    return f"  {name:<44}" + _figure(figure, units.number)
 
 
 def _figure(figure: Figure, shown: Callable[[float], str]) -> str:
@@ -181,9 +181,3 @@ def _wrap(text: str, width: int, indent: int) -> list[str]:
         break_on_hyphens=False,
         drop_whitespace=True,
     )
-
-
-def _number(value: float) -> str:
-    """Three digits, as 0.957, 4.61, 25.2, 1,234."""
-    whole = len(str(int(value))) if value >= 1 else 0
-    return f"{value:,.{max(0, 3 - whole)}f}"

@@ -1,0 +1,192 @@
+"""What a pages experiment measured, by storage and pattern, as text and HTML show it.
+
+Arithmetic over the cells of a result. Times are nanoseconds; a block is 8 KiB, whatever the
+server's is, so that servers can be compared.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..capture import Kind, Performer, Reads, Size, Source
+from ..histogram import Histogram
+from .result import Cell, Result, Storage
+
+BLOCK = 8192
+MOST_COLD = 0.01
+LEAST_CACHED = 0.99
+"""Shares of the relation's pages in the page cache from which on a run is neither."""
+
+Pattern = Literal["sequential", "random"]
+PATTERNS: tuple[Pattern, ...] = ("sequential", "random")
+SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
+SIZES: tuple[Size, ...] = ("1", "2-4", "5-15", "16+")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Reads that agree in something."""
+
+    latencies: Histogram
+    bytes: int
+    device_bytes: int
+
+    @property
+    def reads(self) -> int:
+        """How many there are."""
+        return self.latencies.count
+
+    @property
+    def total_ns(self) -> int:
+        """How long they took together."""
+        return self.latencies.total_ns
+
+    @property
+    def blocks(self) -> float:
+        """Their bytes in blocks of 8 KiB."""
+        return self.bytes / BLOCK
+
+    @property
+    def block_ns(self) -> float | None:
+        """Time per 8 KiB; None of nothing."""
+        return self.total_ns / self.blocks if self.bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All runs of one pattern on one storage, added up."""
+
+    storage: Storage
+    pattern: Pattern
+    runs: int
+    all: Part
+    by_source: dict[Source, Part]
+    by_kind: dict[Kind, Part]
+    by_size: dict[Size, Part]
+    """In the server's blocks."""
+    by_performer: dict[Performer, Part]
+    elapsed_ns: float
+    rows: int
+    """That its queries returned; 0 if they were not counted."""
+
+    @property
+    def page_ns(self) -> float | None:
+        """Elapsed time per 8 KiB read, with everything that the query did meanwhile."""
+        return self.elapsed_ns / self.all.blocks if self.all.bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A run that did not begin as it should: it is in no figure."""
+
+    cell: Cell
+    why: str
+
+
+def label(storage: Storage) -> str:
+    """Its name, with the word that goes with every figure of a simulated one."""
+    return f"{storage.name} (simulated)" if storage.simulated else storage.name
+
+
+def figures(result: Result) -> list[Figures]:
+    """Those that have runs: storages as they were given, sequential before random."""
+    cells = counted(result)
+    found = []
+    for storage in result.storages:
+        for pattern in PATTERNS:
+            own = [c for c in cells if (c.storage, c.pattern) == (storage.name, pattern)]
+            if own:
+                found.append(_figures(storage, pattern, own))
+    return found
+
+
+def counted(result: Result) -> list[Cell]:
+    """The runs that figures are made of."""
+    return [cell for cell in _cells(result) if not _unlike(cell)]
+
+
+def left_out(result: Result) -> list[LeftOut]:
+    """The others, each with the reason."""
+    return [LeftOut(cell, why) for cell in _cells(result) if (why := _unlike(cell))]
+
+
+def unproven(result: Result) -> list[Cell]:
+    """Runs that count, though nobody looked at how they began."""
+    return [cell for cell in counted(result) if cell.resident_before is None]
+
+
+def reads_of(cell: Cell) -> list[Reads]:
+    """What its query read."""
+    return [r for r in cell.reads if r.operation == "read" and r.scope == "query"]
+
+
+def block_ns(cell: Cell) -> float | None:
+    """Read latency per 8 KiB, document 002's measure; None if nothing was read."""
+    return _each(sum(r.total_ns for r in reads_of(cell)), cell)
+
+
+def page_ns(cell: Cell) -> float | None:
+    """Elapsed time per 8 KiB read; None if nothing was read."""
+    return _each(cell.elapsed_s * 1e9, cell)
+
+
+def tuple_ns(cell: Cell) -> float | None:
+    """CPU time of the backend per row that it returned; None if that was not measured."""
+    return cell.cpu_s * 1e9 / cell.rows if cell.cpu_s and cell.rows else None
+
+
+def by_run(
+    cells: Iterable[Cell], storage: str, pattern: Pattern, measure: Callable[[Cell], float | None]
+) -> dict[int, float]:
+    """A measure of each run of one pattern on one storage, where it is positive."""
+    own = (c for c in cells if (c.storage, c.pattern) == (storage, pattern))
+    return {cell.run: value for cell in own if (value := measure(cell))}
+
+
+def _cells(result: Result) -> list[Cell]:
+    """Without those of the planner's sweep, which read by other plans."""
+    return [c for c in result.cells if c.pattern and c.plan is None and c.point is None]
+
+
+def _unlike(cell: Cell) -> str | None:
+    """Why a run is not what it is called; None if it is, or if nobody looked."""
+    resident = cell.resident_before
+    if resident is None:
+        return None
+    if cell.state == "cold" and resident > MOST_COLD:
+        return f"{100 * resident:.1f} % of its pages were cached when it began, not cold"
+    if cell.state == "cached" and resident < LEAST_CACHED:
+        return f"{100 * resident:.1f} % of its pages were cached when it began, not all"
+    return None
+
+
+def _each(ns: float, cell: Cell) -> float | None:
+    size = sum(r.bytes for r in reads_of(cell))
+    return ns * BLOCK / size if size else None
+
+
+def _figures(storage: Storage, pattern: Pattern, cells: Sequence[Cell]) -> Figures:
+    reads = [r for cell in cells for r in reads_of(cell)]
+    kinds = sorted(
+        {r.kind for r in reads}, key=lambda k: -sum(r.count for r in reads if r.kind == k)
+    )
+    performers = sorted({r.performed_by for r in reads})
+    return Figures(
+        storage=storage,
+        pattern=pattern,
+        runs=len(cells),
+        all=_part(reads),
+        by_source={s: _part(of) for s in SOURCES if (of := [r for r in reads if r.source == s])},
+        by_kind={k: _part([r for r in reads if r.kind == k]) for k in kinds},
+        by_size={s: _part(of) for s in SIZES if (of := [r for r in reads if r.size == s])},
+        by_performer={p: _part([r for r in reads if r.performed_by == p]) for p in performers},
+        elapsed_ns=sum(cell.elapsed_s for cell in cells) * 1e9,
+        rows=sum(cell.rows or 0 for cell in cells),
+    )
+
+
+def _part(reads: Sequence[Reads]) -> Part:
+    total = Histogram()
+    for r in reads:
+        total += Histogram.from_buckets(r.histogram.buckets, r.total_ns, r.min_ns, r.max_ns)
+    return Part(total, sum(r.bytes for r in reads), sum(r.device_bytes for r in reads))

@@ -1,0 +1,120 @@
+"""A lab result as text for a person: how it was measured, then what, then what follows."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .. import units
+from ..lab.figures import label
+from ..lab.result import Device, Finding, Result, Storage
+from ..statement import escape
+from . import lab_pages
+from .block import WIDTH
+from .sentence import sentence
+from .text import QUERIES, READS
+
+TITLES = {
+    "pages": "Pages, sequential against random",
+    "readahead": "Read-ahead",
+    "buffers": "shared_buffers",
+    "sync": "fsync and checkpoints",
+}
+
+
+def render(result: Result, *, width: int = WIDTH) -> str:
+    """Return the report. Sentences and bars fit `width` columns; tables need 80."""
+    lines = [*_head(result, width), *_how(result, width), "", *_storages(result, width)]
+    if result.experiment == "pages":
+        lines += lab_pages.sections(result, width)
+    others = [f for f in result.findings if f.name not in lab_pages.NAMES]
+    if others:
+        lines += ["", "Findings", *_others(others, width)]
+    return "\n".join(lines) + "\n"
+
+
+def _head(result: Result, width: int) -> list[str]:
+    started = datetime.fromisoformat(result.started).astimezone(UTC)
+    version = f"PostgreSQL {escape(result.server.version)}" if result.server.version else "server"
+    cpus = f"{result.host.cpus} {'CPU' if result.host.cpus == 1 else 'CPUs'}"
+    lines = sentence(
+        f"{TITLES[result.experiment]}: {started:%Y-%m-%d %H:%M:%S} UTC, "
+        f"{units.duration(result.duration_s * 1e9)}, {version}, "
+        f"kernel {escape(result.host.kernel)}, {cpus}",
+        width,
+    )
+    simulated = [escape(s.name) for s in result.storages if s.simulated]
+    if simulated:
+        lines += sentence(
+            f"Simulated: {', '.join(simulated)}. Their times are those that the simulation was "
+            "given, not those of a real device.",
+            width,
+        )
+    if result.partial:
+        lines += sentence(
+            "Partial: it was interrupted. What follows is of the runs that were finished.", width
+        )
+    return lines
+
+
+def _how(result: Result, width: int) -> list[str]:
+    probes, lost = result.probes, result.lost
+    reads, queries = READS[probes.reads], QUERIES[probes.queries]
+    lines = sentence(f"Reads by {reads}, {queries}, engine {probes.engine}.", width)
+    if probes.shortest_ns is not None:
+        lines += sentence(
+            f"The shortest read that was seen took {units.duration(probes.shortest_ns)}: what is "
+            "shorter, this way in cannot show.",
+            width,
+        )
+    for missing in probes.not_measured:
+        lines += sentence(f"Not measured: {escape(missing)}", width)
+    kinds = (
+        (lost.reads, "reads"), (lost.queries, "queries"), (lost.backends, "whole backends"),
+        (lost.in_flight, "reads under way when tracing stopped"),
+    )  # fmt: skip
+    parts = [f"{units.count(n)} {name}" for n, name in kinds if n]
+    those = f"Lost, and in no number below: {', '.join(parts)}." if parts else "Lost: nothing."
+    lines += sentence(those, width)
+    return lines
+
+
+def _storages(result: Result, width: int) -> list[str]:
+    lines = []
+    for storage in result.storages:
+        lines += sentence(f"{escape(label(storage))}: {about(storage)}", width)
+    return lines
+
+
+def about(storage: Storage) -> str:
+    """What is below it, as the system tells: `ext4 on sda, rotational, …, in /hdd`."""
+    words = [_device(storage.device)] if storage.device else ["device not known"]
+    if storage.medium == "memory":
+        words.insert(0, "held in the OS cache while it was measured")
+    elif storage.medium == "tmpfs":
+        words.insert(0, "memory, no device")
+    return escape(f"{'; '.join(words)}; in {storage.directory}")
+
+
+def _device(device: Device) -> str:
+    words = [f"{device.filesystem} on {device.name or device.kind}"]
+    if device.name and device.kind != device.name:
+        words.append(device.kind)
+    if device.rotational is not None:
+        words.append("rotational" if device.rotational else "not rotational")
+    if device.scheduler is not None:
+        words.append(f"scheduler {device.scheduler}")
+    if device.read_ahead_kb is not None:
+        words.append(f"read-ahead {device.read_ahead_kb} KiB")
+    if device.queue_depth is not None:
+        words.append(f"queue depth {device.queue_depth}")
+    if device.virtual:
+        words.append("virtual: what is below it cannot be seen")
+    return ", ".join(words)
+
+
+def _others(findings: Sequence[Finding], width: int) -> list[str]:
+    """Findings that have no section of their own yet."""
+    lines = []
+    for found in findings:
+        of = f"{found.storage}, " if found.storage else ""
+        lines += sentence(escape(f"{of}{found.name}: {found.verdict}"), width, 2)
+    return lines

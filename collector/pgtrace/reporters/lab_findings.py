@@ -1,0 +1,137 @@
+"""What follows from the pages experiment, as text: ratios, differences, beside document 002."""
+
+from collections.abc import Iterable, Sequence
+
+from .. import units
+from ..lab import pages_findings
+from ..lab import published as document
+from ..lab.figures import PATTERNS, Figures, Pattern, label
+from ..lab.result import Finding, Result
+from ..statement import escape
+from .sentence import sentence
+
+_TITLE = f"  {'':<42}{'ratio':>8}  {'95 % interval':<18}{'runs':>5}"
+_NAME = 42
+
+
+def ratios(
+    result: Result, measured: Sequence[Figures], found: Iterable[Finding], width: int
+) -> list[str]:
+    """Return the table of random by sequential; no lines if no run has both."""
+    lines = []
+    for f in (f for f in found if f.name == pages_findings.RATIO):
+        name = f"{label_of(result, f.storage)}, by {f.details.get('by', '?')}"
+        lines += _finding(name, f, f"{capital(f.verdict)}.", width)
+    if not lines:
+        return []
+    lines = ["", "Random by sequential, per 8 KiB, over paired runs", _TITLE, *lines]
+    rows = {p: sum(f.rows for f in measured if f.pattern == p) for p in PATTERNS}
+    blocks = {p: sum(f.all.blocks for f in measured if f.pattern == p) for p in PATTERNS}
+    if not all(rows.values()) or not all(blocks.values()):
+        return lines
+    per_block = {p: units.number(rows[p] / blocks[p]) for p in PATTERNS}
+    return lines + sentence(
+        f"Elapsed time has the work on rows in it: {per_block['sequential']} rows to a sequential "
+        f"block, {per_block['random']} to a random one.",
+        width,
+        2,
+    )
+
+
+def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
+    """Return the table of each two storages; no lines if there is one."""
+    lines = []
+    for f in (f for f in found if f.name == pages_findings.BETWEEN):
+        names = f"{label_of(result, f.storage)} by {label_of(result, f.details.get('against'))}"
+        lines += _finding(f"{names}, {f.details.get('pattern', '?')}", f, f"{f.verdict}.", width)
+    if not lines:
+        return []
+    title = "Between storages, mean read latency per 8 KiB, over paired runs"
+    lines = ["", title, _TITLE, *lines]
+    note = "Each interval is of one comparison: of 20, one misses the truth."
+    return lines + sentence(note, width, 2)
+
+
+def _finding(name: str, f: Finding, words: str, width: int) -> list[str]:
+    """A name that is too long for its column stands on a line of its own."""
+    value = "-" if f.value is None else units.number(f.value)
+    numbers = f"{value:>8}  {interval(f):<18}{f.units or 0:>5}"
+    name = escape(name)
+    fits = len(name) < _NAME
+    lines = [f"  {name:<{_NAME}}{numbers}"] if fits else [f"  {name}", f"  {'':<{_NAME}}{numbers}"]
+    return lines + sentence(words, width, 4)
+
+
+def interval(f: Finding, *, times: bool = False) -> str:
+    """Return its interval, as durations or as plain numbers."""
+    if f.low is None or f.high is None:
+        return "one run: none"
+    shown = units.duration if times else units.number
+    return f"{shown(f.low)} to {shown(f.high)}"
+
+
+def cpu(result: Result, found: Iterable[Finding], width: int) -> list[str]:
+    """Return CPU times per tuple in the document's unit, which is milliseconds."""
+    lines = []
+    for f in (f for f in found if f.name == pages_findings.CPU):
+        name = f"{label_of(result, f.storage)}, {f.details.get('pattern', '?')}"
+        low, high = (None if v is None else f"{v / 1e6:.6f}" for v in (f.low, f.high))
+        spread = f"{low} to {high}" if low and high else "one run: none"
+        of_block = f.details.get("of_sequential_block")
+        block = "-" if of_block is None else units.number(of_block)
+        lines.append(f"  {escape(name):<30}{(f.value or 0) / 1e6:>9.6f}  {spread:<22}{block:>12}")
+    if not lines:
+        return []
+    published_ms = ", ".join(f"{k} {v:.6f}" for k, v in document.CPU_MS.items())
+    return [
+        "",
+        "CPU time of the backend per tuple, user and system",
+        f"  {'':<30}{'ms':>9}  {'95 % interval':<22}{'of a block':>12}",
+        *lines,
+        *sentence(
+            f"\"of a block\" is of a sequential one's read latency. Document 002 had, in "
+            f"milliseconds: {published_ms}. These are shown; no setting follows from them.",
+            width, 2,
+        ),
+    ]  # fmt: skip
+
+
+def published(measured: Iterable[Figures], found: Iterable[Finding], width: int) -> list[str]:
+    """Return document 002's figures, and ours below them."""
+    lines = [
+        "",
+        f"Document 002's figures (2014), per read of {document.BLOCK_KB} kB, and ours, per 8 KiB",
+        f"  {'':<40}{'sequential':>12}{'random':>12}{'ratio':>8}",
+    ]
+    for row in document.PAGES:
+        sequential, random = (units.duration(ns) for ns in (row.sequential_ns, row.random_ns))
+        lines.append(f"  {row.storage:<40}{sequential:>12}{random:>12}{row.ratio:>8g}")
+    ratios_of = {
+        f.storage: f.value
+        for f in found
+        if f.name == pages_findings.RATIO and f.details.get("by") == "read latency"
+    }
+    ours: dict[str, dict[Pattern, Figures]] = {}
+    for each in measured:
+        ours.setdefault(each.storage.name, {})[each.pattern] = each
+    for name, of in ours.items():
+        means = [of[p].all.block_ns if p in of else None for p in PATTERNS]
+        shown = [units.duration(ns) if ns else "-" for ns in means]
+        ratio = ratios_of.get(name)
+        times = units.number(ratio) if ratio else "-"
+        marked = escape(label(next(iter(of.values())).storage))
+        lines.append(f"  {marked:<40}{shown[0]:>12}{shown[1]:>12}{times:>8}")
+    return lines + sentence(
+        "Another block size, hardware of its time, and a tracer that took microseconds of each "
+        "read: for reading beside ours, never a target.", width, 2,
+    )  # fmt: skip
+
+
+def label_of(result: Result, name: str | None) -> str:
+    """A storage's label, by its name."""
+    return next((label(s) for s in result.storages if s.name == name), str(name))
+
+
+def capital(text: str) -> str:
+    """The text as a sentence begins."""
+    return text[:1].upper() + text[1:]
