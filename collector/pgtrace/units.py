@@ -71,9 +71,14 @@ def count(number: int) -> str:
 
 
 def number(value: float) -> str:
-    """Show a number that is not negative with three digits: `0.0131`, `4.61`, `25.2`, `1,234`."""
+    """Show a number that is not negative with three digits: `0.0131`, `4.61`, `25.2`, `1,234`.
+
+    Below a millionth and from ten millions on it has an exponent: `2.44e-11`.
+    """
     if not value:
         return "0"
+    if not 1e-6 <= value < 1e7:
+        return f"{value:.2e}"
     decimals = 2 - floor(log10(float(f"{value:.2e}")))
     return f"{value:,.{max(0, decimals)}f}"
 

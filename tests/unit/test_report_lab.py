@@ -69,12 +69,12 @@ def test_what_is_real_is_not_called_simulated() -> None:
     text = lab.render(lab_results.pages_result([lab_results.DISK, lab_results.TMPFS]))
     assert "imulated" not in text
     assert "virtual: what is below it cannot be seen" in flat(text)
-    assert "tmpfs: memory, no device" in text
+    assert "tmpfs: memory, without a device (tmpfs); in /dev/shm/t" in text
 
 
 def test_the_kind_of_device_is_told(result: Result) -> None:
     assert (
-        "hdd (simulated): ext4 on loop0, loop, rotational, scheduler none, read-ahead 128 KiB, "
+        "hdd (simulated): ext4 on loop0, rotational, scheduler none, read-ahead 128 KiB, "
         "queue depth 1; in /mnt/hdd"
     ) in flat(lab.render(result))
 
@@ -82,6 +82,7 @@ def test_the_kind_of_device_is_told(result: Result) -> None:
 def test_how_it_was_made_is_told(result: Result) -> None:
     result.options |= {
         "cpu_server": 0, "cpu_tracer": 1, "drop_caches": True, "table_bytes": 1 << 20, "odd": 7,
+        "restarted": True,
     }  # fmt: skip
     text = flat(lab.render(result))
     assert "5 runs of each query on each storage, in an order drawn at random with seed 2." in text
@@ -89,6 +90,7 @@ def test_how_it_was_made_is_told(result: Result) -> None:
     assert "Cold by posix_fadvise: at most 0 % of the pages were in the page cache" in text
     assert "Cached: at least 100 % of the pages were in the page cache" in text
     assert "The whole host's caches were dropped before each run." in text
+    assert "The server was started again before each run." in text
     assert "Server on CPU 0, tracer on CPU 1." in text
     assert "Further options: odd 7." in text
     assert "Random: select * from tbl_cost_align where id > 1992000000" in text

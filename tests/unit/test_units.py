@@ -129,7 +129,8 @@ def test_neither_a_small_part_nor_a_small_rest_is_rounded_away(part: float, text
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (0.0131, "0.0131"), (0.957, "0.957"), (0.9996, "1.00"), (4.61, "4.61"),
-     (9.996, "10.0"), (25.2, "25.2"), (999.6, "1,000"), (1234, "1,234")],
+     (9.996, "10.0"), (25.2, "25.2"), (999.6, "1,000"), (1234, "1,234"), (1e-6, "0.00000100"),
+     (2.44e-11, "2.44e-11"), (6_870_618_715, "6.87e+09")],
 )  # fmt: skip
 def test_a_number_has_three_digits(value: float, text: str) -> None:
     assert units.number(value) == text

@@ -86,17 +86,18 @@ def _storages(result: Result, width: int) -> list[str]:
 
 def about(storage: Storage) -> str:
     """What is below it, as the system tells: `ext4 on sda, rotational, …, in /hdd`."""
-    words = [_device(storage.device)] if storage.device else ["device not known"]
+    if storage.medium == "tmpfs":
+        words = ["memory, without a device (tmpfs)"]
+    else:
+        words = [_device(storage.device)] if storage.device else ["device not known"]
     if storage.medium == "memory":
         words.insert(0, "held in the OS cache while it was measured")
-    elif storage.medium == "tmpfs":
-        words.insert(0, "memory, no device")
     return escape(f"{'; '.join(words)}; in {storage.directory}")
 
 
 def _device(device: Device) -> str:
     words = [f"{device.filesystem} on {device.name or device.kind}"]
-    if device.name and device.kind != device.name:
+    if device.name and not device.name.startswith(device.kind):
         words.append(device.kind)
     if device.rotational is not None:
         words.append("rotational" if device.rotational else "not rotational")

@@ -10,8 +10,8 @@ from ..lab.result import Finding, Result
 from ..statement import escape
 from .sentence import sentence
 
-_TITLE = f"  {'':<42}{'ratio':>8}  {'95 % interval':<18}{'runs':>5}"
-_NAME = 42
+_NAME = 40
+_TITLE = f"  {'':<{_NAME}}{'ratio':>8}  {'95 % interval':<20}{'runs':>5}"
 
 
 def ratios(
@@ -43,7 +43,9 @@ def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
     lines = []
     for f in (f for f in found if f.name == pages_findings.BETWEEN):
         names = f"{label_of(result, f.storage)} by {label_of(result, f.details.get('against'))}"
-        lines += _finding(f"{names}, {f.details.get('pattern', '?')}", f, f"{f.verdict}.", width)
+        name = f"{names}, {f.details.get('pattern', '?')}"
+        begins = f.verdict.startswith(label_of(result, f.storage))
+        lines += _finding(name, f, f"{f.verdict if begins else capital(f.verdict)}.", width)
     if not lines:
         return []
     title = "Between storages, mean read latency per 8 KiB, over paired runs"
@@ -55,7 +57,7 @@ def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
 def _finding(name: str, f: Finding, words: str, width: int) -> list[str]:
     """A name that is too long for its column stands on a line of its own."""
     value = "-" if f.value is None else units.number(f.value)
-    numbers = f"{value:>8}  {interval(f):<18}{f.units or 0:>5}"
+    numbers = f"{value:>8}  {interval(f):<20}{f.units or 0:>5}"
     name = escape(name)
     fits = len(name) < _NAME
     lines = [f"  {name:<{_NAME}}{numbers}"] if fits else [f"  {name}", f"  {'':<{_NAME}}{numbers}"]
@@ -75,11 +77,13 @@ def cpu(result: Result, found: Iterable[Finding], width: int) -> list[str]:
     lines = []
     for f in (f for f in found if f.name == pages_findings.CPU):
         name = f"{label_of(result, f.storage)}, {f.details.get('pattern', '?')}"
-        low, high = (None if v is None else f"{v / 1e6:.6f}" for v in (f.low, f.high))
+        low, high = (None if v is None else units.number(v / 1e6) for v in (f.low, f.high))
         spread = f"{low} to {high}" if low and high else "one run: none"
         of_block = f.details.get("of_sequential_block")
         block = "-" if of_block is None else units.number(of_block)
-        lines.append(f"  {escape(name):<30}{(f.value or 0) / 1e6:>9.6f}  {spread:<22}{block:>12}")
+        lines.append(
+            f"  {escape(name):<30}{units.number((f.value or 0) / 1e6):>9}  {spread:<22}{block:>12}"
+        )
     if not lines:
         return []
     published_ms = ", ".join(f"{k} {v:.6f}" for k, v in document.CPU_MS.items())
@@ -123,7 +127,8 @@ def published(measured: Iterable[Figures], found: Iterable[Finding], width: int)
         lines.append(f"  {marked:<40}{shown[0]:>12}{shown[1]:>12}{times:>8}")
     return lines + sentence(
         "Another block size, hardware of its time, and a tracer that took microseconds of each "
-        "read: for reading beside ours, never a target.", width, 2,
+        "read: for reading beside ours, never a target. Our ratios are those over paired runs.",
+        width, 2,
     )  # fmt: skip
 
 

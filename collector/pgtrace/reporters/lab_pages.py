@@ -14,7 +14,7 @@ NAMES = pages_findings.NAMES
 """Of the findings that are shown here."""
 _TOLD = frozenset(
     {"rows", "runs", "seed", "order", "shared_buffers", "cpu_server", "cpu_tracer", "drop_caches",
-     "direct_io", "cold_by", "queries", "table_bytes", "index_bytes"}
+     "restarted", "direct_io", "cold_by", "queries", "table_bytes", "index_bytes"}
 )  # fmt: skip
 
 
@@ -98,6 +98,8 @@ def _made(result: Result) -> str:
             parts.append(f"{how}: {share} when a run began, by mincore")
         elif own:
             parts.append(how)
+    if options.get("restarted") is True:
+        parts.append("the server was started again before each run")
     if options.get("drop_caches") is True:
         parts.append("the whole host's caches were dropped before each run")
     if options.get("direct_io") is True:
