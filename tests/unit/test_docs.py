@@ -22,6 +22,8 @@ import pytest
 
 from pgtrace import capture, capture_file, commands, errors
 from pgtrace.__main__ import _Parser, main
+from pgtrace.lab import result
+from pgtrace.reporters import lab
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -32,6 +34,10 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HELP = re.compile(r"\$ (?:sudo )?pgtrace ((?:\w+ )?)--help\n")
+_REPORT = re.compile(
+    r"^(<!-- report: (?P<file>[^\n]+) -->\n\n?```text\n\$ [^\n]+\n)(?P<text>.*?)(?=^```$)",
+    re.MULTILINE | re.DOTALL,
+)
 _RUN = re.compile(r"^<!-- run: ([^\n]+) -->\n\n?```console\n", re.MULTILINE)
 
 
@@ -80,6 +86,22 @@ def test_every_screen_is_compared_with_a_real_one(name: str) -> None:
     assert len(screens) == len(_RUN.findall(page.read_text())), (
         "each block of language `console` is a --help, or has a line <!-- run: SCENE --> above it"
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_report_of_a_lab_result_is_what_its_file_says(name: str) -> None:
+    page = ROOT / name
+
+    def drawn(match: re.Match[str]) -> str:
+        document = capture_file.load_any(page.parent / match["file"])
+        assert isinstance(document, result.Result)
+        return match[1] + lab.render(document)
+
+    real = _REPORT.sub(drawn, page.read_text())
+    if "PGTRACE_UPDATE_DOCS" in os.environ:
+        page.write_text(real)
+    else:
+        assert page.read_text() == real, "PGTRACE_UPDATE_DOCS=1 writes it anew"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -189,6 +211,8 @@ def structs(kind: object) -> dict[str, type[msgspec.Struct]]:
 
 
 STRUCTS = structs(capture.Capture)
+LAB_STRUCTS = structs(result.Result)
+REFERENCE = dict.fromkeys(LAB_STRUCTS, "lab-result.md") | dict.fromkeys(STRUCTS, "capture.md")
 
 
 def literals(kind: object) -> Iterator[str]:
@@ -200,13 +224,18 @@ def literals(kind: object) -> Iterator[str]:
             yield from literals(part)
 
 
-@pytest.mark.parametrize("name", STRUCTS)
-def test_every_key_of_a_capture_is_in_the_reference(name: str) -> None:
-    text = (DOCS / "reference" / "capture.md").read_text()
+@pytest.mark.parametrize("name", REFERENCE)
+def test_every_key_of_a_file_is_in_the_reference(name: str) -> None:
+    text = (DOCS / "reference" / REFERENCE[name]).read_text()
     section = re.search(rf"<!-- struct: {name} -->\n(.*?)(?=\n#|\Z)", text, re.DOTALL)
     assert section, f"no table marked <!-- struct: {name} -->"
-    rows = dict(re.findall(r"^\| `(\w+)` (\|.*)", section[1], re.MULTILINE))
-    fields = {field.encode_name: field for field in msgspec.structs.fields(STRUCTS[name])}
+    rows = {
+        key: meaning
+        for keys, meaning in re.findall(r"^\| (`.+?`) (\|.*)", section[1], re.MULTILINE)
+        for key in re.findall(r"`(\w+)`", keys)
+    }
+    struct = (LAB_STRUCTS | STRUCTS)[name]
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     assert list(rows.keys() ^ fields.keys()) == []
     for key, field in fields.items():
         for word in literals(field.type):
