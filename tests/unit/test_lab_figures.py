@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab_results
+from pgtrace.histogram import Histogram, bucket_bounds, bucket_index
 from pgtrace.lab import figures
 from pgtrace.lab.result import Cell
 
@@ -95,6 +96,18 @@ def test_a_block_is_8_kib_whatever_the_servers_is() -> None:
     assert figures.block_ns(cell) == pytest.approx(reads.total_ns / (4 * reads.count))
     assert figures.page_ns(cell) == pytest.approx(1e9 / (4 * reads.count))
     assert figures.tuple_ns(cell) == pytest.approx(500_000)
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=50))
+def test_the_median_lies_in_its_bucket(times: list[int]) -> None:
+    latencies = Histogram()
+    for ns in times:
+        latencies.add(ns)
+    (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].reads
+    cell = Cell("x", 1, 1.0, reads=[msgspec.structs.replace(reads, histogram=latencies.to_data())])
+    low, high = bucket_bounds(bucket_index(sorted(times)[(len(times) - 1) // 2]))
+    assert low <= (figures.median_ns(cell) or 0) <= high
+    assert figures.median_ns(Cell("x", 1, 1.0)) is None
 
 
 def test_reads_outside_the_query_and_writes_do_not_count() -> None:

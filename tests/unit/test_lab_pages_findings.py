@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab_results
+from pgtrace.histogram import Histogram
 from pgtrace.lab.pages_findings import findings
 from pgtrace.lab.result import Finding, Result, Storage
 
@@ -39,7 +40,7 @@ def test_the_ratio_is_that_of_the_means_by_latency_and_by_elapsed_time() -> None
 
 def test_the_order_of_storages_is_found_each_gap_outside_its_interval() -> None:
     result = lab_results.pages_result((lab_results.MEMORY, lab_results.SSD, lab_results.HDD))
-    found = find(result, "between", pattern="random")
+    found = find(result, "between", pattern="random", by="mean per 8 KiB")
     assert [(f.storage, f.details["against"]) for f in found] == [
         ("ssd", "memory"),
         ("hdd", "memory"),
@@ -52,8 +53,27 @@ def test_the_order_of_storages_is_found_each_gap_outside_its_interval() -> None:
 def test_the_same_under_two_names_makes_no_difference() -> None:
     again = lab_results.named(lab_results.DISK, "again")
     found = verdicts(lab_results.DISK, again)
-    assert len(found) == 2
+    assert len(found) == 3
     assert all(words.startswith("no difference larger than ") for words in found)
+
+
+def test_a_stall_moves_the_mean_and_not_the_median() -> None:
+    again = lab_results.named(lab_results.DISK, "again")
+    result = lab_results.pages_result([lab_results.DISK, again], noise=0.01)
+    for cell in result.cells[::7]:
+        stall = Histogram()
+        stall.add(400_000_000)
+        (some, *_) = cell.reads
+        cell.reads.append(
+            msgspec.structs.replace(
+                some, count=1, bytes=8192, total_ns=400_000_000, min_ns=400_000_000,
+                max_ns=400_000_000, histogram=stall.to_data(),
+            )
+        )  # fmt: skip
+    (mean,) = find(result, "between", pattern="random", by="mean per 8 KiB")
+    (median,) = find(result, "between", pattern="random", by="p50 of a read")
+    assert mean.verdict.startswith("not decided: ")
+    assert median.verdict.startswith("no difference ")
 
 
 def test_the_same_measured_badly_is_not_decided() -> None:

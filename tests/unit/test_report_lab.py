@@ -128,6 +128,7 @@ def test_document_002_stands_beside_with_its_block_size_and_no_target(result: Re
     assert "per read of 32 kB, and ours, per 8 KiB" in text
     assert re.search(r"HDD, SAS 10,000 rpm, RAID cache on +198 µs +4\.96 ms +25\n", text)
     assert re.search(r"SSD, OCZ RevoDrive3 +49\.6 µs +484 µs +9\.7\n", text)
+    assert re.search(r"OS cache, with SystemTap's own cost +11\.4 µs +18\.6 µs +1\.6\n", text)
     assert "never a target" in flat(text)
     assert "cpu_tuple_cost 0.000189, cpu_index_tuple_cost 0.004335" in flat(text)
 

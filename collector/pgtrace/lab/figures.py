@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..capture import Kind, Performer, Reads, Size, Source
-from ..histogram import Histogram
+from ..histogram import Histogram, bucket_bounds
 from .result import Cell, Result, Storage
 
 BLOCK = 8192
@@ -128,6 +128,22 @@ def block_ns(cell: Cell) -> float | None:
 def page_ns(cell: Cell) -> float | None:
     """Elapsed time per 8 KiB read; None if nothing was read."""
     return _each(cell.elapsed_s * 1e9, cell)
+
+
+def median_ns(cell: Cell) -> float | None:
+    """What half of its reads took at most, whatever their size; None if nothing was read.
+
+    Within the bucket by rank, as if its values were evenly spread: medians of runs that all lie in
+    one bucket would otherwise seem to be the same to the last digit.
+    """
+    counts = _part(reads_of(cell)).latencies.counts
+    left = sum(counts.values()) / 2
+    for index in sorted(counts):
+        if left <= counts[index]:
+            low, high = bucket_bounds(index)
+            return low + (high - low) * left / counts[index]
+        left -= counts[index]
+    return None
 
 
 def tuple_ns(cell: Cell) -> float | None:

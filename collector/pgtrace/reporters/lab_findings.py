@@ -41,15 +41,17 @@ def ratios(
 def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
     """Return the table of each two storages; no lines if there is one."""
     lines = []
+    pair = ""
     for f in (f for f in found if f.name == pages_findings.BETWEEN):
-        names = f"{label_of(result, f.storage)} by {label_of(result, f.details.get('against'))}"
-        name = f"{names}, {f.details.get('pattern', '?')}"
-        begins = f.verdict.startswith(label_of(result, f.storage))
-        lines += _finding(name, f, f"{f.verdict if begins else capital(f.verdict)}.", width)
+        slow, fast = (label_of(result, name) for name in (f.storage, f.details.get("against")))
+        if pair != (pair := f"  {escape(slow)} by {escape(fast)}"):
+            lines.append(pair)
+        name = f"  {f.details.get('pattern', '?')}, {f.details.get('by', '?')}"
+        words = f.verdict if f.verdict.startswith(slow) else capital(f.verdict)
+        lines += _finding(name, f, f"{words}.", width)
     if not lines:
         return []
-    title = "Between storages, mean read latency per 8 KiB, over paired runs"
-    lines = ["", title, _TITLE, *lines]
+    lines = ["", "Between storages, read latency, over paired runs", _TITLE, *lines]
     note = "Each interval is of one comparison: of 20, one misses the truth."
     return lines + sentence(note, width, 2)
 
@@ -61,7 +63,7 @@ def _finding(name: str, f: Finding, words: str, width: int) -> list[str]:
     name = escape(name)
     fits = len(name) < _NAME
     lines = [f"  {name:<{_NAME}}{numbers}"] if fits else [f"  {name}", f"  {'':<{_NAME}}{numbers}"]
-    return lines + sentence(words, width, 4)
+    return lines + sentence(words, width, 4 + len(name) - len(name.lstrip()))
 
 
 def interval(f: Finding, *, times: bool = False) -> str:
