@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from test_reporters import some_capture, some_reads
-
+from captures import some_capture, some_reads
 from pgtrace.capture import Backend, Reads, Tablespace
 from pgtrace.reporters import places, text
 

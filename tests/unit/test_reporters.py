@@ -1,6 +1,5 @@
 """Reports: the promised screen, and nothing lost, hidden or shown as zero that is not known."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,55 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from captures import (
+    CACHED,
+    DEVICE,
+    ISSUED,
+    WAITED,
+    some_backend,
+    some_capture,
+    some_histogram,
+    some_query,
+    some_reads,
+)
 from pgtrace.capture import (
     Apart,
     Backend,
-    Capture,
     Gap,
     Host,
     Latency,
     Lost,
     Probes,
-    Query,
-    Reads,
-    Server,
-    Totals,
 )
 from pgtrace.capture_file import load
-from pgtrace.histogram import Histogram
 from pgtrace.reporters import hlog, json, text
 from pgtrace.reporters.block import block, chart
 
-
-def some_reads(latencies: Iterable[tuple[int, int]], **fields: Any) -> Reads:
-    """Reads of one 8 KiB block each, from (ns, how many)."""
-    histogram = Histogram()
-    for ns, count in latencies:
-        histogram.add(ns, count)
-    count = histogram.count
-    usual: dict[str, Any] = {
-        "source": "page_cache",
-        "pattern": "sequential",
-        "size": "1",
-        "scope": "query",
-        "count": count,
-        "bytes": count * 8192,
-        "blocks": count,
-        "device_bytes": 0,
-        "total_ns": histogram.total_ns,
-        "min_ns": histogram.min_ns or 0,
-        "max_ns": histogram.max_ns or 0,
-        "histogram": histogram.to_data(),
-    }
-    return Reads(**(usual | fields))
-
-
-CACHED = some_reads([(6_000, 109), (9_400, 86_181), (23_000, 2_045)])
-ISSUED = some_reads([(40_000, 90)], source="readahead_issued", device_bytes=11_796_480)
-DEVICE = some_reads([(78_500, 4_948), (87_000, 955)], source="device", device_bytes=761_921_536)
-WAITED = some_reads(
-    [(200_000, 72), (300_000, 7), (600_000, 9), (1_500_000, 1), (2_300_000, 1)], source="wait"
-)
 PROMISED = """\
 ■ 4.33 s    94,418 reads   737.6 MiB   mean 14.4 µs   p50 9.5 µs   p99 88 µs   max 2.3 ms
             page cache 88,335   read-ahead issued 90   device 5,903   wait 90\
@@ -161,13 +135,6 @@ def test_the_tails_are_not_cut_off() -> None:
     assert rows[-1].split() == ["537", "ms", "1", "10", "%"]
 
 
-def some_histogram(latencies: Iterable[tuple[int, int]]) -> Histogram:
-    histogram = Histogram()
-    for ns, count in latencies:
-        histogram.add(ns, count)
-    return histogram
-
-
 latencies = st.lists(st.tuples(st.integers(0, 2**42), st.integers(1, 10**12)), max_size=20)
 
 
@@ -188,47 +155,6 @@ def test_the_longest_bar_fills_its_column(width: int) -> None:
     row = chart(some_histogram([(9_000, 5)]), width)[1]
     assert row.count("█") == {80: 48, 60: 28}[width]
     assert len(row) == {80: 79, 60: 60 - 1}[width]
-
-
-def some_query(**fields: Any) -> Query:
-    calls = some_histogram([(10**9, 2), (2 * 10**9, 1)])
-    latency = Latency(3, calls.total_ns, 10**9, 2 * 10**9, "ns", calls.to_data().buckets)
-    usual: dict[str, Any] = {
-        "text": "select $1",
-        "protocol": "extended",
-        "calls": 3,
-        "errors": 1,
-        "latency": latency,
-        "reads": [CACHED],
-    }
-    return Query(**(usual | fields))
-
-
-def some_backend(**fields: Any) -> Backend:
-    usual: dict[str, Any] = {
-        "pid": 5167,
-        "backend_type": "client backend",
-        "datname": "digoal",
-        "usename": "postgres",
-        "application_name": "psql",
-        "reads": [CACHED, DEVICE, some_reads([(4_000, 51)], scope="outside")],
-        "queries": [some_query()],
-    }
-    return Backend(**(usual | fields))
-
-
-def some_capture(*backends: Backend, **fields: Any) -> Capture:
-    usual: dict[str, Any] = {
-        "started": "2026-01-31T12:00:00.000000Z",
-        "duration_s": 10.0,
-        "host": Host("6.1.0", 2),
-        "server": Server("15.18", 1, "/data"),
-        "probes": Probes("libbpf", "fentry", "usdt"),
-        "lost": Lost(),
-        "totals": Totals(),
-        "backends": list(backends),
-    }
-    return Capture(**(usual | fields)).add_up()
 
 
 def test_a_report_begins_with_how_it_was_measured() -> None:
