@@ -77,7 +77,15 @@ setup(
             for p in sorted((ROOT / "collector" / "pgtrace").glob("*/__init__.py"))
         ),
     ],
-    package_data={"pgtrace": ["objects/*.bpf.o", "postgres/queries/*.sql", "py.typed"]},
+    package_data={
+        "pgtrace": [
+            "objects/*.bpf.o",
+            "postgres/queries/*.sql",
+            "py.typed",
+            "reporters/assets/*",
+            "reporters/assets/uplot/*",
+        ]
+    },
     distclass=BinaryDistribution,
     cmdclass={"build_py": BuildBpf, "bdist_wheel": PlatformWheel},
 )

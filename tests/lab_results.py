@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -127,3 +128,17 @@ def named(storage: Storage, name: str) -> Storage:
 
 def shortest(cells: Iterable[Cell]) -> int | None:
     return min((r.min_ns for c in cells for r in c.reads), default=None)
+
+
+def crossing_details() -> dict[str, Any]:
+    """Of a finding of the planner's sweep, as lab/planner_findings.py makes it."""
+    plans = {"index": [0.01, 2.0], "sequential": [1.0, 1.0]}
+    return {
+        "first": "index",
+        "then": "sequential",
+        "believed": 0.05,
+        "circumstance": {"column": "scattered", "cached": 0.0, "io_concurrency": 1, "clients": 1},
+        "selectivities": [0.001, 0.1],
+        "seconds": plans,
+        "costs": {"index": [10.0, 5000.0], "sequential": [900.0, 900.0]},
+    }

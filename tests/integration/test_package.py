@@ -48,6 +48,11 @@ def test_wheel_holds_the_object_and_is_of_its_machine(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "pgtrace/objects/pgtrace.bpf.o" in names
     assert any(name.endswith("GPL-2.0-only.txt") for name in names)
+    assets = "collector/pgtrace/reporters/assets"
+    ours = [file for file in (ROOT / assets).rglob("*") if file.is_file()]
+    assert ours
+    for file in ours:
+        assert str(file.relative_to(ROOT / "collector")) in names
     assert not [name for name in names if name.startswith("tests")]
 
 

@@ -123,11 +123,6 @@ def test_files_that_are_no_captures_are_exit_2(
     assert message in err
 
 
-def test_html_is_not_offered_before_it_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "x", "--format", "html"]) == 2
-    assert "invalid choice: 'html'" in capsys.readouterr().err
-
-
 def test_a_capture_is_read_from_a_pipe_and_written_as_utf_8_in_any_locale(file: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pgtrace", "report", "-"],

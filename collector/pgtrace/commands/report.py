@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from ..capture import Capture
     from ..lab.result import Result
 
-FORMATS = ("text", "json", "hlog")
+FORMATS = ("text", "json", "html", "hlog")
 
 
 class ReportCommand:
-    """Show a file: as text, as JSON, or a capture's read latencies as an HdrHistogram log.
+    """Show a file: as text, as JSON, as a page for a browser, or a capture as an HdrHistogram log.
 
     Needs no root, no kernel support and no server: only the file.
     """
@@ -47,8 +47,8 @@ class ReportCommand:
         from .. import capture_file
         from ..capture import Capture
 
-        if args.planner and args.format == "hlog":
-            raise UsageError("--planner has no form hlog: text or json")
+        if args.planner and args.format not in {"text", "json"}:
+            raise UsageError(f"--planner has no form {args.format}: text or json")
         if args.dsn is not None and not args.planner:
             raise UsageError("--dsn is for --planner: without it a report needs no connection")
         if args.output is not None:
@@ -74,6 +74,10 @@ def render(capture: "Capture", form: str, *, to_file: bool = True) -> str:
         from ..reporters import json
 
         return json.render(capture)
+    if form == "html":
+        from ..reporters import html
+
+        return html.render(capture)
     if form == "hlog":
         from ..reporters import hlog
 
@@ -94,6 +98,10 @@ def _lab(result: "Result", args: argparse.Namespace, *, to_file: bool) -> str:
         from ..reporters import json
 
         return json.render(result)
+    if args.format == "html":
+        from ..reporters import html
+
+        return html.render(result)
     from ..reporters import lab
 
     return lab.render(result, width=_width(to_file))

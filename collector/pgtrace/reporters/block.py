@@ -63,7 +63,7 @@ def block(
         return [*lines, "  " + _not_measured(missing)]
     lines = [lead + _sums(reads, total), *_served(reads), *_kinds(reads), *_details(reads)]
     lines += [*apart(failed, short), *chart(total, width)]
-    return [*lines, "  " + _sentence(reads, elapsed_ns, waited_ns, missing)]
+    return [*lines, "  " + in_words(reads, elapsed_ns, waited_ns, missing)]
 
 
 def chart(latencies: Histogram, width: int = WIDTH) -> list[str]:
@@ -167,7 +167,7 @@ def apart(failed: Apart | None, short: Apart | None) -> list[str]:
     return [" " * INDENT + "   ".join([*parts, "(not counted above)"])] if parts else []
 
 
-def _sentence(
+def in_words(
     reads: Sequence[Reads], elapsed_ns: int | None, waited_ns: int | None, missing: Sequence[str]
 ) -> str:
     """How much of the time was reading, how much of that waiting, and what is not known.

@@ -22,7 +22,7 @@ TITLES = {
 
 def render(result: Result, *, width: int = WIDTH) -> str:
     """Return the report. Sentences and bars fit `width` columns; tables need 80."""
-    lines = [*_head(result, width), *_how(result, width), "", *_storages(result, width)]
+    lines = [*head(result, width), *how(result, width), "", *_storages(result, width)]
     if result.experiment == "pages":
         lines += lab_pages.sections(result, width)
     others = [f for f in result.findings if f.name not in lab_pages.NAMES]
@@ -31,7 +31,8 @@ def render(result: Result, *, width: int = WIDTH) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(result: Result, width: int) -> list[str]:
+def head(result: Result, width: int) -> list[str]:
+    """Return what it is of, then what has to be known first: simulated, partial."""
     started = datetime.fromisoformat(result.started).astimezone(UTC)
     version = f"PostgreSQL {escape(result.server.version)}" if result.server.version else "server"
     cpus = f"{result.host.cpus} {'CPU' if result.host.cpus == 1 else 'CPUs'}"
@@ -55,7 +56,8 @@ def _head(result: Result, width: int) -> list[str]:
     return lines
 
 
-def _how(result: Result, width: int) -> list[str]:
+def how(result: Result, width: int) -> list[str]:
+    """Return by what it was measured, what was not, and what was lost."""
     probes, lost = result.probes, result.lost
     reads, queries = READS[probes.reads], QUERIES[probes.queries]
     lines = sentence(f"Reads by {reads}, {queries}, engine {probes.engine}.", width)

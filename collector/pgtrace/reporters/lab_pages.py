@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from .. import units
 from ..lab import pages_findings
-from ..lab.counted import PATTERNS, counted, left_out, unproven
-from ..lab.figures import figures
+from ..lab.figures import PATTERNS, counted, figures, left_out, unproven
 from ..lab.result import Cell, Result
 from .lab_findings import between, capital, cpu, label_of, published, ratios
 from .sentence import sentence
@@ -22,7 +21,7 @@ _TOLD = frozenset(
 def sections(result: Result, width: int) -> list[str]:
     """Return all that is said of this experiment, after where and by what it was measured."""
     found = [f for f in result.findings if f.name in NAMES] or pages_findings.findings(result)
-    lines = ["", *_runs(result, width)]
+    lines = ["", *runs(result, width)]
     measured = figures(result)
     if not measured:
         return [*lines, "", "No run was finished: there is nothing to show."]
@@ -39,7 +38,8 @@ def sections(result: Result, width: int) -> list[str]:
 # Options are whatever the file says: each is shown if it is what it should be.
 
 
-def _runs(result: Result, width: int) -> list[str]:
+def runs(result: Result, width: int) -> list[str]:
+    """Return what was run, how caches were made cold or full, and which runs do not count."""
     options = result.options
     lines = sentence(_table_and_runs(result), width)
     queries = options.get("queries")

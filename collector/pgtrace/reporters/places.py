@@ -20,21 +20,22 @@ def tables(capture: Capture) -> list[str]:
     if all(r.kind == "unknown" for r in reads):
         return []
     if any(r.relation for r in reads):
-        lines = _table("relation", _grouped(reads, _relation), most=MOST_RELATIONS)
+        lines = _table("relation", grouped(reads, relation_of), most=MOST_RELATIONS)
     else:
-        lines = _table("kind", _grouped(reads, lambda r: r.kind))
+        lines = _table("kind", grouped(reads, lambda r: r.kind))
     spaces_about = {space.name: f"{space.name}: {about(space)}" for space in capture.tablespaces}
-    spaces = _grouped(reads, lambda r: r.tablespace or "(no tablespace)")
+    spaces = grouped(reads, lambda r: r.tablespace or "(no tablespace)")
     named = [(spaces_about.get(name, name), of_it) for name, of_it in spaces]
     return [*lines, "", *_table("tablespace", named)]
 
 
-def _relation(r: Reads) -> str:
+def relation_of(r: Reads) -> str:
+    """Its relation with its kind, as reports name it."""
     return f"{r.relation} ({r.kind})" if r.relation else f"({r.kind})"
 
 
-def _grouped(reads: Sequence[Reads], name: Callable[[Reads], str]) -> list[tuple[str, list[Reads]]]:
-    """Reads by what they are called, those that took longest first."""
+def grouped(reads: Sequence[Reads], name: Callable[[Reads], str]) -> list[tuple[str, list[Reads]]]:
+    """Return reads by what they are called, those that took longest first."""
     found: dict[str, list[Reads]] = {}
     for r in reads:
         found.setdefault(name(r), []).append(r)

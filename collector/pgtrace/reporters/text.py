@@ -23,7 +23,7 @@ QUERIES = {"usdt": "queries by USDT", "uprobe": "queries by uprobe", "none": "qu
 
 def render(capture: Capture, *, width: int = WIDTH) -> str:
     """Return the report. Bars and statements fit `width` columns; sentences are left whole."""
-    lines = _session(capture)
+    lines = session(capture)
     silent = []
     for backend in capture.backends:
         if backend.reads or backend.queries or backend.failed.count or backend.short.count:
@@ -41,7 +41,7 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _session(capture: Capture) -> list[str]:
+def session(capture: Capture) -> list[str]:
     """When, where and how it was measured, what was not, and what was lost."""
     probes, host, lost = capture.probes, capture.host, capture.lost
     started = datetime.fromisoformat(capture.started).astimezone(UTC)

@@ -1,0 +1,124 @@
+// What is drawn into a chart's canvas: bars, curves, lines. Each function draws the `layers` that are
+// shown, and returns how many marks that were. `u` is uPlot's chart, which knows where numbers lie.
+"use strict";
+const colour = (name) =>
+  getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+
+// A bar: filled, or an outline with hatching, so that two can lie over each other.
+function bar(ctx, layer, x, y, width, height) {
+  ctx.fillStyle = ctx.strokeStyle = colour(layer.colour);
+  if (!layer.outlined) return ctx.fillRect(x, y, width, height);
+  const dpr = devicePixelRatio, step = 6 * dpr;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(x, y, width, height);
+  ctx.clip();
+  ctx.globalAlpha = 0.55; // what is filled below shines through
+  ctx.fillStyle = colour("paper");
+  ctx.fillRect(x, y, width, height);
+  ctx.globalAlpha = 1;
+  ctx.lineWidth = dpr;
+  ctx.beginPath();
+  for (let at = Math.floor((x - height) / step) * step; at < x + width; at += step) {
+    ctx.moveTo(at, y + height);
+    ctx.lineTo(at + height, y);
+  }
+  ctx.stroke();
+  ctx.restore();
+  ctx.lineWidth = 1.5 * dpr;
+  ctx.strokeRect(x, y, width, height);
+}
+
+// Reads: the bars of one bucket stand in each other, the highest behind and widest, because on
+// a logarithmic axis a stack would show nothing but its lowest part truly.
+function counts(u, chart, layers) {
+  let bars = 0;
+  const floor = u.valToPos(u.scales.y.min, "y", true);
+  for (let k = 0; k < chart.edges.length - 1; k++) {
+    for (const outlined of [false, true]) {
+      layers
+        .filter((layer) => layer.outlined === outlined && layer.counts[k])
+        .sort((a, b) => b.counts[k] - a.counts[k])
+        .forEach((layer, rank) => {
+          const inset = 0.04 + 0.13 * rank + (outlined ? 0.04 : 0);
+          const from = u.valToPos(k + inset, "x", true);
+          const upto = u.valToPos(k + 1 - inset, "x", true);
+          const top = u.valToPos(layer.counts[k], "y", true);
+          bar(u.ctx, layer, from, top, Math.max(2, upto - from), floor - top);
+          bars++;
+        });
+    }
+  }
+  return bars;
+}
+
+// Shares of the time: these can be stacked. Groups stand side by side in a bucket.
+function shares(u, chart, layers) {
+  let bars = 0;
+  const groups = 1 + Math.max(...chart.layers.map((layer) => layer.group));
+  for (let k = 0; k < chart.edges.length - 1; k++) {
+    const below = Array(groups).fill(0);
+    for (const layer of layers.filter((l) => l.shares[k])) {
+      const wide = 0.92 / groups, x = k + 0.04 + wide * layer.group;
+      const from = u.valToPos(x, "x", true), upto = u.valToPos(x + wide, "x", true);
+      const bottom = u.valToPos(below[layer.group], "y", true);
+      below[layer.group] += layer.shares[k];
+      const top = u.valToPos(below[layer.group], "y", true);
+      bar(u.ctx, layer, from, top, upto - from, bottom - top);
+      bars++;
+    }
+  }
+  return bars;
+}
+
+function curves(u, chart, layers) {
+  let lines = 0;
+  for (const layer of layers.filter((l) => l.points.length)) {
+    u.ctx.strokeStyle = colour(layer.colour);
+    u.ctx.lineWidth = (layer.colour === "all" ? 2.5 : 2) * devicePixelRatio;
+    u.ctx.setLineDash(layer.outlined ? [6 * devicePixelRatio, 4 * devicePixelRatio] : []);
+    u.ctx.beginPath();
+    for (const [x, y] of layer.points) {
+      u.ctx.lineTo(u.valToPos(x, "x", true), u.valToPos(y || 1, "y", true));
+    }
+    u.ctx.stroke();
+    lines++;
+  }
+  u.ctx.setLineDash([]);
+  return lines;
+}
+
+// Lines with their points, over places that are marked: where they cross, or what may be set.
+function lines(u, chart, layers, number) {
+  const { ctx, bbox } = u, { marks, band } = chart.panels[number], dpr = devicePixelRatio;
+  if (band) {
+    const [from, upto] = band.map((x) => u.valToPos(x, "x", true));
+    ctx.fillStyle = colour("mark");
+    ctx.fillRect(from, bbox.top, Math.max(3, upto - from), bbox.height);
+  }
+  ctx.font = `${11 * dpr}px system-ui, sans-serif`;
+  marks.forEach(([x, name], at) => {
+    const place = u.valToPos(x, "x", true);
+    ctx.strokeStyle = ctx.fillStyle = colour("dim");
+    ctx.lineWidth = dpr;
+    ctx.setLineDash([3 * dpr, 3 * dpr]);
+    ctx.beginPath();
+    ctx.moveTo(place, bbox.top);
+    ctx.lineTo(place, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.setLineDash([]);
+    const left = place > bbox.left + bbox.width * 0.7;
+    ctx.textAlign = left ? "right" : "left";
+    ctx.fillText(name, place + (left ? -4 : 4) * dpr, bbox.top + (11 + 13 * at) * dpr);
+  });
+  const own = layers.filter((layer) => layer.panel === number);
+  for (const layer of own) {
+    for (const [x, y] of layer.points) {
+      ctx.fillStyle = colour(layer.colour);
+      ctx.beginPath();
+      ctx.arc(u.valToPos(x, "x", true), u.valToPos(y, "y", true), 3 * dpr, 0, 7);
+      ctx.fill();
+    }
+  }
+  return curves(u, chart, own);
+}

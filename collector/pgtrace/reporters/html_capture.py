@@ -1,0 +1,163 @@
+"""A capture as a page: everything, then by place, backend and statement."""
+
+from collections.abc import Sequence
+
+from .. import units
+from ..capture import Backend, Capture, Reads, Tablespace
+from .block import UNTRACED
+from .html_charts import Charts
+from .html_parts import Row, escaped, paragraphs, part, section, table
+from .html_reads import COLUMNS, numbers, view
+from .html_statements import statements, waited
+from .places import MOST_RELATIONS, about, grouped, relation_of
+from .text import session
+
+MOST_DRAWN = 20
+"""Backends with charts of their own; the others are added up in one row."""
+_NAV = (("reads", "All reads"), ("read", "What was read"), ("backends", "Backends"),
+        ("statements", "Statements"))  # fmt: skip
+
+
+def page(capture: Capture, charts: Charts) -> tuple[str, str]:
+    """Return title and body."""
+    head, *how = session(capture)
+    missing = _missing(capture)
+    by = {
+        "reads": _everything(capture, charts, missing),
+        "read": _places(capture),
+        "backends": _backends(capture, charts, missing),
+        "statements": statements(capture, charts, missing),
+    }
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in _NAV if by[name])
+    server = capture.server
+    of = f"PostgreSQL {server.version}" if server.version else "PostgreSQL"
+    where = f" in {server.data_directory}" if server.data_directory else ""
+    simulated = [t.name for t in capture.tablespaces if t.simulated]
+    parts = [
+        f"<header>\n<h1>Read latencies of {escaped(of)}</h1>",
+        paragraphs([f"{head}. {of}{where}."], "lead"),
+        f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
+        paragraphs(
+            [f"Simulated: tablespace {name} lies on a simulated device." for name in simulated],
+            "simulated",
+        ),
+        _how(capture, how),
+        *(section(name, title, by[name]) for name, title in _NAV),
+    ]
+    return head, "\n".join(parts)
+
+
+def _how(capture: Capture, lines: Sequence[str]) -> str:
+    """Losses stand out: every number below lacks them."""
+    lost = capture.lost
+    bad = lost.reads or lost.queries or lost.backends
+    content = [
+        paragraphs([line], "warning" if bad and line.startswith("Lost") else "") for line in lines
+    ]
+    content.append(paragraphs([f"No probe looks at {', '.join(UNTRACED)}: not measured."]))
+    return section("how", "How it was measured", "\n".join(content))
+
+
+def _missing(capture: Capture) -> list[str]:
+    return [missing.partition(":")[0] for missing in capture.probes.not_measured] + list(UNTRACED)
+
+
+def _reads(backend: Backend) -> list[Reads]:
+    return [r for r in backend.reads if r.operation == "read"]
+
+
+def _everything(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
+    if not capture.backends:
+        return paragraphs(["No backend was seen."])
+    reads = [r for backend in capture.backends for r in _reads(backend)]
+    only = capture.backends[0] if len(capture.backends) == 1 else None
+    return view(
+        charts,
+        "All reads",
+        reads,
+        missing,
+        elapsed_ns=round(capture.duration_s * 1e9) if only else None,
+        failed=only.failed if only else None,
+        short=only.short if only else None,
+        opened=True,
+    ) + _apart(capture, only)
+
+
+def _apart(capture: Capture, only: Backend | None) -> str:
+    totals = capture.totals
+    if only or not (totals.failed or totals.short):
+        return ""
+    counted = f"failed {units.count(totals.failed)}, came short {units.count(totals.short)}"
+    return paragraphs([f"In no number here: {counted}. Each backend has its own."])
+
+
+def _places(capture: Capture) -> str:
+    reads = [r for backend in capture.backends for r in _reads(backend)]
+    if all(r.kind == "unknown" for r in reads):
+        return ""
+    whole = sum(r.total_ns for r in reads)
+    named = any(r.relation for r in reads)
+    of = grouped(reads, relation_of if named else lambda r: r.kind)
+    rows = [numbers(name, own, whole) for name, own in of[:MOST_RELATIONS]]
+    rest = [r for _, own in of[MOST_RELATIONS:] for r in own]
+    if rest:
+        rows.append(numbers(f"({units.count(len(of) - MOST_RELATIONS)} more)", rest, whole))
+    spaces = grouped(reads, lambda r: r.tablespace or "(no tablespace)")
+    known = {space.name: space for space in capture.tablespaces}
+    where = [_space(name, known.get(name), numbers(name, own, whole)) for name, own in spaces]
+    return "\n".join(
+        [
+            table(
+                "By relation" if named else "By kind of file", "", [("", COLUMNS)], rows, long=named
+            ),
+            table(
+                "By tablespace", "", [("", [*COLUMNS, "where"])], where, words=["where"]
+            ),
+        ]
+    )  # fmt: skip
+
+
+def _space(name: str, space: Tablespace | None, row: Row) -> Row:
+    return Row(name, [*row.cells, about(space) if space else ""])
+
+
+def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
+    """Of one backend alone, all that could be said stands above."""
+    if len(capture.backends) < 2:
+        return ""
+    whole = sum(r.total_ns for backend in capture.backends for r in _reads(backend))
+    ordered = sorted(capture.backends, key=lambda b: -sum(r.total_ns for r in _reads(b)))
+    busy = [b for b in ordered if b.reads or b.queries or b.failed.count or b.short.count]
+    quiet = [str(b.pid) for b in ordered if b not in busy]
+    rows = [numbers(_who(b), _reads(b), whole) for b in busy[:MOST_DRAWN]]
+    rest = [r for b in busy[MOST_DRAWN:] for r in _reads(b)]
+    if len(busy) > MOST_DRAWN:
+        rows.append(numbers(f"({units.count(len(busy) - MOST_DRAWN)} more)", rest, whole))
+    parts = [table("Backends, those that read longest first", "", [("", COLUMNS)], rows, long=True)]
+    if quiet:
+        parts.append(paragraphs([f"Neither reads nor queries: {', '.join(quiet)}"]))
+    for backend in busy[:MOST_DRAWN]:
+        content = view(
+            charts,
+            f"Backend {backend.pid}",
+            _reads(backend),
+            missing,
+            elapsed_ns=round(capture.duration_s * 1e9),
+            waited_ns=waited(backend.queries),
+            failed=backend.failed,
+            short=backend.short,
+        )
+        parts.append(part(_who(backend), content))
+    return "\n".join(parts)
+
+
+def _who(backend: Backend) -> str:
+    who = f"{backend.usename or '?'}@{backend.datname or '?'}"
+    merged = f"{units.count(backend.merged)} backends that ended" if backend.merged else None
+    parts = [
+        merged or f"Backend {backend.pid}",
+        who if backend.usename or backend.datname else None,
+        backend.backend_type,
+        backend.application_name,
+    ]
+    return "  ".join(part for part in parts if part)

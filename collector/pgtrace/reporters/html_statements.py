@@ -1,0 +1,127 @@
+"""The statements of a capture, each of all backends together, as a chapter of a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .. import units
+from ..capture import Capture, Query, Reads
+from ..histogram import Histogram
+from ..statement import ELLIPSIS
+from .html_charts import Charts
+from .html_parts import Row, paragraphs, part, table
+from .html_reads import view
+from .text import MOST_STATEMENTS
+
+
+@dataclass(slots=True)
+class _Statement:
+    """Calls of one statement in every backend."""
+
+    queries: list[Query] = field(default_factory=list)
+    backends: int = 0
+    latency: Histogram = field(default_factory=Histogram)
+
+    @property
+    def reads(self) -> list[Reads]:
+        return [r for query in self.queries for r in query.reads if r.operation == "read"]
+
+    @property
+    def text(self) -> str:
+        query = self.queries[0]
+        if query.text is None:
+            return "(text not known)"
+        cut = query.text_cut and not query.text.endswith(ELLIPSIS)
+        return f"{query.text.rstrip()} {ELLIPSIS}" if cut else query.text
+
+
+def _added_up(capture: Capture) -> list[_Statement]:
+    """Those that took longest first."""
+    found: dict[tuple[object, ...], _Statement] = {}
+    for backend in capture.backends:
+        seen = set()
+        for query in backend.queries:
+            same = query.query_id or query.text_hash or query.text
+            key = (same, query.protocol, query.begun_before, query.unfinished)
+            statement = found.setdefault(key, _Statement())
+            statement.queries.append(query)
+            times = query.latency
+            statement.latency += Histogram.from_buckets(
+                times.buckets, times.total_ns, times.min_ns, times.max_ns
+            )
+            statement.backends += key not in seen
+            seen.add(key)
+    return sorted(found.values(), key=lambda s: -s.latency.total_ns)
+
+
+def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
+    """Return their table, and for each its facts and charts."""
+    every = _added_up(capture)
+    if not every:
+        return paragraphs(["Not measured."]) if capture.probes.queries == "none" else ""
+    rows = [_statement_row(f"{n}. {s.text}", [s]) for n, s in enumerate(every[:MOST_STATEMENTS], 1)]
+    if len(every) > MOST_STATEMENTS:
+        rest = every[MOST_STATEMENTS:]
+        rows.append(_statement_row(f"({units.count(len(rest))} more, in --format json)", rest))
+    heads = [
+        ("", ["calls", "errors", "backends"]),
+        ("latency of a call", ["in all", "p50", "p99", "max"]),
+        ("its reads", ["reads", "bytes", "time", "of the latency"]),
+    ]
+    parts = [table("Statements, those that took longest first", "", heads, rows, long=True)]
+    for number, statement in enumerate(every[:MOST_STATEMENTS], 1):
+        content = [paragraphs(_facts(statement))]
+        content.append(
+            view(
+                charts,
+                f"Statement {number}",
+                statement.reads,
+                missing,
+                elapsed_ns=statement.latency.total_ns or None,
+                waited_ns=waited(statement.queries),
+            )
+        )
+        parts.append(part(f"{number}. {statement.text}", "\n".join(content)))
+    return "\n".join(parts)
+
+
+def _statement_row(name: str, statements: Sequence[_Statement]) -> Row:
+    queries = [query for s in statements for query in s.queries]
+    reads = [r for s in statements for r in s.reads]
+    latency = sum((s.latency for s in statements), Histogram())
+    read_ns = sum(r.total_ns for r in reads)
+    own_ns = sum(r.total_ns for r in reads if r.performed_by == "backend")
+    times = [
+        units.duration(latency.total_ns),
+        *(units.duration(latency.percentile(p) or 0, 2) for p in (50, 99, 100)),
+    ]
+    return Row(
+        name,
+        [
+            units.count(sum(q.calls for q in queries)),
+            units.count(sum(q.errors for q in queries)),
+            units.count(sum(s.backends for s in statements)) if len(statements) == 1 else "-",
+            *(times if latency.count else ["-"] * 4),
+            units.count(sum(r.count for r in reads)),
+            units.size(sum(r.bytes for r in reads)),
+            units.duration(read_ns),
+            units.share(own_ns / max(1, latency.total_ns)) if latency.count else "-",
+        ],
+    )
+
+
+def _facts(statement: _Statement) -> list[str]:
+    query = statement.queries[0]
+    facts = [f"{query.protocol.capitalize()} protocol."]
+    if query.query_id is not None:
+        facts[0] += f" query_id {query.query_id}."
+    if query.begun_before:
+        facts.append("Begun before tracing: time and reads count from when tracing began.")
+    if query.unfinished:
+        facts.append("Not ended when tracing stopped: its reads so far.")
+    return facts
+
+
+def waited(queries: Sequence[Query]) -> int | None:
+    """How long backends waited for asynchronous reads; None where that is not measured."""
+    waits = [query.waited_ns for query in queries if query.waited_ns is not None]
+    return sum(waits) if waits else None

@@ -1,0 +1,209 @@
+"""The HTML page in headless Chromium: what it shows once its scripts ran, and how it is used."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab_results
+from captures import (
+    CACHED,
+    DEVICE,
+    HOSTILE,
+    HOSTILE_SHOWN,
+    ISSUED,
+    WAITED,
+    some_backend,
+    some_capture,
+    some_query,
+)
+from chromium import COMMAND, Chromium, Page
+from html_page import HtmlPage
+from pgtrace.capture import Backend, Capture
+from pgtrace.lab.result import Finding, Result
+from pgtrace.reporters import html
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    if shutil.which(COMMAND) is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with Chromium() as browser:
+        yield browser
+
+
+def a_capture() -> Capture:
+    several = some_backend(reads=[CACHED, ISSUED, DEVICE, WAITED], queries=[some_query()])
+    return some_capture(several, Backend(7, reads=[CACHED]))
+
+
+def a_result() -> Result:
+    result = lab_results.pages_result(runs=3)
+    details = {"values": [1.0, 2.0, 4.0], "regret_s": [2.0, 0.1, 3.0], "fastest_s": 4.0,
+               "current": 4.0}  # fmt: skip
+    result.findings += [
+        Finding("random_page_cost", "1 to 2", "hdd", 1.5, 1.0, 2.0, 5, details),
+        Finding(
+            "crossing", "up to 3 %", "hdd", 0.03, 0.02, 0.04, 5, lab_results.crossing_details()
+        ),
+    ]
+    return result
+
+
+DOCUMENTS = {"capture": a_capture, "lab": a_result}
+
+COLOURS = """
+[...document.querySelectorAll('figure')].map((figure) =>
+  [...figure.querySelectorAll('.u-wrap > canvas')].map((canvas) => {
+    const found = new Set();
+    const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    for (let at = 0; at < data.length; at += 4) {
+      if (data[at + 3] === 255) found.add(data.slice(at, at + 3).join());
+    }
+    return [...found];
+  }))
+"""
+"""Of each canvas of each figure, the colours that are drawn."""
+
+
+def opened(chromium: Chromium, folder: Path, document: Any, **how: Any) -> tuple[Page, HtmlPage]:
+    """The page in the browser, and as it is without one."""
+    text = html.render(document)
+    file = folder / "page.html"
+    file.write_text(text)
+    return chromium.open(file, **how), HtmlPage(text)
+
+
+def colour(page: Page, name: str) -> str:
+    """A colour of page.css in the scheme that is shown, as canvases tell it."""
+    told: str = page.run(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}')")
+    digits = told.strip().removeprefix("#")
+    return ",".join(str(int(digits[at : at + 2], 16)) for at in (0, 2, 4))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_every_chart_is_drawn_in_its_colours(
+    chromium: Chromium, tmp_path: Path, kind: str, dark: bool
+) -> None:
+    page, written = opened(chromium, tmp_path, DOCUMENTS[kind](), dark=dark)
+    page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    page.settle()
+    shown = page.run(COLOURS)
+    assert len(shown) == len(written.charts) > 5
+    for chart, canvases in zip(written.charts, shown, strict=True):
+        panels = {"latencies": 2, "percentiles": 1}
+        assert len(canvases) == (panels.get(chart["kind"]) or len(chart["panels"]))
+        drawn = {one for canvas in canvases for one in canvas}
+        for layer in chart["layers"]:
+            assert colour(page, layer["colour"]) in drawn, (chart["title"], layer["keys"])
+    counts = page.run("[...document.querySelectorAll('figure')].map((f) => +f.dataset.drawn)")
+    assert all(count >= len(c["layers"]) for count, c in zip(counts, written.charts, strict=True))
+    labels = page.run(
+        "[...document.querySelectorAll('figure')].map((figure) => "
+        "[...figure.querySelectorAll('.legend button')].map((b) => b.textContent))"
+    )
+    for chart, names in zip(written.charts, labels, strict=True):
+        assert set(names) == {key for layer in chart["layers"] for key in layer["keys"]}
+    assert page.complaints() == []
+    assert page.requests() == [(tmp_path / "page.html").as_uri()]
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_the_numbers_of_the_tables_are_read_out_by_mouse_and_keys(
+    chromium: Chromium, tmp_path: Path, kind: str
+) -> None:
+    page, written = opened(chromium, tmp_path, DOCUMENTS[kind]())
+    for number, chart in enumerate(written.charts[:2]):
+        table = written.table_of(number)
+        page.run(f"document.querySelector('#chart-{number} .plot').focus()")
+        for name, cells in table.rows.items():
+            page.press("ArrowRight" if name != next(iter(table.rows)) else "Home")
+            said = page.run(f"document.querySelector('#chart-{number} .readout').textContent")
+            assert said.startswith(f"{name}:")
+            for column, cell in zip(chart["columns"], cells, strict=True):
+                if cell not in {"0", "0 %", "0 ns", "-"}:
+                    assert f"{column} {cell}" in said
+        page.press("Escape")
+        assert page.run(f"document.querySelector('#chart-{number} .readout').textContent") == ""
+    chart = next(n for n, of in enumerate(written.charts) if of["kind"] == "latencies")
+    box = page.run(
+        f"(() => {{ const over = document.querySelector('#chart-{chart} .u-over');"
+        "over.scrollIntoView(); const box = over.getBoundingClientRect();"
+        "return [box.left, box.top, box.width, box.height]; })()"
+    )
+    rows = list(written.table_of(chart).rows)
+    for at in (0, len(rows) // 2, len(rows) - 1):
+        page.point(box[0] + box[2] * (at + 0.5) / len(rows), box[1] + box[3] / 2)
+        said = page.run(f"document.querySelector('#chart-{chart} .readout').textContent")
+        assert said.startswith(f"{rows[at]}:")
+        marked = page.run("[...document.querySelectorAll('tr.at th')].map((th) => th.textContent)")
+        assert marked == [rows[at]]
+
+
+def test_the_legend_hides_and_shows_by_mouse_and_keys(chromium: Chromium, tmp_path: Path) -> None:
+    page, _ = opened(chromium, tmp_path, a_capture())
+    device = colour(page, "device")
+    assert all(device in canvas for canvas in page.run(COLOURS)[0])
+    before = page.run("+document.querySelector('#chart-0').dataset.drawn")
+    button = (
+        "[...document.querySelectorAll('#chart-0 .legend button')]"
+        ".find((button) => button.textContent === 'device')"
+    )
+    page.run(f"{button}.click()")
+    page.settle()
+    assert page.run(f"{button}.getAttribute('aria-pressed')") == "false"
+    assert not any(device in canvas for canvas in page.run(COLOURS)[0])
+    assert page.run("+document.querySelector('#chart-0').dataset.drawn") < before
+    page.run(f"{button}.focus()")
+    page.press("Enter")
+    assert page.run(f"{button}.getAttribute('aria-pressed')") == "true"
+    assert all(device in canvas for canvas in page.run(COLOURS)[0])
+
+
+def test_a_narrow_screen_has_the_whole_page(chromium: Chromium, tmp_path: Path) -> None:
+    """Only tables scroll sideways, each in its frame."""
+    for make in DOCUMENTS.values():
+        page, _ = opened(chromium, tmp_path, make(), width=360)
+        page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        page.settle()
+        assert page.run("document.documentElement.scrollWidth") <= 360
+        widths = page.run(
+            "[...document.querySelectorAll('.plot .uplot')].map((p) => p.offsetWidth)"
+        )
+        assert widths
+        assert all(200 < width <= 360 for width in widths)
+
+
+def test_hostile_text_does_nothing_but_stand_there(chromium: Chromium, tmp_path: Path) -> None:
+    backend = some_backend(application_name=HOSTILE, queries=[some_query(text=HOSTILE)])
+    page, _ = opened(chromium, tmp_path, some_capture(backend, Backend(7, reads=[CACHED])))
+    assert page.run("document.querySelectorAll('img').length") == 0
+    assert page.run("document.querySelectorAll('script').length") == 3
+    assert HOSTILE_SHOWN in page.run("document.querySelector('#statements summary').textContent")
+    assert page.complaints() == []
+
+
+def test_a_script_that_is_not_of_the_page_is_not_run(chromium: Chromium, tmp_path: Path) -> None:
+    """The policy holds, should an escape be forgotten: the second line behind it."""
+    file = tmp_path / "page.html"
+    text = html.render(a_capture())
+    file.write_text(text.replace("</main>", "<script>document.title = 'run'</script></main>"))
+    page = chromium.open(file)
+    assert page.run("document.title") != "run"
+    assert any("Content Security Policy" in str(one) for one in page.complaints())
+
+
+def test_without_scripts_every_number_is_there(chromium: Chromium, tmp_path: Path) -> None:
+    page, written = opened(chromium, tmp_path, a_capture())
+    page.ask("Emulation.setScriptExecutionDisabled", value=True)
+    chromium.events.clear()
+    page.ask("Page.reload")
+    chromium.wait_for("Page.loadEventFired")
+    page.ask("Emulation.setScriptExecutionDisabled", value=False)
+    assert page.run("document.querySelectorAll('canvas').length") == 0
+    told = page.run("document.querySelector('#chart-0 table').innerText")
+    for name, cells in written.table_of(0).rows.items():
+        assert "\t".join([name, *cells]) in told
