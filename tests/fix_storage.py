@@ -3,6 +3,7 @@
 import ctypes
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -59,6 +60,12 @@ class SimulatedStorage:
     def reads_since(self, mark: int) -> list[Request]:
         """The reads after the first `mark` requests."""
         return [request for request in self.requests()[mark:] if request.kind == "read"]
+
+    def reads_between(self, begin_s: float, end_s: float) -> list[Request]:
+        """The reads that began meanwhile; seconds since 1970, to a few milliseconds."""
+        offset = time.time() - time.monotonic()
+        first, last = ((moment - offset) * 1e9 for moment in (begin_s, end_s))
+        return [r for r in self.requests() if r.kind == "read" and first <= r.start_ns <= last]
 
     def read_ahead(self, kib: int) -> None:
         """Set the read-ahead of files that are opened from now on."""

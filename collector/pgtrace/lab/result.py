@@ -58,6 +58,8 @@ class Cell(msgspec.Struct, omit_defaults=True):
     """Which point of a sweep: an index into Result.options["points"]."""
     rows: int | None = None
     """That the query returned."""
+    stopped: bool = False
+    """It was not waited for: it takes longer than `elapsed_s`."""
     cpu_s: float | None = None
     """Of the backend, user and system."""
     shared_hits: int | None = None

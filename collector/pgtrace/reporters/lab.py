@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from .. import units
+from ..lab import planner_findings
 from ..lab.figures import label
 from ..lab.result import Device, Finding, Result, Storage
 from ..statement import escape
-from . import lab_pages
+from . import lab_pages, lab_planner
 from .block import WIDTH
 from .sentence import sentence
 from .text import QUERIES, READS
@@ -25,7 +26,8 @@ def render(result: Result, *, width: int = WIDTH) -> str:
     lines = [*head(result, width), *how(result, width), "", *_storages(result, width)]
     if result.experiment == "pages":
         lines += lab_pages.sections(result, width)
-    others = [f for f in result.findings if f.name not in lab_pages.NAMES]
+        lines += lab_planner.sections(result, width)
+    others = [f for f in result.findings if f.name not in lab_pages.NAMES | planner_findings.NAMES]
     if others:
         lines += ["", "Findings", *_others(others, width)]
     return "\n".join(lines) + "\n"
