@@ -29,12 +29,21 @@ where indrelid in (select oid from heaps)
 
 
 def relation_files(
-    datadir: Path, connection: "psycopg.Connection[Any]", relation: str
+    datadir: Path,
+    connection: "psycopg.Connection[Any]",
+    relation: str,
+    tablespace: Path | None = None,
 ) -> list[Path]:
-    """Return the files of a table, its TOAST table and their indexes: segments and forks too."""
+    """Return the files of a table, its TOAST table and their indexes: segments and forks too.
+
+    `tablespace` is where theirs lies as seen from here, if links in the data directory do not lead
+    there: those of a server in another root.
+    """
     files: list[Path] = []
     for (relative,) in connection.execute(RELATION_PATHS, {"name": relation}):
         first = datadir / relative
+        if tablespace and relative.startswith("pg_tblspc/"):
+            first = tablespace.joinpath(*Path(relative).parts[2:])
         member = re.compile(rf"{first.name}(_fsm|_vm|_init)?(\.\d+)?")
         files += sorted(f for f in first.parent.iterdir() if member.fullmatch(f.name))
     return files

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -51,14 +51,19 @@ rm -rf --one-file-system -- "$1" "$3"
 directory (SIGQUIT is PostgreSQL's immediate shutdown; found by their working directory, which
 also finds a backend whose postmaster was killed, or whose data went first); remove everything."""
 
-VOLUME = """
-mount -t tmpfs tmpfs "$1/mnt"
-mkdir "$1/mnt/$2"
-mount --bind "$3" "$1/mnt/$2"
-shift 3
+VOLUMES = """
+root=$1 left=$2
+shift 2
+mount -t tmpfs tmpfs "$root/mnt"
+while [ "$left" -gt 0 ]; do
+    mkdir "$root$2"
+    mount --bind "$1" "$root$2"
+    shift 2
+    left=$((left - 1))
+done
 exec "$@"
 """
-"""Show a directory in another root, whose own /mnt stays empty. In a mount namespace."""
+"""Show directories in another root, whose own /mnt stays empty. In a mount namespace."""
 
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 PM_STATUS = 7
@@ -85,12 +90,33 @@ def find_root(bindir: Path) -> Path:
     return next((up for up in bindir.parents if (up / "etc/os-release").exists()), Path("/"))
 
 
+def remove(base: Path, data: Path, socket_dir: Path) -> None:
+    """Remove a cluster whose maker and keeper are gone; the paths are as Cluster has them."""
+    subprocess.run(
+        keeper_command(base, data, socket_dir),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        cwd="/",
+    )
+    if base.exists():
+        raise PgtraceError(f"could not remove {base}")
+
+
+def keeper_command(base: Path, data: Path, socket_dir: Path) -> list[str]:
+    """The command that waits for the end of its input, and removes a cluster then."""
+    pattern = glob.escape(str(data))
+    return ["bash", "-c", KEEPER, "pgtrace-keeper", str(base), pattern, str(socket_dir)]
+
+
 class PrivateCluster:
     """Created on entry, removed on exit. Root runs it as `user`, anyone else as themselves.
 
     In another root it lies below var/lib, or where `directory` says: a directory outside that root
     is shown to the server as a container's volume is. With `pid_namespace` the postmaster is
-    process 1 of a namespace of its own, as in a container.
+    process 1 of a namespace of its own, as in a container. `volumes` are further directories that
+    the server has to reach, such as those of tablespaces: inside() has its names for them.
     """
 
     def __init__(
@@ -104,6 +130,7 @@ class PrivateCluster:
         port: int = 54321,
         user: str = "postgres",
         pid_namespace: bool = False,
+        volumes: Sequence[Path] = (),
     ) -> None:
         bindir = (bindir or find_bindir(version)).absolute()
         root = (root or find_root(bindir)).absolute()
@@ -114,6 +141,8 @@ class PrivateCluster:
         self.port = port
         self.pid_namespace = pid_namespace
         self._elsewhere = self.root != Path("/")
+        outside = [v.resolve() for v in volumes if not v.resolve().is_relative_to(self.root)]
+        self._volumes = {volume: Path(f"/mnt/volume-{n}") for n, volume in enumerate(outside)}
         self._user = user if os.geteuid() == 0 else None
         if self._user is None and (self._elsewhere or pid_namespace):
             raise UnsupportedError("a server in another root or PID namespace needs root")
@@ -121,9 +150,19 @@ class PrivateCluster:
         self._server: subprocess.Popen[bytes] | None = None
 
     @property
+    def base(self) -> Path:
+        """The directory that holds all of it."""
+        return self._base
+
+    @property
     def datadir(self) -> Path:
         """The data directory, as seen from here."""
         return self._base / "data"
+
+    @property
+    def kernel_datadir(self) -> Path:
+        """The data directory as /proc/PID/cwd of its processes shows it."""
+        return self.root / self._inner.relative_to("/") / "data"
 
     @property
     def log(self) -> Path:
@@ -162,19 +201,16 @@ class PrivateCluster:
         usual = self.root / "var/lib" if self._elsewhere else Path(tempfile.gettempdir())
         base = (self.directory or usual).absolute()
         self._base = Path(tempfile.mkdtemp(prefix="pgtrace-", dir=base)).resolve()
-        self._is_volume = not self._base.is_relative_to(self.root)
-        self._inner = (
-            Path("/mnt") / self._base.name
-            if self._is_volume
-            else Path("/") / self._base.relative_to(self.root)
-        )
+        if self._base.is_relative_to(self.root):
+            self._inner = Path("/") / self._base.relative_to(self.root)
+        else:
+            self._inner = self._volumes[self._base] = Path("/mnt") / self._base.name
         self.socket_dir = self._base
         if self._elsewhere and self._too_long(self._base):
             self.socket_dir = Path(tempfile.gettempdir()) / self._base.name
         try:
-            data = glob.escape(str(self.root / self._inner.relative_to("/") / "data"))
             self._keeper = subprocess.Popen(
-                ["bash", "-c", KEEPER, "pgtrace-keeper", self._base, data, self.socket_dir],
+                keeper_command(self._base, self.kernel_datadir, self.socket_dir),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -205,7 +241,7 @@ class PrivateCluster:
         if self.socket_dir != self._base:
             self.socket_dir.symlink_to(self._base)
         if self._user:
-            os.chown(self._base, self._ids()[0], -1)
+            os.chown(self._base, self.ids()[0], -1)
         self.run("initdb", "-D", self.datadir, "-U", "postgres", "-A", "trust", "--no-sync",
                  "--no-instructions", "--locale=C", "--encoding=UTF8")  # fmt: skip
         own = {"listen_addresses": "", "port": self.port}
@@ -277,8 +313,8 @@ class PrivateCluster:
 
     def inside(self, path: Path) -> Path:
         """Return what the server calls a path of ours, such as one in its data directory."""
-        places = ((self._base, self._inner), (self.socket_dir, self._inner), (self.root, Path("/")))
-        for outer, inner in places:
+        places = {self._base: self._inner, self.socket_dir: self._inner}
+        for outer, inner in (places | self._volumes | {self.root: Path("/")}).items():
             if path.is_relative_to(outer):
                 return inner / path.relative_to(outer)
         return path
@@ -300,12 +336,13 @@ class PrivateCluster:
         if pid_namespace:
             words += ["unshare", "--pid", "--fork", "--kill-child"]
             words += [f"--mount-proc={self.root / 'proc'}"]
-        elif self._is_volume:
+        elif self._volumes:
             words += ["unshare", "--mount"]
-        if self._is_volume:
-            words += ["sh", "-ec", VOLUME, "sh", self.root, self._base.name, self._base]
+        if self._volumes:
+            words += ["sh", "-ec", VOLUMES, "sh", self.root, str(len(self._volumes))]
+            words += [path for volume in self._volumes.items() for path in volume]
         if self._user:
-            uid, gid = self._ids()
+            uid, gid = self.ids()
             words += ["chroot", f"--userspec=+{uid}:+{gid}", "--groups=", self.root]
         words += ["/usr/bin/env"]
         words += [f"--unset={name}" for name in os.environ if name.startswith(("PG", "LC_"))]
@@ -340,8 +377,10 @@ class PrivateCluster:
     def _log_end(self) -> str:
         return self.log.read_text()[-2000:].strip() if self.log.exists() else ""
 
-    def _ids(self) -> tuple[int, int]:
-        """User and group id of `user` in the server's root."""
+    def ids(self) -> tuple[int, int]:
+        """User and group id that the server runs as. Raises UnsupportedError if there is none."""
+        if self._user is None:
+            return os.geteuid(), os.getegid()
         if self._elsewhere:
             for line in (self.root / "etc/passwd").read_text().splitlines():
                 name, _, uid, gid, *_ = line.split(":")

@@ -122,18 +122,23 @@ def version(process: Process) -> str | None:
     Raise PermissionDeniedError when it may not be read.
     """
     try:
-        with process.binary.open("rb") as file:
-            stat = os.fstat(file.fileno())
-            key = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
-            if key not in _versions:
-                with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-                    _versions[key] = _version(data)
-            return _versions[key]
+        return version_of(process.binary)
     except PermissionError as error:
         what = f"The binary of process {process.pid} may not be read"
         raise binary.may_not_look(what, error) from error
     except (OSError, ValueError):
         return None
+
+
+def version_of(path: Path) -> str | None:
+    """The same of a server's binary. Raise OSError or ValueError when it cannot be read."""
+    with path.open("rb") as file:
+        stat = os.fstat(file.fileno())
+        key = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if key not in _versions:
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+                _versions[key] = _version(data)
+        return _versions[key]
 
 
 def _version(data: mmap.mmap) -> str | None:

@@ -6,6 +6,8 @@ if TYPE_CHECKING:
     import psycopg
 
 TABLE = "tbl_cost_align"
+INDEX = f"idx_{TABLE}_id"
+FIRST_TIME = "timestamp '2014-03-12'"
 HIGHEST_ID = 2_000_000_000
 INDEX_ROWS = 5_000
 
@@ -18,19 +20,29 @@ def index_scan(rows: int) -> str:
     return f"select * from {TABLE} where id > {above}"
 
 
+def index_scan_of(rows: int, turn: int) -> str:
+    """The same for as many other rows each `turn`, from 1 on, until all had theirs."""
+    width = HIGHEST_ID * min(INDEX_ROWS, rows) // rows
+    above = HIGHEST_ID - width * ((turn - 1) % (HIGHEST_ID // width) + 1)
+    return f"select * from {TABLE} where id > {above} and id <= {above + width}"
+
+
 def create_table(connection: "psycopg.Connection[Any]", rows: int) -> None:
-    """Create and fill it; the same ids every time. Needs autocommit.
+    """Create and fill it where the session's settings say; the same rows every time. Needs
+    autocommit.
 
     Vacuumed, frozen and analysed, so that no scan has a hint bit to set or a page to prune, and
-    written out, so that its files can be evicted.
+    written out, so that its files can be evicted. In one transaction, so that with minimal WAL
+    none is written.
     """
-    connection.execute(f"create table {TABLE} (id int, info text, crt_time timestamp)")
-    connection.execute("select setseed(0.002)")
-    connection.execute(
-        f"insert into {TABLE} select (random() * {HIGHEST_ID})::int, md5(random()::text), "
-        "clock_timestamp() from generate_series(1, %s)",
-        (rows,),
-    )
-    connection.execute(f"create index idx_{TABLE}_id on {TABLE} (id)")
+    with connection.transaction():
+        connection.execute(f"create table {TABLE} (id int, info text, crt_time timestamp)")
+        connection.execute("select setseed(0.002)")
+        connection.execute(
+            f"insert into {TABLE} select (random() * {HIGHEST_ID})::int, md5(random()::text), "
+            f"{FIRST_TIME} + i * interval '1 us' from generate_series(1, %s) as i",
+            (rows,),
+        )
+        connection.execute(f"create index {INDEX} on {TABLE} (id)")
     connection.execute(f"vacuum (freeze, analyze) {TABLE}")
     connection.execute("checkpoint")
