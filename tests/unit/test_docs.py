@@ -33,7 +33,7 @@ OTHERS = {DOCS / "benchmarks.md"}  # its figures come from scripts/bench, and ha
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_HELP = re.compile(r"\$ (?:sudo )?pgtrace ((?:\w+ )?)--help\n")
+_HELP = re.compile(r"\$ (?:sudo )?pgtrace ((?:\w+ )*)--help\n")
 _REPORT = re.compile(
     r"^(<!-- report: (?P<file>[^\n]+) -->\n\n?```text\n\$ [^\n]+\n)(?P<text>.*?)(?=^```$)",
     re.MULTILINE | re.DOTALL,
@@ -54,10 +54,14 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def options_of(name: str) -> Iterator[str]:
-    """Every option of a command, its long name if it has one."""
-    for action in parser_of(name)._actions:
-        if action.option_strings:
-            yield action.option_strings[-1]
+    """Every option of a command and of its parts, its long name if it has one."""
+    parsers = [parser_of(name)]
+    for parser in parsers:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+            elif action.option_strings:
+                yield action.option_strings[-1]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -84,7 +84,7 @@ def render(capture: "Capture", form: str, *, to_file: bool = True) -> str:
         return hlog.render(capture)
     from ..reporters import text
 
-    return text.render(capture, width=_width(to_file))
+    return text.render(capture, width=width(to_file))
 
 
 def _lab(result: "Result", args: argparse.Namespace, *, to_file: bool) -> str:
@@ -104,7 +104,7 @@ def _lab(result: "Result", args: argparse.Namespace, *, to_file: bool) -> str:
         return html.render(result)
     from ..reporters import lab
 
-    return lab.render(result, width=_width(to_file))
+    return lab.render(result, width=width(to_file))
 
 
 def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> str:
@@ -122,10 +122,11 @@ def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> 
             ) from error
     if args.format == "json":
         return planner.render_json(capture, plans)
-    return planner.render(capture, plans, width=_width(to_file))
+    return planner.render(capture, plans, width=width(to_file))
 
 
-def _width(to_file: bool) -> int:
+def width(to_file: bool) -> int:
+    """How wide text may be: as the terminal, where it goes to one."""
     from ..reporters.block import WIDTH
 
     return WIDTH if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns

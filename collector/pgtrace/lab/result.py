@@ -14,6 +14,8 @@ from ..capture import Host, Lost, Probes, Reads, Server
 SCHEMA = "pgtrace.lab/1"
 
 Experiment = Literal["pages", "readahead", "buffers", "sync"]
+Pattern = Literal["sequential", "random"]
+"""In which the pages of a query lie: what it was made for, and not how each read was found."""
 Medium = Literal["device", "memory", "tmpfs"]
 """memory: a device whose pages are held in the page cache while they are measured."""
 
@@ -48,7 +50,7 @@ class Cell(msgspec.Struct, omit_defaults=True):
     storage: str
     run: int
     elapsed_s: float
-    pattern: Literal["sequential", "random"] | None = None
+    pattern: Pattern | None = None
     state: Literal["cold", "cached", "prewarmed"] | None = None
     read_ahead_sectors: int | None = None
     shared_buffers: str | None = None
@@ -56,6 +58,8 @@ class Cell(msgspec.Struct, omit_defaults=True):
     plan: Literal["sequential", "bitmap", "index"] | None = None
     point: int | None = None
     """Which point of a sweep: an index into Result.options["points"]."""
+    began_s: float | None = None
+    """When, after Result.started."""
     rows: int | None = None
     """That the query returned."""
     stopped: bool = False

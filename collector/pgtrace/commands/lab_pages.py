@@ -1,0 +1,51 @@
+"""pgtrace lab pages: document 002."""
+
+import argparse
+
+from . import lab_shared
+
+
+class PagesCommand:
+    """Measure what a sequential and a random page read cost, on each storage.
+
+    Document 002's table is loaded into each; both of its queries run cold, on a server just
+    restarted, in an order drawn at random. Nothing is left at the end, also after Ctrl-C, which
+    keeps the runs that were whole.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        lab_shared.add_arguments(parser)
+        parser.add_argument(
+            "--memory",
+            action="store_true",
+            help="also the same table held in the page cache",
+        )
+        parser.add_argument(
+            "--rows",
+            type=lab_shared.number,
+            default=10_000_000,
+            metavar="N",
+            help="of the table (10,000,000, about 1 GiB with its index)",
+        )
+        parser.add_argument(
+            "--direct-io",
+            action="store_true",
+            help="let the server read past the page cache (PostgreSQL 16 and later)",
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Measure, then write or print."""
+        from ..lab import pages, pages_findings
+
+        setup = lab_shared.setup(args)
+        result = lab_shared.run(
+            args,
+            lambda progress, interruption: pages.measure(setup, args.runs, progress, interruption),
+        )
+        result.findings += pages_findings.findings(result)
+        lab_shared.hand_over(args, result)
+        return 0
+
+
+COMMAND = PagesCommand()

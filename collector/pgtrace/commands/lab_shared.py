@@ -1,0 +1,166 @@
+"""What the experiments' commands have in common: storages, the server, and the result."""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import PgtraceError, UsageError
+from . import tracing
+
+if TYPE_CHECKING:
+    from ..lab.interruption import Interruption
+    from ..lab.laboratory import Setup
+    from ..lab.progress import Progress
+    from ..lab.result import Result
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of every experiment."""
+    parser.add_argument(
+        "--storage",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="an empty directory on a storage, and what to call it; repeatable",
+    )
+    parser.add_argument(
+        "--runs", type=number, default=5, metavar="N", help="how often each is measured (5)"
+    )
+    parser.add_argument(
+        "--pg-bin",
+        type=Path,
+        metavar="DIR",
+        help="the server's programs; otherwise the newest that are installed",
+    )
+    parser.add_argument(
+        "--user", default="postgres", metavar="NAME", help="who runs the server (postgres)"
+    )
+    parser.add_argument(
+        "--dsn",
+        metavar="DSN",
+        help="a server that runs here already, in a schema of its own; '' is what libpq's "
+        "environment says",
+    )
+    parser.add_argument(
+        "--shared-host", action="store_true", help="with --dsn: although other clients are there"
+    )
+    parser.add_argument(
+        "--drop-caches",
+        action="store_true",
+        help="empty all caches of this host before each cold run, not only those of the table",
+    )
+    for whom, what in (("server", "the server"), ("tracer", "pgtrace itself")):
+        parser.add_argument(
+            f"--cpu-{whom}", type=_cpu, metavar="N", help=f"keep {what} on this CPU"
+        )
+    parser.add_argument(
+        "--reads",
+        choices=("fentry", "kprobe", "tracepoint"),
+        help="the way in for reads; otherwise the best that the kernel allows",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the result there")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument("--json", action="store_true", help="print the result itself")
+
+
+def setup(args: argparse.Namespace) -> "Setup":
+    """What the options say. Raises UsageError."""
+    from ..lab.laboratory import Setup
+    from ..lab.pinning import Pins
+    from ..lab.server import BASE
+    from ..lab.storages import MEMORY, Place, parse
+
+    if args.output:
+        from ..capture_file import check_writable
+
+        check_writable(args.output, force=args.force)
+    for option, given in (("--pg-bin", args.pg_bin), ("--direct-io", args.direct_io)):
+        if args.dsn is not None and given:
+            raise UsageError(f"{option} is for a server of its own: leave it or --dsn out")
+    if args.shared_host and args.dsn is None:
+        raise UsageError("--shared-host is for --dsn: a server of its own has no other clients")
+    places = [parse(text) for text in args.storage]
+    if args.memory:
+        places.append(Place(MEMORY, BASE, "memory"))
+    if not places:
+        raise UsageError("which storage? name an empty directory: --storage ssd=/mnt/ssd")
+    return Setup(
+        places,
+        args.rows,
+        Pins(args.cpu_server, args.cpu_tracer),
+        bindir=args.pg_bin,
+        user=args.user,
+        direct_io=args.direct_io,
+        drop_caches=args.drop_caches,
+        reads_way=args.reads,
+        dsn=args.dsn,
+        shared_host=args.shared_host,
+    )
+
+
+def run(
+    args: argparse.Namespace, measure: "Callable[[Progress, Interruption], Result]"
+) -> "Result":
+    """Let an experiment be interrupted, and show how far it is."""
+    from ..lab.interruption import Interruption
+    from ..lab.progress import Progress
+    from ..libbpf import objects
+
+    if args.verbose:
+        objects.print_messages()
+    progress = Progress(quiet=args.quiet, verbose=args.verbose)
+    interruption = Interruption()
+    try:
+        return measure(progress, interruption)
+    finally:
+        progress.clear()
+        interruption.restore()
+
+
+def hand_over(args: argparse.Namespace, result: "Result") -> None:
+    """Write the file, and print: the result itself with --json, else its report."""
+    from .. import capture_file
+
+    data = capture_file.encode(result)
+    if args.output:
+        _write(data, args)
+        tracing.note(args, f"Wrote {args.output}")
+    if args.json:
+        sys.stdout.write(data.decode())
+    elif not args.output:
+        from ..reporters import lab
+        from .report import width
+
+        print(lab.render(result, width=width(to_file=False)), end="")
+
+
+def _write(data: bytes, args: argparse.Namespace) -> None:
+    """Hours of work are not lost to a full disk: kept elsewhere, and said so."""
+    from .. import capture_file
+
+    try:
+        capture_file.write_file(data, args.output, force=args.force)
+    except (OSError, PgtraceError) as error:
+        kept = Path(tempfile.gettempdir()) / f"pgtrace-{os.getpid()}-{time.time_ns()}.json"
+        capture_file.write_file(data, kept, force=False)
+        raise PgtraceError(f"{error}. The result was kept: {kept}") from error
+
+
+def number(text: str) -> int:
+    """An option's value: a whole number above 0; for argparse."""
+    with contextlib.suppress(ValueError):
+        if text.isascii() and 0 < (found := int(text.replace(",", ""))) < 1 << 40:
+            return found
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+
+
+def _cpu(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a CPU")
+    return int(text)

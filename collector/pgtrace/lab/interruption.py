@@ -1,0 +1,51 @@
+"""Ctrl-C, SIGTERM and SIGHUP during an experiment: long work is left at once, clean-up never."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised where an experiment may be left. psycopg cancels the query that runs, as it is a
+    KeyboardInterrupt.
+    """
+
+
+class Interruption:
+    """Raises Interrupted in blocks of `allowed()` alone, at once or when the next one begins.
+
+    A second signal ends the process at once; then `pgtrace lab restore` is needed. Under nohup
+    SIGHUP stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._allowed = False
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        self._previous = {number: signal.signal(number, self._handle) for number in numbers}
+
+    def restore(self) -> None:
+        """Put the handlers back as they were."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Work that may be left in its middle."""
+        self._allowed = True
+        try:
+            if self.asked:
+                raise Interrupted
+            yield
+        finally:
+            self._allowed = False
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        for each in self._previous:
+            signal.signal(each, signal.SIG_DFL)
+        if self._allowed:
+            raise Interrupted
