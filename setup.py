@@ -12,6 +12,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 SOURCE = ROOT / "bpf" / "pgtrace.bpf.c"
+TYPES = ROOT / "bpf" / "types.bcc.c"
 OBJECT = ROOT / "collector" / "pgtrace" / "objects" / "pgtrace.bpf.o"
 TARGETS = {"x86_64": ("x86", "x86_64-linux-gnu"), "aarch64": ("arm64", "aarch64-linux-gnu")}
 
@@ -29,6 +30,7 @@ def compile_bpf() -> None:
     if not any((Path(place) / "bpf/usdt.bpf.h").exists() for place in places):
         sys.exit("pgtrace: libbpf's headers are needed to build: apt-get install libbpf-dev")
     OBJECT.parent.mkdir(exist_ok=True)
+    shutil.copyfile(TYPES, OBJECT.with_name(TYPES.name))  # compiled on the host, if it has no BTF
     command = [
         clang, "-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3",
         f"-D__TARGET_ARCH_{arch}", f"-I/usr/include/{triplet}",
@@ -80,6 +82,7 @@ setup(
     package_data={
         "pgtrace": [
             "objects/*.bpf.o",
+            "objects/*.bcc.c",
             "postgres/queries/*.sql",
             "py.typed",
             "reporters/assets/*",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .abilities.server import SUPPORTED
-from .engines import Member, Postmaster, ReadsWay, Request
+from .engines import EngineName, Member, Postmaster, ReadsWay, Request
 from .errors import PgtraceError, TargetError
 from .postgres import binary, processes
 from .postgres.processes import Backend, Server
@@ -15,7 +15,7 @@ FIRST_AIO = 18
 MOST_BACKENDS = 1024
 MOST_STATEMENTS = 5000
 _OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
-_WORKER = 1  # IoMethod, src/include/storage/aio.h
+_WORKER, _URING = 1, 2  # IoMethod, src/include/storage/aio.h
 _LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
 
@@ -93,6 +93,7 @@ class Target:
         self,
         reads: ReadsWay | None,
         *,
+        engine: EngineName | None = None,
         charge: bool,
         most: int,
         emit_durations: bool,
@@ -110,6 +111,7 @@ class Target:
             return Request(
                 threads,
                 reads=reads,
+                engine=engine,
                 listed=True,
                 most_tasks=len(threads),
                 by_file=by_file,
@@ -137,6 +139,7 @@ class Target:
             tuple(postmaster(s) for s in self.servers),
             binaries,
             reads,
+            engine,
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too, and perform: no probe can wait in them alone
@@ -196,16 +199,18 @@ def postmaster(server: Server) -> Postmaster:
         application_name = binary.variable_address(pid, "application_name")
     except PgtraceError:
         application_name = 0
-    return Postmaster(pid, application_name, _has_io_workers(server))
+    method = _io_method(server)
+    return Postmaster(pid, application_name, method == _WORKER, method == _URING)
 
 
-def _has_io_workers(server: Server) -> bool:
+def _io_method(server: Server) -> int | None:
     if (server.major or 0) < FIRST_AIO:
-        return False
+        return None
     try:
-        return binary.read_variable(server.postmaster_pid, "io_method", 4) == _WORKER
+        return binary.read_variable(server.postmaster_pid, "io_method", 4)
     except PgtraceError:
-        return any(backend.backend_type == "io worker" for backend in server.backends())
+        workers = any(backend.backend_type == "io worker" for backend in server.backends())
+        return _WORKER if workers else None
 
 
 def _member(backend: Backend) -> Member:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from .assembly import Assembly
 from .capture import Capture, Host, Lost, Probes, Server, Totals
-from .engines import Engine, QueryEvent, ReadsWay
+from .engines import Engine, EngineName, QueryEvent, ReadsWay
 from .engines import choice as engines
 from .intervals import Intervals
 from .places import Places
@@ -37,6 +37,7 @@ class Tracer:
         target: Target,
         *,
         reads: ReadsWay | None = None,
+        engine: EngineName | None = None,
         literals: bool = False,
         charge: bool = True,
         dsn: str | None = None,
@@ -52,6 +53,7 @@ class Tracer:
         self._finished: Capture | None = None
         request = target.request(
             reads,
+            engine=engine,
             charge=charge,
             most=most_backends,
             most_statements=most_statements,
@@ -197,6 +199,7 @@ def trace(
     *,
     any_process: bool = False,
     reads: ReadsWay | None = None,
+    engine: EngineName | None = None,
     literals: bool = False,
     charge: bool = True,
     by_relation: bool = False,
@@ -215,6 +218,7 @@ def trace(
     tracer = Tracer(
         target,
         reads=reads,
+        engine=engine,
         literals=literals,
         charge=charge,
         by_relation=by_relation,

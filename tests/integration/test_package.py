@@ -1,6 +1,8 @@
 """The package: what a build needs, what its wheel holds, and that the wheel runs elsewhere."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import venv
@@ -47,6 +49,7 @@ def test_wheel_holds_the_object_and_is_of_its_machine(wheel: Path) -> None:
     assert "-py3-none-linux_" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
     assert "pgtrace/objects/pgtrace.bpf.o" in names
+    assert "pgtrace/objects/types.bcc.c" in names
     assert any(name.endswith("GPL-2.0-only.txt") for name in names)
     assets = "collector/pgtrace/reporters/assets"
     ours = [file for file in (ROOT / assets).rglob("*") if file.is_file()]
@@ -72,6 +75,30 @@ def test_wheel_runs_where_there_is_no_compiler(
     )
     assert "object file: pgtrace.bpf.o" in done.stdout
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_bcc_in_a_virtual_environment(wheel: Path, tmp_path: Path) -> None:
+    """What is typed as doctor says brings the distribution's, and takes PyPI's away."""
+
+    def doctor() -> str:
+        command = [host / "bin" / "pgtrace", "doctor"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        (told,) = re.findall("engine bcc: (.*)", done.stdout)
+        return told
+
+    host = tmp_path / "host"
+    venv.create(host, with_pip=True)
+    pip = [host / "bin" / "python", "-m", "pip"]
+    subprocess.run([*pip, "install", "-q", wheel], check=True)
+    (line,) = re.findall(r"which this virtual environment does not see: (.*)", doctor())
+    assert line == f"/usr/bin/python3 -m venv --system-site-packages {host}"
+    subprocess.run(shlex.split(line), check=True)
+    found = doctor()
+    assert not re.search("virtual environment|not installed|PyPI", found), found
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--ignore-installed", "bcc"], check=True)
+    (uninstall,) = re.findall(r"is PyPI's, .*: (\S+ -m pip uninstall bcc), then", doctor())
+    subprocess.run([*shlex.split(uninstall), "-q", "-y"], check=True)
+    assert doctor() == found
 
 
 def test_build_without_clang_says_so_in_one_line(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgtrace import abilities
-from pgtrace.abilities import Ability, Group, exit_code, groups, host, tracing
+from pgtrace.abilities import Ability, Group, engines, exit_code, groups, host, tracing
 from pgtrace.abilities import server as of_server
 from pgtrace.commands import doctor, list_
 from pgtrace.errors import PermissionDeniedError, TargetError
@@ -149,6 +149,24 @@ def test_kernel_configuration() -> None:
     assert host.configuration(None).ok is None
 
 
+WORKS: dict[str, str | None] = {"kprobe": None}
+
+
+@pytest.mark.parametrize(
+    ("libbpf", "bcc", "judged"),
+    [
+        (WORKS, WORKS, [("libbpf, the first choice", True), True, True]),
+        (WORKS, "no headers: get them", [("libbpf, the first choice", True), True, None]),
+        ("no BTF", WORKS, [("bcc, as the kernel has no BTF", True), None, True]),
+        ("no BTF", "no headers: get them", [("none works here, see below", False), False, False]),
+    ],
+)
+def test_engines(libbpf: dict[str, str | None] | str, bcc: Any, judged: list[Any]) -> None:
+    """What one lacks is a fault to mend only where the other cannot trace either."""
+    chosen, *both = engines.engines({"libbpf": libbpf, "bcc": bcc})
+    assert [(chosen.reason, chosen.ok), *(one.ok for one in both)] == judged
+
+
 def test_object_file(tmp_path: Path) -> None:
     missing = host.object_file(tmp_path / "pgtrace.bpf.o")
     assert missing.ok is False
@@ -205,7 +223,7 @@ GOOD = Ability("reads", True, "")
         ([GOOD, Ability("attach to queries", False, "", permission=True)], 4),
         ([Ability("load programs", False, "", permission=True)], 4),
         ([Ability("reads", False, "")], 5),
-        ([GOOD, Ability("BTF", False, "")], 5),
+        ([GOOD, Ability("engine", False, "")], 5),
         ([], 5),
     ],
 )
@@ -217,10 +235,12 @@ def test_nothing_is_loaded_when_it_cannot_be(monkeypatch: pytest.MonkeyPatch) ->
     def never() -> dict[str, str | None]:
         raise AssertionError("tried")
 
-    monkeypatch.setattr(host, "abilities", lambda: [host.btf(False)])
+    monkeypatch.setattr(host, "abilities", lambda: [host.kernel("5.4.0", "x86_64")])
     found = groups(never)
     assert exit_code(found) == 5
-    assert "BTF" in found[1].abilities[0].reason
+    assert [group.abilities[0].reason for group in found[1:3]] == [
+        "not tried, because of kernel"
+    ] * 2
 
 
 @pytest.mark.parametrize(

@@ -34,18 +34,25 @@ class Group:
 
 Ways = dict[str, str | None]
 """Each way in for reads: None if it works, or why not. The best is first."""
+EnginesTried = dict[str, Ways | str]
+"""What each engine can do, or why it works with no way in at all. The best is first."""
 
 
-def groups(try_ways: Callable[[], Ways]) -> list[Group]:
-    """Examine this host; `try_ways` loads and attaches real probes, and removes them again."""
-    from . import host, tracing
+def groups(try_engines: Callable[[], EnginesTried]) -> list[Group]:
+    """Examine this host; `try_engines` loads and attaches real probes, and removes them again."""
+    from . import engines, host, tracing
 
     hosts = host.abilities()
     blocked = next((ability for ability in hosts if needed(ability)), None)
-    ways = None if blocked else try_ways()
+    tried = None if blocked else try_engines()
+    judged = engines.engines(tried, blocked)
+    chosen = engines.choose(tried) if tried else None
+    ways = tried[chosen] if tried and chosen else None
+    blocked = blocked or next((ability for ability in judged if needed(ability)), None)
     return [
         Group("Host", hosts),
-        Group("Reads", tracing.reads(ways, blocked)),
+        Group("Engines", judged),
+        Group("Reads", tracing.reads(None if isinstance(ways, str) else ways, blocked)),
         Group("Queries", tracing.queries(blocked)),
     ]
 
@@ -81,8 +88,8 @@ _SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where sudo looks, as distributions ship it: secure_path in sudoers."""
 
 _NEEDED = {
-    "BTF",
     "PID namespace",
+    "engine",
     "kernel",
     "kernel configuration",
     "libbpf",
@@ -92,4 +99,4 @@ _NEEDED = {
     "user namespace",
 }
 
-__all__ = ["Ability", "Group", "Ways", "as_root", "exit_code", "groups", "needed"]
+__all__ = ["Ability", "EnginesTried", "Group", "Ways", "as_root", "exit_code", "groups", "needed"]

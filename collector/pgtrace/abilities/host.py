@@ -22,7 +22,7 @@ def abilities() -> list[Ability]:
     return [
         kernel(os.uname().release, os.uname().machine),
         *privileges(effective, uid_map == _WHOLE_HOST.split(), in_first_pid_namespace()),
-        btf(Path("/sys/kernel/btf/vmlinux").exists()),
+        _btf(),
         lockdown(_text("/sys/kernel/security/lockdown")),
         configuration(config()),
         tracefs(),
@@ -99,12 +99,22 @@ def _look_into(may: bool) -> Ability:
     return Ability(name, False, why, as_root())
 
 
-def btf(there: bool) -> Ability:
-    """Judge whether the kernel describes its own types."""
-    if there:
-        return Ability("BTF", True, "the kernel describes its types in /sys/kernel/btf/vmlinux")
-    why = "the kernel has no /sys/kernel/btf/vmlinux"
-    return Ability("BTF", False, why, "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y")
+def _btf() -> Ability:
+    from ..errors import UnsupportedError
+    from ..libbpf.btf import of_kernel
+
+    try:
+        return btf(of_kernel())
+    except UnsupportedError as error:
+        return Ability("BTF", None, f"not looked for: {error}")
+
+
+def btf(file: Path | None) -> Ability:
+    """Judge whether the kernel describes its own types, and where."""
+    if file:
+        return Ability("BTF", True, f"the kernel describes its types in {file}")
+    why = "the kernel has no /sys/kernel/btf/vmlinux: only the bcc engine can do without"
+    return Ability("BTF", None, why, "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y")
 
 
 def lockdown(text: str | None) -> Ability:

@@ -7,9 +7,11 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import get_args
 
 from .. import abilities
 from ..abilities import Ability, Group
+from ..errors import PgtraceError
 from ..statement import escape
 
 _SIGNS = {True: "ok", False: "no", None: "- "}
@@ -32,11 +34,13 @@ class DoctorCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Examine host and servers, and print what was found."""
         if args.verbose:
+            from ..engines import kernel_types
             from ..libbpf import objects
 
             objects.print_messages()
+            kernel_types.verbose = True
         servers = _server_groups(args.pid)
-        found = [*abilities.groups(_try_ways), *servers]
+        found = [*abilities.groups(_try_engines), *servers]
         code = abilities.exit_code(found)
         if args.json:
             import json
@@ -80,10 +84,18 @@ def _server_groups(pid: int | None) -> list[Group]:
     return found
 
 
-def _try_ways() -> abilities.Ways:
+def _try_engines() -> abilities.EnginesTried:
+    from ..engines import EngineName
     from ..engines.choice import reads_ways
 
-    return {str(way): reason for way, reason in reads_ways(os.getpid()).items()}
+    tried: abilities.EnginesTried = {}
+    for name in get_args(EngineName):
+        try:
+            ways = reads_ways(os.getpid(), name)
+            tried[name] = {str(way): reason for way, reason in ways.items()}
+        except PgtraceError as error:
+            tried[name] = str(error)
+    return tried
 
 
 COMMAND = DoctorCommand()

@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
         help="the way in for reads; otherwise the best that the kernel allows",
     )
     parser.add_argument(
+        "--engine",
+        choices=("libbpf", "bcc"),
+        help="bcc needs no BTF, but the kernel's headers; otherwise libbpf, if it can",
+    )
+    parser.add_argument(
         "--no-charge",
         dest="charge",
         action="store_false",
@@ -105,6 +110,7 @@ def attached(
     per_query: bool = False,
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
     """Trace what the arguments name; detached at any end."""
+    from ..engines import kernel_types
     from ..engines.choice import check_pid_namespace
     from ..libbpf import objects
     from ..session import Stopper, Watched
@@ -114,6 +120,7 @@ def attached(
         raise UsageError("--require-names needs a connection: --dsn DSN, or --dsn '' for libpq's")
     if args.verbose:
         objects.print_messages()
+        kernel_types.verbose = True
     check_pid_namespace()  # there no pid means what its user thinks
     stopper = Stopper()
     try:
@@ -122,6 +129,7 @@ def attached(
             tracer = Tracer(
                 target,
                 reads=args.reads,
+                engine=args.engine,
                 literals=literals,
                 per_query=per_query,
                 charge=args.charge,
@@ -132,6 +140,8 @@ def attached(
             )
             try:
                 stopper.start()
+                if tracer.engine.note:
+                    note(args, tracer.engine.note)
                 if args.require_names and tracer.names:
                     tracer.names.require(target.filters.datnames)
                 yield tracer, watched, stopper

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 from ..capture import Kind, Pattern, Performer, Scope, Size, Source
 from ..capture import Protocol as ProtocolName
 
+EngineName = Literal["libbpf", "bcc"]
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
 QueriesWay = Literal["usdt", "uprobe", "none"]
 
@@ -202,6 +203,8 @@ class Postmaster(NamedTuple):
     """Where in its processes' memory the pointer to it is; 0: not known."""
     io_workers: bool = False
     """Its backends leave reads to them."""
+    io_uring: bool = False
+    """Its backends leave reads to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,8 @@ class Request:
     """Where to put the probes of queries: the file, and the process or -1 for all that run it."""
     reads: ReadsWay | None = None
     """A way in that is forced; None takes the best that loads."""
+    engine: EngineName | None = None
+    """One that is forced; None takes libbpf, and bcc where there is no BTF."""
     only: int = 0
     """The thread of the first member, if it matters most: it is found first."""
     listed: bool = False
@@ -252,7 +257,9 @@ class Request:
 class Engine(Protocol):
     """Probes that run in the kernel."""
 
-    name: Literal["libbpf", "bcc"]
+    name: EngineName
+    note: str | None
+    """What its user should know of why it was taken."""
     reads_way: ReadsWay
     queries_way: QueriesWay
     not_measured: list[str]

@@ -2,26 +2,30 @@
 
 from ..abilities import host
 from ..errors import PermissionDeniedError, UnsupportedError
-from . import Engine, Member, ReadsWay, Request
+from . import Engine, EngineName, Member, ReadsWay, Request
 from .libbpf_engine import LibbpfEngine
-from .probes import WAYS, MissingProbesError
+from .probes import WAYS, MissingProbesError, NoBtfError
+
+_STANDS_IN = (
+    "This kernel has no BTF: bcc compiled its types from its headers, which takes a moment "
+    "(--engine bcc)."
+)
 
 
 def start(request: Request) -> Engine:
     """Attach the probes. Raises UnsupportedError, PermissionDeniedError or TargetError."""
     check_pid_namespace()
-    reasons = []
-    for way in (request.reads,) if request.reads else WAYS:
+    if request.engine:
+        return _start(request, request.engine)
+    try:
+        return _start(request, "libbpf")
+    except NoBtfError as error:
         try:
-            return _start(request, way)
-        except UnsupportedError as error:
-            reasons.append(str(error))
-    if request.reads:
-        raise UnsupportedError(
-            f"{reasons[0]}; `pgtrace doctor` says what this kernel allows, "
-            "or leave --reads out to take the best that it does"
-        )
-    raise UnsupportedError(f"reads cannot be traced here: {'; '.join(dict.fromkeys(reasons))}")
+            engine = _start(request, "bcc")
+        except UnsupportedError as why:
+            raise UnsupportedError(f"{error}, and the bcc engine cannot replace it: {why}") from why
+    engine.note = _STANDS_IN
+    return engine
 
 
 def check_pid_namespace() -> None:
@@ -33,20 +37,57 @@ def check_pid_namespace() -> None:
         )
 
 
-def _start(request: Request, way: ReadsWay) -> LibbpfEngine:
+def _start(request: Request, name: EngineName) -> LibbpfEngine:
+    engine = _engine(name)
+    reasons = []
+    for way in (request.reads,) if request.reads else WAYS:
+        try:
+            return _start_by(engine, request, way)
+        except NoBtfError as error:
+            if request.engine:
+                raise UnsupportedError(f"{error}; --engine bcc can do without") from error
+            raise
+        except UnsupportedError as error:
+            reasons.append(str(error))
+    if request.reads:
+        raise UnsupportedError(
+            f"{reasons[0]}; `pgtrace doctor` says what this kernel allows, "
+            "or leave --reads out to take the best that it does"
+        )
+    raise UnsupportedError(f"reads cannot be traced here: {'; '.join(dict.fromkeys(reasons))}")
+
+
+def _start_by(engine: type[LibbpfEngine], request: Request, way: ReadsWay) -> LibbpfEngine:
     try:
-        return LibbpfEngine(request, way)
+        return engine(request, way)
     except MissingProbesError:
-        return LibbpfEngine(request, way, no_usdt=True)
+        return engine(request, way, no_usdt=True)
 
 
-def reads_ways(pid: int) -> dict[ReadsWay, str | None]:
-    """Try each way in on a process, such as the caller's own: None if it works, or why not."""
+def _engine(name: EngineName) -> type[LibbpfEngine]:
+    """Raises UnsupportedError or PermissionDeniedError if what it stands on is not there."""
+    if name == "libbpf":
+        return LibbpfEngine
+    from . import kernel_types
+    from .bcc_engine import BccEngine
+
+    kernel_types.compiled()
+    return BccEngine
+
+
+def reads_ways(pid: int, name: EngineName = "libbpf") -> dict[ReadsWay, str | None]:
+    """Try each way in on a process, such as the caller's own: None if it works, or why not.
+
+    Raises UnsupportedError or PermissionDeniedError if the engine works with none.
+    """
+    engine = _engine(name)
     ways: dict[ReadsWay, str | None] = {}
     for way in WAYS:
         try:
-            LibbpfEngine(Request((Member(pid, pid),), only=pid), way).close()
+            engine(Request((Member(pid, pid),), only=pid), way).close()
             ways[way] = None
+        except NoBtfError:
+            raise
         except (UnsupportedError, PermissionDeniedError) as error:
             ways[way] = str(error)
     return ways

@@ -6,11 +6,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from ..errors import PgtraceError, UnsupportedError
 from ..libbpf.objects import LibbpfError, Object, Ring
 from . import (
+    EngineName,
     File,
     Key,
     Postmaster,
@@ -43,7 +44,8 @@ _V = TypeVar("_V")
 class LibbpfEngine:
     """Reads by one way in, query scopes by USDT, asynchronous I/O by uprobes and io_uring."""
 
-    name: Literal["libbpf", "bcc"] = "libbpf"
+    name: EngineName = "libbpf"
+    note: str | None = None
 
     def __init__(self, request: Request, way: ReadsWay, *, no_usdt: bool = False) -> None:
         self._no_usdt = no_usdt
@@ -61,13 +63,13 @@ class LibbpfEngine:
         if reason:
             raise UnsupportedError(f"reads by {way}: {reason}")
         with contextlib.ExitStack() as stack:
-            self._object = stack.enter_context(Object(OBJECT))
-            self._uring = probes.uring() if request.aio else {}
+            self._object = stack.enter_context(Object(OBJECT, self._types()))
+            self._uring = self._find_uring(request)
             self._prepare(request)
             try:
                 self._object.load()
             except LibbpfError as error:
-                raise probes.refusal(error, f"{way} programs") from error
+                raise probes.load_refusal(error, f"{way} programs") from error
             self._open(request)
             stack.callback(self.close)
             self._attach(request)
@@ -190,6 +192,22 @@ class LibbpfEngine:
         del self._live
         self._live_memory.close()
         self._object.close()
+
+    def _types(self) -> Path | None:
+        """What stands for the kernel's BTF; None: itself."""
+        return None
+
+    def _uring_programs(self) -> dict[str, str] | str:
+        """By their tracepoints; or why there are none."""
+        return probes.uring()
+
+    def _find_uring(self, request: Request) -> dict[str, str]:
+        found = self._uring_programs() if request.aio else {}
+        if not isinstance(found, str):
+            return found
+        if any(postmaster.io_uring for postmaster in request.postmasters):
+            self.not_measured.append(f"reads by io_uring: {found}")
+        return {}
 
     def _prepare(self, request: Request) -> None:
         wanted = [probes.PREFIX[self.reads_way], probes.EXIT, probes.FILL]

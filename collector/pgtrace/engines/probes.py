@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
+from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
 from . import ReadsWay
 
@@ -17,8 +18,6 @@ EXIT, FILL = "pgt_exit", "pgt_fill"
 TRACEFS = Path("/sys/kernel/tracing/events")
 
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
-BTF = Path("/sys/kernel/btf/vmlinux")
-
 _FENTRY = (5, 17)
 """bb6728d75611, "bpf: Allow access to int pointer arguments in tracing programs": the position
 of a read is one. On 5.10 that can be got round, but the kernel hung as such programs came and
@@ -57,6 +56,10 @@ _IO_WORKERS = {
 }
 _WAIT = "pgaio_wref_wait"
 _COMPLETE = ("io_uring_complete", "pgt_u_complete")
+
+
+class NoBtfError(UnsupportedError):
+    """libbpf finds the kernel's types nowhere."""
 
 
 class MissingProbesError(Exception):
@@ -150,14 +153,14 @@ def attach_waits(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[st
     return []
 
 
-def uring() -> dict[str, str]:
-    """Tracepoints of io_uring and their programs; none where they do not tell one request
-    from another by its address, before 6.0.
-    """
+def uring() -> dict[str, str] | str:
+    """Tracepoints of io_uring and their programs; or why there are none."""
     known = TRACEFS / "io_uring"
     submit = next((name for name in _SUBMITS if (known / name).exists()), None)
-    if submit is None or _kernel() < (6, 0):
-        return {}
+    if submit is None:
+        return "the kernel has no tracepoint for them, or tracefs is not mounted"
+    if _kernel() < (6, 0):
+        return "before Linux 6.0 its tracepoints do not tell one request from another"
     return {_COMPLETE[0]: _COMPLETE[1], submit: _SUBMITS[submit]}
 
 
@@ -206,17 +209,19 @@ def _absent(error: LibbpfError, what: str, binary: str) -> bool:
     return False
 
 
+def load_refusal(error: LibbpfError, what: str) -> PgtraceError:
+    """The same, for what is loaded and not yet attached."""
+    if error.errno == errno.ESRCH:
+        return NoBtfError(f"no BTF: this kernel has no {btf.SYSFS}")
+    return refusal(error, what)
+
+
 def refusal(error: LibbpfError, what: str) -> PgtraceError:
     """The error to show for a refusal by the kernel."""
     if error.errno in {errno.EPERM, errno.EACCES} and not _is_admin():
         return PermissionDeniedError(
             f"the kernel does not permit {what} without CAP_SYS_ADMIN; "
             "run it as root: sudo pgtrace …"
-        )
-    if error.errno == errno.ESRCH and not BTF.exists():
-        return UnsupportedError(
-            f"no BTF: this kernel has no {BTF}; boot one that was built with "
-            "CONFIG_DEBUG_INFO_BTF=y"
         )
     if error.errno == errno.ENOENT and not TRACEFS.exists():
         return UnsupportedError(

@@ -67,13 +67,15 @@ class LibbpfError(OSError):
         _messages.clear()
 
 
-def _check_pointer(pointer: int | None, what: str) -> int:
+def check_pointer(pointer: int | None, what: str) -> int:
+    """Raise LibbpfError for a null pointer."""
     if not pointer:
         raise LibbpfError(ctypes.get_errno() or errno.EINVAL, what)
     return pointer
 
 
-def _check(result: int, what: str) -> None:
+def check(result: int, what: str) -> None:
+    """Raise LibbpfError for a negative result."""
     if result < 0:
         raise LibbpfError(-result, what)
 
@@ -92,7 +94,7 @@ class Map:
 
     def set_max_entries(self, count: int) -> None:
         """Size it; only before the object is loaded."""
-        _check(library().bpf_map__set_max_entries(self._pointer, count), self.name)
+        check(library().bpf_map__set_max_entries(self._pointer, count), self.name)
 
     def set_initial(self, value: bytes) -> None:
         """Fill the start of a data section; only before the object is loaded."""
@@ -121,11 +123,16 @@ class Map:
 class Object:
     """A compiled object: open, choose its programs, size its maps, load, attach; then close."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, types: Path | None = None) -> None:
+        """`types` is BTF that stands for the kernel's own where its fields are looked up."""
         self._lib = library()
         self._links: list[int] = []
-        self._pointer = _check_pointer(
-            self._lib.bpf_object__open_file(os.fsencode(path), None), str(path)
+        options = prototypes.OpenOptions(
+            sz=ctypes.sizeof(prototypes.OpenOptions),
+            btf_custom_path=os.fsencode(types) if types else None,
+        )
+        self._pointer = check_pointer(
+            self._lib.bpf_object__open_file(os.fsencode(path), ctypes.byref(options)), str(path)
         )
         self._programs: dict[str, int] = {}
         program = None
@@ -151,12 +158,12 @@ class Object:
     def map(self, name: str) -> Map:
         """A map by its name, or a data section by its ELF name."""
         pointer = self._lib.bpf_object__find_map_by_name(self._pointer, name.encode())
-        return Map(_check_pointer(pointer, name), name)
+        return Map(check_pointer(pointer, name), name)
 
     def load(self) -> None:
         """Hand everything to the kernel. Raises LibbpfError, with the verifier's log in it."""
         _messages.clear()
-        _check(self._lib.bpf_object__load(self._pointer), "load")
+        check(self._lib.bpf_object__load(self._pointer), "load")
 
     def run(self, program: str, *arguments: int) -> int:
         """Run a program of the kind of raw tracepoints once, with these arguments."""
@@ -167,7 +174,7 @@ class Object:
             ctx_size_in=ctypes.sizeof(context),
         )
         fd = self._lib.bpf_program__fd(self._programs[program])
-        _check(self._lib.bpf_prog_test_run_opts(fd, ctypes.byref(options)), program)
+        check(self._lib.bpf_prog_test_run_opts(fd, ctypes.byref(options)), program)
         return int(options.retval)
 
     def attach(self, program: str) -> None:
@@ -236,7 +243,7 @@ class Object:
             self._pointer = 0
 
     def _hold(self, link: int | None, what: str) -> None:
-        self._links.append(_check_pointer(link, what))
+        self._links.append(check_pointer(link, what))
 
 
 @contextlib.contextmanager
@@ -278,7 +285,7 @@ class Ring:
             return 0
 
         self._sample = sample  # libbpf keeps the pointer only
-        self._pointer = _check_pointer(
+        self._pointer = check_pointer(
             library().ring_buffer__new(source.fd, sample, None, None), source.name
         )
 

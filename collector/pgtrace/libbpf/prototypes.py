@@ -10,6 +10,7 @@ from ctypes import (
     c_char_p,
     c_int,
     c_size_t,
+    c_uint8,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -23,6 +24,20 @@ PrintCallback = CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
 SampleCallback = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
 
 
+class OpenOptions(Structure):
+    """struct bpf_object_open_opts, up to the last that is set."""
+
+    _fields_ = (
+        ("sz", c_size_t),
+        ("object_name", c_char_p),
+        ("relaxed_maps", c_bool),
+        ("pin_root_path", c_char_p),
+        ("unused", c_uint32),
+        ("kconfig", c_char_p),
+        ("btf_custom_path", c_char_p),
+    )
+
+
 class UprobeOptions(Structure):
     """struct bpf_uprobe_opts."""
 
@@ -32,6 +47,15 @@ class UprobeOptions(Structure):
         ("bpf_cookie", c_uint64),
         ("retprobe", c_bool),
         ("func_name", c_char_p),
+    )
+
+
+class ProgramInfo(Structure):
+    """struct bpf_prog_info, up to the last that is asked for."""
+
+    _fields_ = (
+        ("before", c_uint8 * 128),
+        ("btf_id", c_uint32),
     )
 
 
@@ -59,6 +83,12 @@ class TestRunOptions(Structure):
 _PROTOTYPES = {
     "libbpf_version_string": (c_char_p, ()),
     "libbpf_set_print": (c_void_p, (PrintCallback,)),
+    "libbpf_probe_bpf_helper": (c_int, (c_int, c_int, c_void_p)),
+    "btf__load_from_kernel_by_id": (c_void_p, (c_uint32,)),
+    "btf__parse": (c_void_p, (c_char_p, c_void_p)),
+    "btf__raw_data": (c_void_p, (c_void_p, POINTER(c_uint32))),
+    "btf__free": (None, (c_void_p,)),
+    "bpf_obj_get_info_by_fd": (c_int, (c_int, c_void_p, POINTER(c_uint32))),
     "bpf_object__open_file": (c_void_p, (c_char_p, c_void_p)),
     "bpf_object__load": (c_int, (c_void_p,)),
     "bpf_object__close": (None, (c_void_p,)),
@@ -113,7 +143,9 @@ def format_message(template: bytes, arguments: int) -> str:
 
 
 __all__ = [
+    "OpenOptions",
     "PrintCallback",
+    "ProgramInfo",
     "SampleCallback",
     "TestRunOptions",
     "UprobeOptions",
