@@ -16,6 +16,8 @@ import pytest
 
 PG_VERSION = int(os.environ.get("PGTRACE_TEST_PG", "15"))
 """The major version of PostgreSQL under test."""
+ENGINE = os.environ.get("PGTRACE_TEST_ENGINE", "libbpf")
+"""Which engine traces in tests/kernel; its conftest.py sees to it."""
 
 COMPARE = {
     "==": operator.eq,
@@ -55,7 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header() -> str:
-    return f"kernel {platform.release()}, PostgreSQL {PG_VERSION}, CI={os.environ.get('CI', '')}"
+    settings = f"PostgreSQL {PG_VERSION}, engine {ENGINE}, CI={os.environ.get('CI', '')}"
+    return f"kernel {platform.release()}, {settings}"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

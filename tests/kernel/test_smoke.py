@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fix_cluster import SETTINGS, bindir
-from fix_markers import PG_VERSION, matches
+from fix_markers import ENGINE, PG_VERSION, matches
 from fix_reader import Reader
 from pgtrace import trace
 from pgtrace.engines import ReadsWay
@@ -22,8 +22,9 @@ from pgtrace.tracer import Tracer
 from pgtrace_command import run
 
 OLD = matches(platform.release(), "< 5.17")
+NO_FENTRY = OLD or ENGINE == "bcc"
 """There fentry cannot be, which doctor says too."""
-WAYS: tuple[ReadsWay, ...] = ("kprobe", "tracepoint") if OLD else ("fentry", "kprobe", "tracepoint")
+WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")[1 if NO_FENTRY else 0 :]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_way_counts_each_read(
     with reader(data_file) as one, trace(one.pid, any_process=True, reads=way) as tracer:
         assert one.go().full == 1000
     taken = tracer.capture()
-    assert taken.probes.reads == way
+    assert (taken.probes.engine, taken.probes.reads) == (ENGINE, way)
     assert (taken.totals.reads, taken.totals.bytes) == (1000, 1000 * 8192)
     assert (taken.totals.failed, taken.totals.short) == (0, 0)
     assert (taken.lost.reads, taken.lost.in_flight) == (0, 0)
@@ -109,7 +110,7 @@ def test_two_backends(server: PrivateCluster) -> None:
 def test_fentry_is_refused_before_anything_is_loaded(server: PrivateCluster) -> None:
     ended = run("capture", server.postmaster_pid, "--reads", "fentry", "--duration", 1)
     assert (ended.code, ended.out) == (5, "")
-    assert "before Linux 5.17" in ended.err
+    assert ("before Linux 5.17" if ENGINE == "libbpf" else "the kernel's own BTF") in ended.err
 
 
 def test_doctor(server: PrivateCluster) -> None:
@@ -119,10 +120,18 @@ def test_doctor(server: PrivateCluster) -> None:
     answer = json.loads(ended.out)
     told = {one["name"]: one for group in answer["groups"] for one in group["abilities"]}
     assert told["kernel"]["reason"].startswith(platform.release())
-    for name in (*WAYS, "reads", "uprobes", "BTF", "query probes", "version"):
+    for name in (*WAYS, "reads", "uprobes", "engine", "query probes", "version"):
         assert told[name]["ok"] is True, told[name]
     assert told["reads"]["reason"] == f"by {WAYS[0]}, the best way in here"
-    if OLD:
+    if NO_FENTRY:
         assert told["fentry"]["ok"] is None
-        assert "before Linux 5.17" in told["fentry"]["reason"]
+        why = "before Linux 5.17" if ENGINE == "libbpf" else "the kernel's own BTF"
+        assert why in told["fentry"]["reason"]
+    there = ENGINE == "libbpf"
+    assert told["engine"]["reason"].startswith(f"{ENGINE}, ")
+    # Where scripts/vm has its headers
+    assert told["engine bcc"]["ok"] is (True if matches(platform.release(), "< 6.2") else None)
+    assert (told["BTF"]["ok"], told["engine libbpf"]["ok"]) == (
+        (True, True) if there else (None, None)
+    )
     assert "PID namespace" not in told

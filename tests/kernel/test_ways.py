@@ -19,6 +19,7 @@ import test_sources
 
 from bpf_left import leftovers, ours, raised
 from fix_cluster import Connection
+from fix_markers import ENGINE
 from fix_reader import Reader
 from pgtrace import trace
 from pgtrace.engines import ReadsWay
@@ -35,7 +36,7 @@ for module in test_reads, test_patterns, test_sources, test_buckets:
 worker, holes = test_reads.worker, test_patterns.holes
 
 
-@pytest.fixture(params=["fentry", "kprobe"])
+@pytest.fixture(params=["fentry", "kprobe"] if ENGINE == "libbpf" else ["kprobe"])
 def way(request: pytest.FixtureRequest) -> ReadsWay:
     return request.param
 
@@ -68,18 +69,19 @@ def test_reads_are_told_apart_by_tracepoints_too(
     test_reads.test_only_files_count(worker, data_file, "tracepoint")
 
 
-def test_fentry_is_chosen_where_it_can_be(
+def test_the_best_way_is_chosen(
     reader: Callable[..., Reader], data_file: Path, connection: Connection
 ) -> None:
     """Nobody has to ask for it, neither for a backend nor for another process."""
+    best = "fentry" if ENGINE == "libbpf" else "kprobe"
     with reader(data_file) as one, trace(one.pid, any_process=True) as tracer:
         assert one.go().full == 1000
-    assert tracer.capture().probes.reads == "fentry"
+    assert tracer.capture().probes.reads == best
     assert tracer.capture().totals.reads == 1000
     with trace(connection.info.backend_pid) as tracer:
         connection.execute("select 1")
     probes = tracer.capture().probes
-    assert (probes.reads, probes.queries, probes.not_measured) == ("fentry", "usdt", [])
+    assert (probes.reads, probes.queries, probes.not_measured) == (best, "usdt", [])
 
 
 KILLED = """
