@@ -39,22 +39,22 @@ class Ratio:
     value: float
     low: float
     high: float
-    goal: float
+    goal: float | None
     rounds: int
 
     @property
     def verdict(self) -> str:
         """The goal is met, or not, if the whole interval is on one side of it."""
+        if self.goal is None:
+            return "no goal"
         if self.rounds >= ROUNDS_MIN and self.high <= self.goal:
             return "met"
         return "not met" if self.rounds >= ROUNDS_MIN and self.low > self.goal else "not decided"
 
     def line(self) -> str:
         """For people."""
-        return (
-            f"  {self.name:<48} {self.value:6.2f}  [{self.low:.2f}, {self.high:.2f}]"
-            f"   goal at most {self.goal:g}: {self.verdict}"
-        )
+        goal = "" if self.goal is None else f"   goal at most {self.goal:g}: {self.verdict}"
+        return f"  {self.name:<48} {self.value:6.2f}  [{self.low:.2f}, {self.high:.2f}]{goal}"
 
     def as_json(self) -> dict[str, Any]:
         """For programs. JSON has no infinity, which a divisor of 0 gives."""
@@ -63,7 +63,7 @@ class Ratio:
         return {"name": self.name, **finite, "goal": self.goal, "verdict": self.verdict}
 
 
-def ratio(name: str, ours: Rounds, theirs: Rounds, goal: float) -> Ratio:
+def ratio(name: str, ours: Rounds, theirs: Rounds, goal: float | None) -> Ratio:
     """Compare two series of the same rounds; the interval is a bootstrap over rounds."""
 
     def of(rounds: Sequence[int]) -> float:

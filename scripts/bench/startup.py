@@ -13,10 +13,12 @@ from pathlib import Path
 import bench
 from bench import BenchError
 
+from pgtrace.engines.choice import reads_ways
 from pgtrace.errors import PgtraceError
 from pgtrace.postgres.cluster import PrivateCluster
 
 GOAL = 0.5
+BCC = "pgtrace --engine bcc"
 # As document 002 watches a backend. It handles the exit only once all are attached.
 SCRIPT = """
 usdt:{binary}:postgresql:query__start {{ printf("start %s\\n", str(arg0)); }}
@@ -55,17 +57,29 @@ def launch(launcher: Path, command: Sequence[str | Path]) -> dict[str, float]:
     }
 
 
-def measure(directory: Path, rounds: int) -> Runs:
-    """Both tools on one idle backend, in turn; which is first is drawn each time."""
+def why_no_bcc() -> str | None:
+    """Why the second engine cannot be measured here."""
+    try:
+        reads_ways(os.getpid(), "bcc")
+    except PgtraceError as error:
+        return str(error)
+    return None
+
+
+def measure(directory: Path, rounds: int, *, bcc: bool) -> Runs:
+    """All tools on one idle backend, in turn; which is first is drawn each time."""
     launcher = bench.compile_c("launch", directory)
     with PrivateCluster() as cluster, cluster.connect() as backend:
         pid = backend.info.backend_pid
         script = SCRIPT.format(binary=cluster.binary, pid=pid)
         capture = [sys.executable, "-m", "pgtrace", "capture", str(pid), "--duration", "0.001"]
+        capture += ["--force", "-o", str(directory / "capture.json")]
         commands: dict[str, list[str]] = {
-            "pgtrace": [*capture, "--force", "-o", str(directory / "capture.json")],
+            "pgtrace": capture,
             "bpftrace": bench.bpftrace("-p", pid, "-e", script),
         }
+        if bcc:
+            commands[BCC] = [*capture, "--engine", "bcc"]
         for command in commands.values():
             launch(launcher, command)  # from a warm page cache, with compiled Python
         runs: Runs = {name: {unit: [] for unit in UNITS} for name in commands}
@@ -78,7 +92,7 @@ def measure(directory: Path, rounds: int) -> Runs:
     return runs
 
 
-def report(runs: Runs, tracers: int, *, as_json: bool) -> str:
+def report(runs: Runs, tracers: int, no_bcc: str | None, *, as_json: bool) -> str:
     """Everything that was measured, for people or for programs."""
     ratios = [
         bench.ratio(
@@ -89,6 +103,12 @@ def report(runs: Runs, tracers: int, *, as_json: bool) -> str:
         )
         for unit in COMPARED
     ]
+    if BCC in runs:
+        ratios += [
+            bench.ratio(f"{BCC} to pgtrace: {UNITS[unit][0]}", *pair, None)
+            for unit in COMPARED
+            for pair in [(runs[BCC][unit], runs["pgtrace"][unit])]
+        ]
     figures = {
         name: {unit: bench.quartiles(values) for unit, values in of_tool.items()}
         for name, of_tool in runs.items()
@@ -99,6 +119,7 @@ def report(runs: Runs, tracers: int, *, as_json: bool) -> str:
             "host": bench.host(),
             "other_tracers": tracers,
             "rounds": rounds,
+            "no_bcc": no_bcc,
             "tools": {
                 name: {
                     unit: dict(zip(("lower_quartile", "median", "upper_quartile"), q, strict=True))
@@ -113,14 +134,15 @@ def report(runs: Runs, tracers: int, *, as_json: bool) -> str:
         bench.host(),
         f"Start, attach to one backend, stop; {rounds} rounds",
         *bench.warnings(tracers),
+        *([f"The bcc engine is not measured: {no_bcc}"] if no_bcc else []),
         "",
-        f"{'Started':<14} {'median':>27}  [quartiles]",
+        f"{'Started':<20} {'median':>27}  [quartiles]",
     ]
     for name, of_tool in figures.items():
         for unit, (what, sign) in UNITS.items():
             low, middle, high = of_tool[unit]
             lines.append(
-                f"  {name:<14} {what:<12} {middle:7.4g} {sign:<3}  [{low:.4g}, {high:.4g}]"
+                f"  {name:<20} {what:<12} {middle:7.4g} {sign:<3}  [{low:.4g}, {high:.4g}]"
             )
     lines += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
     return "\n".join([*lines, *(each.line() for each in ratios)])
@@ -139,8 +161,9 @@ def main() -> int:
     try:
         tracers = bench.other_tracers()
         with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
-            runs = measure(Path(directory), max(1, args.rounds))
-        print(report(runs, max(tracers, bench.other_tracers()), as_json=args.json))
+            no_bcc = why_no_bcc()
+            runs = measure(Path(directory), max(1, args.rounds), bcc=no_bcc is None)
+        print(report(runs, max(tracers, bench.other_tracers()), no_bcc, as_json=args.json))
     except PgtraceError as error:
         print(f"startup: {error}", file=sys.stderr)
         return error.exit_code
