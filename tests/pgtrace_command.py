@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 PGTRACE = (sys.executable, "-m", "pgtrace")
-PATIENCE_S = 60
+PATIENCE_S = 180
+"""In an emulated machine bcc compiles for half a minute."""
 
 
 class Ended(NamedTuple):

@@ -1,7 +1,5 @@
 """What this host and its servers can be traced for: the model behind `pgtrace doctor`."""
 
-import shlex
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +57,9 @@ def groups(try_engines: Callable[[], EnginesTried]) -> list[Group]:
 
 def as_root() -> str:
     """How to type `pgtrace doctor` as root: sudo does not look where a virtual environment is."""
+    import shlex
+    import shutil
+
     command = Path(sys.argv[0]).absolute()
     if command.name == "__main__.py":
         return f"sudo {shlex.quote(sys.executable)} -m pgtrace doctor"

@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,6 +103,8 @@ def _write(taken: "Capture", args: argparse.Namespace) -> None:
     try:
         capture_file.write(taken, args.output, force=args.force)
     except (OSError, PgtraceError) as error:
+        import tempfile
+
         kept = Path(tempfile.gettempdir()) / f"pgtrace-{os.getpid()}-{time.time_ns()}.json"
         capture_file.write(taken, kept, force=False)
         raise PgtraceError(f"{error}. The capture was kept: {kept}") from error

@@ -110,7 +110,6 @@ def attached(
     per_query: bool = False,
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
     """Trace what the arguments name; detached at any end."""
-    from ..engines import kernel_types
     from ..engines.choice import check_pid_namespace
     from ..libbpf import objects
     from ..session import Stopper, Watched
@@ -119,6 +118,8 @@ def attached(
     if args.require_names and args.dsn is None:
         raise UsageError("--require-names needs a connection: --dsn DSN, or --dsn '' for libpq's")
     if args.verbose:
+        from ..engines import kernel_types
+
         objects.print_messages()
         kernel_types.verbose = True
     check_pid_namespace()  # there no pid means what its user thinks

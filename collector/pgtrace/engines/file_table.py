@@ -1,12 +1,9 @@
 """The kernel's entries of files that were read."""
 
-from ctypes import sizeof
-
 from ..libbpf.objects import Object
 from . import UNKNOWN_FILE, File, layout
 from .slots import fill
 
-_SIZE = sizeof(layout.FileEntry)
 _FILES = 2  # enum queue in bpf/fill.bpf.c
 _MINOR_BITS = 20  # MINORBITS, include/linux/kdev_t.h
 
@@ -15,7 +12,7 @@ class FileTable:
     """Entries are taken one after the other, and never given back; 0 stands for all others."""
 
     def __init__(self, loaded: Object, count: int) -> None:
-        self._memory = loaded.map("pgt_files").memory()
+        self._memory = loaded.map("pgt_files").pieces()
         self._count = count
         self._known = [UNKNOWN_FILE]
         fill(loaded, _FILES, count, first=1)
@@ -23,7 +20,7 @@ class FileTable:
     def files(self) -> list[File]:
         """All so far."""
         while len(self._known) < self._count:
-            entry = layout.FileEntry.from_buffer_copy(self._memory, len(self._known) * _SIZE)
+            entry = layout.FileEntry.from_buffer_copy(*self._memory.at(len(self._known)))
             if not entry.kind:
                 break
             self._known.append(_file(entry))

@@ -59,7 +59,7 @@ class SlotPool:
 
     def __init__(self, loaded: Object, slots: int, chunks: int) -> None:
         self._slots = loaded.map("pgt_slots").memory()
-        self._chunks = loaded.map("pgt_chunks").memory()
+        self._chunks = loaded.map("pgt_chunks").pieces()
         self._free_slots = loaded.map("pgt_free_slots")
         self._free_chunks = loaded.map("pgt_free_chunks")
         self._indexes = loaded.map("pgt_slot_indexes")
@@ -153,8 +153,8 @@ class SlotPool:
         """Set their counters to nothing; whoever has them may keep them."""
         for chunk in chunks:
             if chunk:
-                at = (chunk - 1) * _CHUNK.size
-                self._chunks[at : at + _CHUNK.size] = _EMPTY_CHUNK
+                memory, at = self._chunks.at(chunk - 1)
+                memory[at : at + _CHUNK.size] = _EMPTY_CHUNK
                 if give_back:
                     self._free_chunks.update(None, struct.pack("<I", chunk - 1))
 
@@ -220,7 +220,7 @@ class SlotPool:
         buckets = {}
         for chunk, place in enumerate(chunks):
             if place:
-                numbers = _CHUNK.unpack_from(self._chunks, (place - 1) * _CHUNK.size)
+                numbers = _CHUNK.unpack_from(*self._chunks.at(place - 1))
                 for sub, number in enumerate(numbers):
                     if number:
                         buckets[chunk * layout.SUBS + sub] = number

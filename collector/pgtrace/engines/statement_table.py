@@ -1,7 +1,7 @@
 """The kernel's sums by statement."""
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from ctypes import sizeof
 
 from ..libbpf.objects import Object
@@ -20,22 +20,40 @@ class StatementTable:
     """Reads statements, and gives back those of tasks that ended."""
 
     def __init__(self, loaded: Object, pool: SlotPool, count: int) -> None:
-        self._memory = loaded.map("pgt_statements").memory()
+        self._memory = loaded.map("pgt_statements").pieces()
         self._indexes = loaded.map("pgt_statement_indexes")
         self._free = loaded.map("pgt_free_statements")
         self._pool = pool
         self._count = count
+        self._taken = 0
+        """So many places were taken at some time, and perhaps some more."""
         fill(loaded, _STATEMENTS, count)
 
     def of(self, payers: Collection[int]) -> dict[int, list[int]]:
         """The places of all statements of these tasks."""
         found: dict[int, list[int]] = {payer: [] for payer in payers}
-        numbers = memoryview(self._memory)[: self._count * _SIZE].cast("I")
-        for index, payer in enumerate(numbers[:: _SIZE // 4]):
-            if payer and payer in found:
-                found[payer].append(index)
-        numbers.release()
+        for first, everybody in self._payers():
+            for index, payer in enumerate(everybody, first):
+                if payer and payer in found:
+                    found[payer].append(index)
         return found
+
+    def _payers(self) -> Iterator[tuple[int, list[int]]]:
+        """By piece, its first place and whose each is; 0: nobody's.
+
+        Up to the first of which nothing was ever taken: the queue gives places in their order,
+        and those that were given back last.
+        """
+        for first in range(0, self._count, self._memory.length):
+            memory, _ = self._memory.at(first)
+            count = min(self._memory.length, self._count - first)
+            with memoryview(memory)[: count * _SIZE] as piece, piece.cast("I") as numbers:
+                payers = numbers[:: _SIZE // 4].tolist()
+            if any(payers):
+                self._taken = max(self._taken, first + count)
+            yield first, payers
+            if first >= self._taken:
+                break
 
     def total(self, index: int, reads: ReadsByQuery) -> StatementTotal:
         """What is at one place; `reads` are all of its task."""
@@ -80,8 +98,8 @@ class StatementTable:
         one = self._at(index)
         self._indexes.delete(bytes(one.key))
         self._pool.empty_chunks(one.sums.chunk)
-        at = index * _SIZE
-        self._memory[at : at + _CHUNKS_AT] = bytes(_CHUNKS_AT)
+        memory, at = self._memory.at(index)
+        memory[at : at + _CHUNKS_AT] = bytes(_CHUNKS_AT)
         self._free.update(None, struct.pack("<I", index))
 
     def close(self) -> None:
@@ -89,7 +107,8 @@ class StatementTable:
         self._memory.close()
 
     def _at(self, index: int) -> layout.Statement:
-        return layout.Statement.from_buffer_copy(self._memory, index * _SIZE)
+        self._taken = max(self._taken, index + 1)
+        return layout.Statement.from_buffer_copy(*self._memory.at(index))
 
 
 def signed(query_id: int) -> int:

@@ -15,6 +15,7 @@ from typing import Self
 from ..errors import UnsupportedError
 from ..statement import escape
 from . import prototypes
+from .pieces import Pieces
 
 _messages: list[str] = []
 """What libbpf said since the last call that failed: the reason of an error is only there."""
@@ -106,8 +107,15 @@ class Map:
 
     def memory(self) -> mmap.mmap:
         """The values of an array, shared with the kernel: what is read there is live."""
-        stride = (library().bpf_map__value_size(self._pointer) + 7) & ~7
-        return mmap.mmap(self.fd, stride * library().bpf_map__max_entries(self._pointer))
+        return mmap.mmap(self.fd, self._stride * library().bpf_map__max_entries(self._pointer))
+
+    def pieces(self) -> Pieces:
+        """The same, mapped as far as it is looked at."""
+        return Pieces(self.fd, self._stride, library().bpf_map__max_entries(self._pointer))
+
+    @property
+    def _stride(self) -> int:
+        return int(library().bpf_map__value_size(self._pointer) + 7) & ~7
 
     def update(self, key: bytes | None, value: bytes) -> None:
         """Set one entry; of a queue, which has no keys, append."""
