@@ -211,7 +211,8 @@ def trace(
     """Trace a backend, or of a postmaster the whole server, while the block runs.
 
     `capture()` of what it yields has the result. With `any_process`, the reads of a process that
-    need not be PostgreSQL, all of the threads that it has now. With `by_relation`, of each file
+    need not be PostgreSQL, all of the threads that it has now. `reads` and `engine` force the way
+    in and the engine. With `by_relation`, of each file
     apart; `dsn` is a connection string for names. Errors as Tracer.
     """
     target = Target((pid,)) if any_process else Target.find(pid)

@@ -19,21 +19,31 @@ def are_packed() -> bool:
     """
     release = os.uname().release
     install = f"apt-get install linux-headers-{release}, or dnf install kernel-devel-{release}"
-    modules = Path("/lib/modules", release)
-    built = Path(os.environ.get("BCC_KERNEL_SOURCE") or modules / "build")
-    # Distributions such as Debian have them in two folders, and so looks bcc
-    if (built / _HEADER).is_file() or (modules / "source" / _HEADER).is_file():
+    given = os.environ.get("BCC_KERNEL_SOURCE")
+    built = Path(given or f"/lib/modules/{release}/build")
+    # Distributions such as Debian have them in two folders, of which bcc knows
+    places = [built] if given or not built.is_dir() else [built, built.with_name("source")]
+    if any((place / _HEADER).is_file() for place in places):
         found = _release(built)
         if found and found != release:
             raise UnsupportedError(
                 f"the headers in {built} are those of kernel {found}, but {release} runs: {install}"
             )
         return False
-    if not _ARCHIVE.exists():
-        subprocess.run(["modprobe", "-q", "kheaders"], check=False)
-    if not _ARCHIVE.exists():
+    if not _are_brought_along():
         raise UnsupportedError(f"the kernel's headers are not in {built}: {install}")
     return True
+
+
+def _are_brought_along() -> bool:
+    """Also in a module, which bcc loads for as long as it reads it."""
+    if _ARCHIVE.exists():
+        return True
+    try:
+        found = subprocess.run(["modprobe", "--dry-run", "--quiet", "kheaders"], check=False)
+    except OSError:
+        return False
+    return found.returncode == 0
 
 
 def _release(built: Path) -> str | None:
