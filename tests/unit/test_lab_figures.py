@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import lab_results
 from pgtrace.histogram import Histogram, bucket_bounds, bucket_index
-from pgtrace.lab import figures
-from pgtrace.lab.result import Cell
+from pgtrace.lab import counted, figures
+from pgtrace.lab.result import Cell, Result
 
 SOME = st.builds(
     lab_results.pages_result,
@@ -27,16 +27,16 @@ SOME = st.builds(
 
 
 @given(SOME)
-def test_parts_add_up_to_the_whole(result: figures.Result) -> None:
+def test_parts_add_up_to_the_whole(result: Result) -> None:
     for each in figures.figures(result):
-        for parts in (each.by_source, each.by_kind, each.by_size, each.by_performer):
+        for parts in (each.by_source, each.by_kind, each.by_size, each.by_order, each.by_performer):
             assert sum(part.reads for part in parts.values()) == each.all.reads
             assert sum(part.bytes for part in parts.values()) == each.all.bytes
             assert sum(part.total_ns for part in parts.values()) == each.all.total_ns
 
 
 @given(SOME)
-def test_nothing_is_left_out_of_all_figures_together(result: figures.Result) -> None:
+def test_nothing_is_left_out_of_all_figures_together(result: Result) -> None:
     reads = [r for cell in result.cells for r in cell.reads]
     found = figures.figures(result)
     assert sum(each.all.reads for each in found) == sum(r.count for r in reads)
@@ -44,7 +44,7 @@ def test_nothing_is_left_out_of_all_figures_together(result: figures.Result) -> 
     assert sum(each.runs for each in found) == len(result.cells)
 
 
-def with_cell(**changes: object) -> figures.Result:
+def with_cell(**changes: object) -> Result:
     """A result whose first cell, hdd's sequential run 1, is changed."""
     result = lab_results.pages_result([lab_results.HDD], runs=2)
     result.cells[0] = msgspec.structs.replace(result.cells[0], **changes)
@@ -66,7 +66,7 @@ def test_a_run_that_did_not_begin_as_it_should_is_left_out(
     changes: dict[str, object], why: str
 ) -> None:
     result = with_cell(**changes)
-    assert [(out.cell.run, out.why) for out in figures.left_out(result)] == [(1, why)]
+    assert [(out.cell.run, out.why) for out in counted.left_out(result)] == [(1, why)]
     assert [each.runs for each in figures.figures(result)] == [1, 2]
 
 
@@ -74,28 +74,28 @@ def test_a_run_that_did_not_begin_as_it_should_is_left_out(
     "changes", [{"resident_before": 0.01}, {"state": "cached", "resident_before": 0.99}]
 )
 def test_a_run_at_the_edge_counts(changes: dict[str, object]) -> None:
-    assert figures.left_out(with_cell(**changes)) == []
+    assert counted.left_out(with_cell(**changes)) == []
 
 
 def test_a_run_that_nobody_looked_at_counts_and_is_told() -> None:
     result = with_cell(resident_before=None)
-    assert [cell.run for cell in figures.unproven(result)] == [1]
+    assert [cell.run for cell in counted.unproven(result)] == [1]
     assert [each.runs for each in figures.figures(result)] == [2, 2]
 
 
 def test_cells_of_the_planners_sweep_are_none_of_these() -> None:
     result = with_cell(plan="index", point=0)
     assert [each.runs for each in figures.figures(result)] == [1, 2]
-    assert figures.left_out(result) == []
+    assert counted.left_out(result) == []
 
 
 def test_a_block_is_8_kib_whatever_the_servers_is() -> None:
     (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].reads
     large = msgspec.structs.replace(reads, bytes=4 * reads.bytes, blocks=reads.blocks)
     cell = Cell("x", 1, elapsed_s=1.0, cpu_s=0.5, rows=1000, reads=[large])
-    assert figures.block_ns(cell) == pytest.approx(reads.total_ns / (4 * reads.count))
-    assert figures.page_ns(cell) == pytest.approx(1e9 / (4 * reads.count))
-    assert figures.tuple_ns(cell) == pytest.approx(500_000)
+    assert counted.block_ns(cell) == pytest.approx(reads.total_ns / (4 * reads.count))
+    assert counted.page_ns(cell) == pytest.approx(1e9 / (4 * reads.count))
+    assert counted.tuple_ns(cell) == pytest.approx(500_000)
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=50))
@@ -106,14 +106,14 @@ def test_the_median_lies_in_its_bucket(times: list[int]) -> None:
     (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].reads
     cell = Cell("x", 1, 1.0, reads=[msgspec.structs.replace(reads, histogram=latencies.to_data())])
     low, high = bucket_bounds(bucket_index(sorted(times)[(len(times) - 1) // 2]))
-    assert low <= (figures.median_ns(cell) or 0) <= high
-    assert figures.median_ns(Cell("x", 1, 1.0)) is None
+    assert low <= (counted.median_ns(cell) or 0) <= high
+    assert counted.median_ns(Cell("x", 1, 1.0)) is None
 
 
 def test_reads_outside_the_query_and_writes_do_not_count() -> None:
     (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].reads
     outside = msgspec.structs.replace(reads, scope="outside")
     write = msgspec.structs.replace(reads, operation="write")
-    assert figures.reads_of(Cell("x", 1, 1.0, reads=[outside, reads, write])) == [reads]
-    assert figures.block_ns(Cell("x", 1, 1.0, reads=[outside, write])) is None
-    assert figures.page_ns(Cell("x", 1, 1.0)) is None
+    assert counted.reads_of(Cell("x", 1, 1.0, reads=[outside, reads, write])) == [reads]
+    assert counted.block_ns(Cell("x", 1, 1.0, reads=[outside, write])) is None
+    assert counted.page_ns(Cell("x", 1, 1.0)) is None

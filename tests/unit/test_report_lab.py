@@ -37,7 +37,8 @@ def test_every_line_of_sums_and_every_row_of_a_table_is_there(result: Result) ->
     text = lab.render(result)
     for name in ("reads", "bytes", "blocks of 8 KiB", "from the device", "mean per block",
                  "p50 of a read", "p90", "p99", "max", "elapsed per block", "where served",
-                 "what was read", "at a time", "heap", "index", "1 block"):  # fmt: skip
+                 "what was read", "at a time", "heap", "index", "1 block", "in what order",
+                 "random"):  # fmt: skip
         assert len(re.findall(rf"^ +{name} ", text, re.MULTILINE)) >= 3, name
 
 
@@ -131,6 +132,18 @@ def test_document_002_stands_beside_with_its_block_size_and_no_target(result: Re
     assert re.search(r"OS cache, with SystemTap's own cost +11\.4 µs +18\.6 µs +1\.6\n", text)
     assert "never a target" in flat(text)
     assert "cpu_tuple_cost 0.000189, cpu_index_tuple_cost 0.004335" in flat(text)
+
+
+def test_what_was_counted_in_every_run_is_shown_and_nothing_else(result: Result) -> None:
+    for cell in result.cells:
+        cell.shared_hits, cell.device_requests = 7, 40
+    text = lab.render(result)
+    assert re.search(r"^ +shared hits +35 +35$", text, re.MULTILINE)
+    assert re.search(r"^ +device requests +200 +200$", text, re.MULTILINE)
+    for cell in result.cells:
+        if cell.run == 3:
+            cell.shared_hits = None
+    assert "shared hits" not in lab.render(result)
 
 
 def test_no_sql_is_printed(result: Result) -> None:

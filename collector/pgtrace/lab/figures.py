@@ -4,22 +4,17 @@ Arithmetic over the cells of a result. Times are nanoseconds; a block is 8 KiB, 
 server's is, so that servers can be compared.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from ..capture import Kind, Performer, Reads, Size, Source
-from ..histogram import Histogram, bucket_bounds
+from ..capture import Pattern as Order
+from ..histogram import Histogram
+from .counted import BLOCK, PATTERNS, Pattern, counted, latencies, reads_of
 from .result import Cell, Result, Storage
 
-BLOCK = 8192
-MOST_COLD = 0.01
-LEAST_CACHED = 0.99
-"""Shares of the relation's pages in the page cache from which on a run is neither."""
-
-Pattern = Literal["sequential", "random"]
-PATTERNS: tuple[Pattern, ...] = ("sequential", "random")
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
+ORDERS: tuple[Order, ...] = ("sequential", "near", "random", "first", "unknown")
 SIZES: tuple[Size, ...] = ("1", "2-4", "5-15", "16+")
 
 
@@ -64,23 +59,21 @@ class Figures:
     by_kind: dict[Kind, Part]
     by_size: dict[Size, Part]
     """In the server's blocks."""
+    by_order: dict[Order, Part]
+    """By where each read of a relation began, after the one before."""
     by_performer: dict[Performer, Part]
     elapsed_ns: float
     rows: int
     """That its queries returned; 0 if they were not counted."""
+    shared_hits: int | None
+    """Blocks of the server's size found in shared_buffers; None if not counted in every run."""
+    device_requests: int | None
+    """Reads that the device completed meanwhile, of anybody; None as above."""
 
     @property
     def page_ns(self) -> float | None:
         """Elapsed time per 8 KiB read, with everything that the query did meanwhile."""
         return self.elapsed_ns / self.all.blocks if self.all.bytes else None
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A run that did not begin as it should: it is in no figure."""
-
-    cell: Cell
-    why: str
 
 
 def label(storage: Storage) -> str:
@@ -100,87 +93,6 @@ def figures(result: Result) -> list[Figures]:
     return found
 
 
-def counted(result: Result) -> list[Cell]:
-    """The runs that figures are made of."""
-    return [cell for cell in _cells(result) if not _unlike(cell)]
-
-
-def left_out(result: Result) -> list[LeftOut]:
-    """The others, each with the reason."""
-    return [LeftOut(cell, why) for cell in _cells(result) if (why := _unlike(cell))]
-
-
-def unproven(result: Result) -> list[Cell]:
-    """Runs that count, though nobody looked at how they began."""
-    return [cell for cell in counted(result) if cell.resident_before is None]
-
-
-def reads_of(cell: Cell) -> list[Reads]:
-    """What its query read."""
-    return [r for r in cell.reads if r.operation == "read" and r.scope == "query"]
-
-
-def block_ns(cell: Cell) -> float | None:
-    """Read latency per 8 KiB, document 002's measure; None if nothing was read."""
-    return _each(sum(r.total_ns for r in reads_of(cell)), cell)
-
-
-def page_ns(cell: Cell) -> float | None:
-    """Elapsed time per 8 KiB read; None if nothing was read."""
-    return _each(cell.elapsed_s * 1e9, cell)
-
-
-def median_ns(cell: Cell) -> float | None:
-    """What half of its reads took at most, whatever their size; None if nothing was read.
-
-    Within the bucket by rank, as if its values were evenly spread: medians of runs that all lie in
-    one bucket would otherwise seem to be the same to the last digit.
-    """
-    counts = _part(reads_of(cell)).latencies.counts
-    left = sum(counts.values()) / 2
-    for index in sorted(counts):
-        if left <= counts[index]:
-            low, high = bucket_bounds(index)
-            return low + (high - low) * left / counts[index]
-        left -= counts[index]
-    return None
-
-
-def tuple_ns(cell: Cell) -> float | None:
-    """CPU time of the backend per row that it returned; None if that was not measured."""
-    return cell.cpu_s * 1e9 / cell.rows if cell.cpu_s and cell.rows else None
-
-
-def by_run(
-    cells: Iterable[Cell], storage: str, pattern: Pattern, measure: Callable[[Cell], float | None]
-) -> dict[int, float]:
-    """A measure of each run of one pattern on one storage, where it is positive."""
-    own = (c for c in cells if (c.storage, c.pattern) == (storage, pattern))
-    return {cell.run: value for cell in own if (value := measure(cell))}
-
-
-def _cells(result: Result) -> list[Cell]:
-    """Without those of the planner's sweep, which read by other plans."""
-    return [c for c in result.cells if c.pattern and c.plan is None and c.point is None]
-
-
-def _unlike(cell: Cell) -> str | None:
-    """Why a run is not what it is called; None if it is, or if nobody looked."""
-    resident = cell.resident_before
-    if resident is None:
-        return None
-    if cell.state == "cold" and resident > MOST_COLD:
-        return f"{100 * resident:.1f} % of its pages were cached when it began, not cold"
-    if cell.state == "cached" and resident < LEAST_CACHED:
-        return f"{100 * resident:.1f} % of its pages were cached when it began, not all"
-    return None
-
-
-def _each(ns: float, cell: Cell) -> float | None:
-    size = sum(r.bytes for r in reads_of(cell))
-    return ns * BLOCK / size if size else None
-
-
 def _figures(storage: Storage, pattern: Pattern, cells: Sequence[Cell]) -> Figures:
     reads = [r for cell in cells for r in reads_of(cell)]
     kinds = sorted(
@@ -195,14 +107,19 @@ def _figures(storage: Storage, pattern: Pattern, cells: Sequence[Cell]) -> Figur
         by_source={s: _part(of) for s in SOURCES if (of := [r for r in reads if r.source == s])},
         by_kind={k: _part([r for r in reads if r.kind == k]) for k in kinds},
         by_size={s: _part(of) for s in SIZES if (of := [r for r in reads if r.size == s])},
+        by_order={o: _part(of) for o in ORDERS if (of := [r for r in reads if r.pattern == o])},
         by_performer={p: _part([r for r in reads if r.performed_by == p]) for p in performers},
         elapsed_ns=sum(cell.elapsed_s for cell in cells) * 1e9,
         rows=sum(cell.rows or 0 for cell in cells),
+        shared_hits=_known([cell.shared_hits for cell in cells]),
+        device_requests=_known([cell.device_requests for cell in cells]),
     )
 
 
+def _known(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
 def _part(reads: Sequence[Reads]) -> Part:
-    total = Histogram()
-    for r in reads:
-        total += Histogram.from_buckets(r.histogram.buckets, r.total_ns, r.min_ns, r.max_ns)
-    return Part(total, sum(r.bytes for r in reads), sum(r.device_bytes for r in reads))
+    return Part(latencies(reads), sum(r.bytes for r in reads), sum(r.device_bytes for r in reads))

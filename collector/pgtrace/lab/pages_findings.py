@@ -10,19 +10,17 @@ from typing import Any
 
 from .. import units
 from . import paired
-from .figures import (
+from .counted import (
     PATTERNS,
-    Figures,
     Pattern,
     block_ns,
     by_run,
     counted,
-    figures,
-    label,
     median_ns,
     page_ns,
     tuple_ns,
 )
+from .figures import Figures, figures, label
 from .result import Cell, Finding, Result, Storage
 
 Measure = Callable[[Cell], float | None]

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from .. import units
 from ..lab import pages_findings
 from ..lab import published as document
-from ..lab.figures import PATTERNS, Figures, Pattern, label
+from ..lab.counted import PATTERNS, Pattern
+from ..lab.figures import Figures, label
 from ..lab.result import Finding, Result
 from .html_parts import Row, paragraphs, table
 from .lab_findings import capital, interval, label_of

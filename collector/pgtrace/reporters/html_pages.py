@@ -5,7 +5,8 @@ from typing import TypeVar
 
 from .. import units
 from ..lab import pages_findings
-from ..lab.figures import PATTERNS, Figures, Part, Pattern, figures, label
+from ..lab.counted import PATTERNS, Pattern
+from ..lab.figures import Figures, Part, figures, label
 from ..lab.result import Finding, Result, Storage
 from .block import PERFORMERS
 from .html_charts import Charts, Group, Layer

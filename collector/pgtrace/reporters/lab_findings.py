@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from .. import units
 from ..lab import pages_findings
 from ..lab import published as document
-from ..lab.figures import PATTERNS, Figures, Pattern, label
+from ..lab.counted import PATTERNS, Pattern
+from ..lab.figures import Figures, label
 from ..lab.result import Finding, Result
 from ..statement import escape
 from .sentence import sentence
@@ -41,10 +42,16 @@ def ratios(
 def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
     """Return the table of each two storages; no lines if there is one."""
     lines = []
+    names = [storage.name for storage in result.storages]
     pair = ""
     for f in (f for f in found if f.name == pages_findings.BETWEEN):
-        slow, fast = (label_of(result, name) for name in (f.storage, f.details.get("against")))
-        if pair != (pair := f"  {escape(slow)} by {escape(fast)}"):
+        slow = label_of(result, f.storage)
+        both = sorted(
+            (str(name) for name in (f.storage, f.details.get("against"))),
+            key=lambda name: names.index(name) if name in names else len(names),
+        )
+        shown = " and ".join(escape(label_of(result, name)) for name in both)
+        if pair != (pair := f"  {shown}"):
             lines.append(pair)
         name = f"  {f.details.get('pattern', '?')}, {f.details.get('by', '?')}"
         words = f.verdict if f.verdict.startswith(slow) else capital(f.verdict)
@@ -52,7 +59,10 @@ def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
     if not lines:
         return []
     lines = ["", "Between storages, read latency, over paired runs", _TITLE, *lines]
-    note = "Each interval is of one comparison: of 20, one misses the truth."
+    note = (
+        "Ratios are of the slower one by the other. Each interval is of one comparison: of 20, "
+        "one misses the truth."
+    )
     return lines + sentence(note, width, 2)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from .. import units
 from ..lab import pages_findings
-from ..lab.figures import PATTERNS, counted, figures, left_out, unproven
+from ..lab.counted import PATTERNS, counted, left_out, unproven
+from ..lab.figures import figures
 from ..lab.result import Cell, Result
 from .lab_findings import between, capital, cpu, label_of, published, ratios
 from .sentence import sentence

@@ -1,10 +1,12 @@
 """One storage of the pages experiment: sequential and random side by side, as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from .. import units
 from ..lab import pages_findings
-from ..lab.figures import PATTERNS, Figures, Part, Pattern, label
+from ..lab.counted import PATTERNS, Pattern
+from ..lab.figures import ORDERS, SIZES, Figures, Part, label
 from ..lab.result import Finding, Storage
 from ..statement import escape
 from .block import PERFORMERS, SOURCES
@@ -15,6 +17,17 @@ _NAME = 20
 _COLUMN = 29
 """What stands for a pattern, after the name of the row."""
 _SHORTEST_BAR = 4
+_PARTS: tuple[tuple[str, Callable[[Figures], Mapping[Any, Part]], Mapping[str, str]], ...] = (
+    ("where served", lambda f: f.by_source, SOURCES),
+    ("what was read", lambda f: f.by_kind, {}),
+    (
+        "at a time",
+        lambda f: f.by_size,
+        {s: "1 block" if s == "1" else f"{s} blocks" for s in SIZES},
+    ),
+    ("in what order", lambda f: f.by_order, {order: order for order in ORDERS}),
+)
+"""Titles, what stands below them, and what that is called, in its order."""
 
 
 def storage_lines(
@@ -31,24 +44,10 @@ def storage_lines(
         if f.name == pages_findings.BLOCK and f.storage == storage.name
     }
     lines = [f"{escape(label(storage))}: {runs} added up", *_sums(of, intervals)]
-    lines += _parts("where served", of, {p: {SOURCES.get(s, s): part for s, part in
-        each.by_source.items()} for p, each in of.items()})  # fmt: skip
-    lines += _parts(
-        "what was read",
-        of,
-        {p: {str(kind): part for kind, part in each.by_kind.items()} for p, each in of.items()},
-    )
-    sizes = {
-        p: {f"{s} {'block' if s == '1' else 'blocks'}": part for s, part in each.by_size.items()}
-        for p, each in of.items()
-    }
-    lines += _parts("at a time", of, sizes)
-    performers = {
-        p: {PERFORMERS[who]: part for who, part in each.by_performer.items()}
-        for p, each in of.items()
-    }
-    if any(set(each) != {PERFORMERS["backend"]} for each in performers.values()):
-        lines += _parts("who read", of, performers)
+    for title, parts, names in _PARTS:
+        lines += _parts(title, of, parts, names)
+    if any(set(each.by_performer) - {"backend"} for each in of.values()):
+        lines += _parts("who read", of, lambda f: f.by_performer, PERFORMERS)
         lines += sentence(
             "What I/O workers and io_uring read overlaps with the backend's work: compare the "
             "elapsed time.", width, 2,
@@ -66,6 +65,10 @@ def _sums(
     def row(name: str, shown: Mapping[Pattern, str]) -> str:
         return f"  {name:<{_NAME}}" + "".join(f"{shown.get(p, '-'):>{_COLUMN}}" for p in PATTERNS)
 
+    def known(name: str, counts: Mapping[Pattern, int | None]) -> list[str]:
+        shown = {p: units.count(n) for p, n in counts.items() if n is not None}
+        return [row(name, shown)] if shown else []
+
     def duration(ns: float | None, digits: int = 3) -> str:
         return "-" if ns is None else units.duration(ns, digits)
 
@@ -78,6 +81,8 @@ def _sums(
         row("bytes", {p: units.size(f.all.bytes) for p, f in of.items()}),
         row("blocks of 8 KiB", {p: f"{f.all.blocks:,.0f}" for p, f in of.items()}),
         row("from the device", {p: units.size(f.all.device_bytes) for p, f in of.items()}),
+        *known("device requests", {p: f.device_requests for p, f in of.items()}),
+        *known("shared hits", {p: f.shared_hits for p, f in of.items()}),
         row("mean per block", {p: duration(f.all.block_ns) for p, f in of.items()}),
         row("  95 % over runs", {p: intervals.get((p, "read latency"), "-") for p in of}),
         row("p50 of a read", percentile(50)),
@@ -90,16 +95,21 @@ def _sums(
 
 
 def _parts(
-    title: str, of: Mapping[Pattern, Figures], parts: Mapping[Pattern, Mapping[str, Part]]
+    title: str,
+    of: Mapping[Pattern, Figures],
+    parts_of: Callable[[Figures], Mapping[Any, Part]],
+    names: Mapping[str, str],
 ) -> list[str]:
     """Reads, their share of all time, and the mean per block, of each part of each pattern."""
-    names = list(dict.fromkeys(name for each in parts.values() for name in each))
+    parts = {pattern: parts_of(each) for pattern, each in of.items()}
+    there = list(dict.fromkeys(key for each in parts.values() for key in each))
+    keys = [*(key for key in names if key in there), *(key for key in there if key not in names)]
     head = f"{'reads':>10}{'time':>8}{'a block':>11}"
     lines = [f"  {title:<{_NAME}}" + head * len(PATTERNS)]
-    for name in names:
-        line = f"    {name:<{_NAME - 2}}"
+    for key in keys:
+        line = f"    {names.get(key, key):<{_NAME - 2}}"
         for pattern in PATTERNS:
-            part = parts.get(pattern, {}).get(name)
+            part = parts[pattern].get(key) if pattern in of else None
             if part is None:
                 line += f"{'0' if pattern in of else '-':>10}{'':>19}"
                 continue
