@@ -1,5 +1,6 @@
 """The HTML page in headless Chromium: what it shows once its scripts ran, and how it is used."""
 
+import base64
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,6 +176,21 @@ def test_a_narrow_screen_has_the_whole_page(chromium: Chromium, tmp_path: Path) 
         )
         assert widths
         assert all(200 < width <= 360 for width in widths)
+
+
+def test_on_paper_it_is_light_and_fits(chromium: Chromium, tmp_path: Path) -> None:
+    page, _ = opened(chromium, tmp_path, a_capture(), dark=True, width=1600)
+    dark = colour(page, "device")
+    scheme = {"name": "prefers-color-scheme", "value": "dark"}
+    page.ask("Emulation.setEmulatedMedia", media="print", features=[scheme])
+    page.settle()
+    light = colour(page, "device")
+    assert light != dark
+    for canvas in page.run(COLOURS)[0]:
+        assert light in canvas
+        assert dark not in canvas
+    printed = page.ask("Page.printToPDF", printBackground=False)["data"]
+    assert base64.b64decode(printed).startswith(b"%PDF-")
 
 
 def test_hostile_text_does_nothing_but_stand_there(chromium: Chromium, tmp_path: Path) -> None:

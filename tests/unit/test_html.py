@@ -311,6 +311,41 @@ def test_uplot_is_the_released_one_with_its_licence() -> None:
     assert "Leon Sorokin" in page_of(some_backend()).text
 
 
+def schemes() -> dict[str, dict[str, str]]:
+    """The colours of page.css: those of paper and daylight, and those that the dark changes."""
+    found = re.findall(r"--(\w+): (#[0-9a-f]{6})", (ASSETS / "page.css").read_text())
+    light: dict[str, str] = {}
+    dark: dict[str, str] = {}
+    for name, colour in found:
+        (dark if name in light else light)[name] = colour
+    return {"light": light, "dark": light | dark}
+
+
+def contrast(one: str, other: str) -> float:
+    """By WCAG 2.2: https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_can_be_told_from_the_paper(scheme: str) -> None:
+    colours = schemes()[scheme]
+    drawn = {"page_cache", "readahead_issued", "device", "wait", "unknown", "all"}
+    drawn |= {f"s{n}" for n in range(6)}
+    for name in drawn:
+        assert contrast(colours[name], colours["paper"]) >= 3, name
+    for name in ("ink", "dim", "link"):
+        for paper in ("paper", "raised"):
+            assert contrast(colours[name], colours[paper]) >= 4.5, (name, paper)
+    assert contrast(colours["ink"], colours["mark"]) >= 4.5
+
+
 # The command
 
 

@@ -85,10 +85,11 @@ def _everything(capture: Capture, charts: Charts, missing: Sequence[str]) -> str
 
 def _apart(capture: Capture, only: Backend | None) -> str:
     totals = capture.totals
-    if only or not (totals.failed or totals.short):
+    kinds = (("failed", totals.failed), ("came short", totals.short))
+    parts = [f"{name} {units.count(n)}" for name, n in kinds if n]
+    if only or not parts:
         return ""
-    counted = f"failed {units.count(totals.failed)}, came short {units.count(totals.short)}"
-    return paragraphs([f"In no number here: {counted}. Each backend has its own."])
+    return paragraphs([f"In no number here: {', '.join(parts)}. Each backend has its own."])
 
 
 def _places(capture: Capture) -> str:

@@ -31,11 +31,12 @@ def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
     if not measured:
         nothing = paragraphs(["No run was finished: there is nothing to show."])
         return [("sums", "Sequential and random", nothing)]
-    every = [("sums", "Sequential and random", _beside(measured, found, charts))]
+    colours = {storage.name: f"s{n % 6}" for n, storage in enumerate(result.storages)}
+    every = [("sums", "Sequential and random", _beside(measured, found, charts, colours))]
     for number, storage in enumerate(result.storages):
         of = {each.pattern: each for each in measured if each.storage is storage}
         if of:
-            content = _storage(storage, of, found, charts)
+            content = _storage(storage, of, found, charts, colours[storage.name])
             every.append((f"storage-{number}", label(storage), content))
     return [
         *every,
@@ -44,14 +45,18 @@ def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
     ]
 
 
-def _beside(measured: Sequence[Figures], found: Sequence[Finding], charts: Charts) -> str:
+def _beside(
+    measured: Sequence[Figures],
+    found: Sequence[Finding],
+    charts: Charts,
+    colours: Mapping[str, str],
+) -> str:
     """Every storage and pattern: one table, one chart."""
     rows = [Row(f"{label(of.storage)}, {of.pattern}", _sums(of, found)) for of in measured]
-    names = list(dict.fromkeys(label(of.storage) for of in measured))
     layers = [
         Layer(
             (label(of.storage), of.pattern),
-            f"s{names.index(label(of.storage)) % 6}",
+            colours[of.storage.name],
             of.all.latencies,
             outlined=of.pattern == "random",
         )
@@ -89,8 +94,9 @@ def _sums(of: Figures, found: Sequence[Finding]) -> list[str]:
 
 
 def _storage(
-    storage: Storage, of: Mapping[Pattern, Figures], found: Sequence[Finding], charts: Charts
-) -> str:
+    storage: Storage, of: Mapping[Pattern, Figures], found: Sequence[Finding], charts: Charts,
+    colour: str,
+) -> str:  # fmt: skip
     """Random laid over sequential, with the sources in colour; then what the reads were."""
     groups = [Group(pattern, _layers(of[pattern])) for pattern in PATTERNS if pattern in of]
     groups = [group for group in groups if group.layers]
@@ -102,8 +108,11 @@ def _storage(
     if not groups:
         return paragraphs(["No reads."])
     name = label(storage)
-    alone = [Layer((g.name,), f"s{n}", of[g.name].all.latencies, outlined=g.name == "random")  # type: ignore[index]
-             for n, g in enumerate(groups)]  # fmt: skip
+    alone = [
+        Layer((of[p].pattern,), colour, of[p].all.latencies, outlined=p == "random")
+        for p in PATTERNS
+        if p in of and of[p].all.reads
+    ]
     return "\n".join(
         [
             paragraphs(served),

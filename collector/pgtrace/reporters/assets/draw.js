@@ -8,25 +8,40 @@ const colour = (name) =>
 function bar(ctx, layer, x, y, width, height) {
   ctx.fillStyle = ctx.strokeStyle = colour(layer.colour);
   if (!layer.outlined) return ctx.fillRect(x, y, width, height);
-  const dpr = devicePixelRatio, step = 6 * dpr;
+  const dpr = devicePixelRatio, step = 11 * dpr;
   ctx.save();
   ctx.beginPath();
   ctx.rect(x, y, width, height);
   ctx.clip();
-  ctx.globalAlpha = 0.55; // what is filled below shines through
-  ctx.fillStyle = colour("paper");
-  ctx.fillRect(x, y, width, height);
-  ctx.globalAlpha = 1;
-  ctx.lineWidth = dpr;
   ctx.beginPath();
   for (let at = Math.floor((x - height) / step) * step; at < x + width; at += step) {
     ctx.moveTo(at, y + height);
     ctx.lineTo(at + height, y);
   }
+  // Lines of paper below those of colour, to be seen on what is filled as well
+  ctx.strokeStyle = colour("paper");
+  ctx.lineWidth = 3.5 * dpr;
+  ctx.stroke();
+  ctx.strokeStyle = colour(layer.colour);
+  ctx.lineWidth = dpr;
   ctx.stroke();
   ctx.restore();
-  ctx.lineWidth = 1.5 * dpr;
-  ctx.strokeRect(x, y, width, height);
+  for (const [name, wide] of [["paper", 4], [layer.colour, 1.5]]) {
+    ctx.strokeStyle = colour(name);
+    ctx.lineWidth = wide * dpr;
+    ctx.strokeRect(x, y, width, height);
+  }
+}
+
+// A curve's, for a legend.
+function stroke(ctx, layer, x, y, width, height) {
+  ctx.strokeStyle = colour(layer.colour);
+  ctx.lineWidth = 2;
+  ctx.setLineDash(layer.outlined ? [4, 3] : []);
+  ctx.beginPath();
+  ctx.moveTo(x, y + height / 2);
+  ctx.lineTo(x + width, y + height / 2);
+  ctx.stroke();
 }
 
 // Reads: the bars of one bucket stand in each other, the highest behind and widest, because on

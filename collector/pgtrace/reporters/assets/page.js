@@ -138,7 +138,8 @@
       state.swatches.push(() => {
         const ctx = swatch.getContext("2d");
         ctx.clearRect(0, 0, 14, 12);
-        bar(ctx, { colour: at ? "dim" : layer.colour, outlined: at ? layer.outlined : false }, 1, 1, 12, 10);
+        const draw = chart.kind === "latencies" ? bar : stroke;
+        draw(ctx, { colour: at ? "dim" : layer.colour, outlined: layer.outlined && at === layer.keys.length - 1 }, 1, 1, 12, 10);
       });
       make("span", button, {}, key);
       button.addEventListener("click", () => {
