@@ -114,6 +114,17 @@ def test_what_was_not_told_is_not_taken_for_no_device() -> None:
     }
 
 
+@pytest.mark.parametrize("performer", ["backend", "parallel worker", "io worker", "io_uring"])
+def test_what_is_read_while_the_backend_goes_on_makes_elapsed_time_count(performer: str) -> None:
+    result = lab_results.pages_result([lab_results.DISK], runs=2)
+    for cell in result.cells:
+        if cell.pattern == "sequential":
+            cell.reads = [msgspec.structs.replace(r, performed_by=performer) for r in cell.reads]
+    latency, elapsed = find(result, "ratio")
+    assert ("elapsed time counts" in latency.verdict) == performer.startswith("io")
+    assert "elapsed time counts" not in elapsed.verdict
+
+
 def test_cpu_time_is_per_tuple_and_in_units_of_a_sequential_block() -> None:
     result = lab_results.pages_result([lab_results.MEMORY], noise=0.0)
     sequential, random = find(result, "cpu_per_tuple")

@@ -155,6 +155,15 @@ def test_findings_of_others_are_told_too(result: Result) -> None:
     assert "Findings\n  ssd, range: keep it\n" in lab.render(result)
 
 
+def test_another_experiments_ratio_is_no_finding_of_this_one(result: Result) -> None:
+    result.experiment = "sync"
+    result.findings = [Finding("ratio", "A is slower", "A", 1.2, 1.1, 1.3, 5)]
+    text = lab.render(result)
+    assert text.startswith("fsync and checkpoints: ")
+    assert "  A, ratio: A is slower\n" in text
+    assert "Document 002" not in text
+
+
 def test_a_result_without_a_finished_run_says_so() -> None:
     text = lab.render(lab_results.pages_result(runs=0))
     assert "No run was finished: there is nothing to show." in text

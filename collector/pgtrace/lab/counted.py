@@ -48,6 +48,12 @@ def reads_of(cell: Cell) -> list[Reads]:
     return [r for r in cell.reads if r.operation == "read" and r.scope == "query"]
 
 
+def reads_ahead(cell: Cell) -> bool:
+    """Whether others read most of its blocks, while the backend went on."""
+    others = sum(r.bytes for r in reads_of(cell) if r.performed_by in ("io worker", "io_uring"))
+    return 2 * others > sum(r.bytes for r in reads_of(cell))
+
+
 def block_ns(cell: Cell) -> float | None:
     """Read latency per 8 KiB, document 002's measure; None if nothing was read."""
     return _each(sum(r.total_ns for r in reads_of(cell)), cell)

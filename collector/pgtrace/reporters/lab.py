@@ -24,10 +24,12 @@ TITLES = {
 def render(result: Result, *, width: int = WIDTH) -> str:
     """Return the report. Sentences and bars fit `width` columns; tables need 80."""
     lines = [*head(result, width), *how(result, width), "", *_storages(result, width)]
+    told: frozenset[str] = frozenset()
     if result.experiment == "pages":
         lines += lab_pages.sections(result, width)
         lines += lab_planner.sections(result, width)
-    others = [f for f in result.findings if f.name not in lab_pages.NAMES | planner_findings.NAMES]
+        told = lab_pages.NAMES | planner_findings.NAMES
+    others = [f for f in result.findings if f.name not in told]
     if others:
         lines += ["", "Findings", *_others(others, width)]
     return "\n".join(lines) + "\n"
