@@ -31,7 +31,8 @@ def follows(result: Result, found: Iterable[Finding]) -> str:
             name = f"{of}, by {f.details.get('by', '?')}"
         elif f.name == pages_findings.BETWEEN:
             other = label_of(result, f.details.get("against"))
-            name = f"{of} by {other}, {f.details.get('pattern', '?')}"
+            which = f"{f.details.get('pattern', '?')}, {f.details.get('by', '?')}"
+            name = f"{of} by {other}, {which}"
         elif f.name == pages_findings.CPU:
             bounds = [f"{v / 1e6:.6f}" for v in (f.low, f.high) if v is not None]
             cells = [f"{(f.value or 0) / 1e6:.6f}", " to ".join(bounds) or "one run: none", *words]
@@ -42,7 +43,7 @@ def follows(result: Result, found: Iterable[Finding]) -> str:
         value = "-" if f.value is None else units.number(f.value)
         rows[f.name].append(Row(name, [value, interval(f), *words]))
     ratio = "Random by sequential, per 8 KiB, over paired runs"
-    between = "Between storages, mean read latency per 8 KiB, over paired runs"
+    between = "Between storages, read latency, over paired runs"
     columns = ("ms", "95 % interval", "runs", "what it says")
     published = ", ".join(f"{key} {ms:.6f}" for key, ms in document.CPU_MS.items())
     parts = [
