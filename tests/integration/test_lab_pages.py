@@ -253,20 +253,24 @@ def test_random_reads_take_longer_on_the_ssd_than_in_memory_and_longest_on_the_h
         assert finding.units == RUNS
 
 
-def between(result: Result, names: set[str | None], pattern: str) -> Finding:
+def between(
+    result: Result, names: set[str | None], pattern: str, by: str = "mean per 8 KiB"
+) -> Finding:
     (found,) = [
         f
         for f in result.findings
         if f.name == "between"
         and {f.storage, f.details.get("against")} == names
-        and f.details.get("pattern") == pattern
+        and (f.details.get("pattern"), f.details.get("by")) == (pattern, by)
     ]
     return found
 
 
 def test_a_storage_under_two_names_is_not_called_different(measured: Result) -> None:
+    names: set[str | None] = {"ssd", "again"}
     for pattern in "sequential", "random":
-        assert "slower" not in between(measured, {"ssd", "again"}, pattern).verdict
+        assert "slower" not in between(measured, names, pattern).verdict
+    assert "slower" not in between(measured, names, "random", by="p50 of a read").verdict
 
 
 def test_what_a_storage_is_was_found_out(measured: Result) -> None:
