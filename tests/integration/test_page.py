@@ -43,7 +43,7 @@ def a_capture() -> Capture:
 def a_result() -> Result:
     result = lab_results.pages_result(runs=3)
     details = {"values": [1.0, 2.0, 4.0], "regret_s": [2.0, 0.1, 3.0], "fastest_s": 4.0,
-               "current": 4.0}  # fmt: skip
+               "current": 4.0, "best": 2.0, "points": 8}  # fmt: skip
     result.findings += [
         Finding("random_page_cost", "1 to 2", "hdd", 1.5, 1.0, 2.0, 5, details),
         Finding(

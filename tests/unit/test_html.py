@@ -491,13 +491,18 @@ def test_where_plans_cross_is_drawn_as_measured_and_as_believed() -> None:
 
 
 def test_what_a_random_page_cost_loses_is_drawn() -> None:
-    details = {"values": [1.0, 4.0], "regret_s": [2.0, 0.1], "fastest_s": 4.0, "current": 4.0}
+    details = {"values": [1.0, 4.0], "regret_s": [2.0, 0.1], "fastest_s": 4.0, "current": 4.0,
+               "best": 4.0, "points": 8, "sql": "ALTER TABLESPACE <x>"}  # fmt: skip
     page = with_findings(Finding("random_page_cost", "3 to 6", "hdd", 4.0, 3.0, 6.0, 5, details))
     chart = page.charts[-1]
     assert chart["panels"][0]["band"] == [3.0, 6.0]
     assert chart["layers"][0]["points"] == [[1.0, 50.0], [4.0, 2.5]]
     assert page.table_of(len(page.charts) - 1).rows["4"] == ["100 ms", "2.5 %"]
     assert "hdd (simulated), random_page_cost: 3 to 6." in page.text
+    assert "ALTER TABLESPACE <x>" in page.text
+    for change in ({"values": [0.0, 4.0]}, {"fastest_s": 0.0}, {"regret_s": []}, {"best": "x"}):
+        found = Finding("random_page_cost", "3 to 6", "hdd", details=details | change)
+        assert len(with_findings(found).charts) == len(page.charts) - 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ..lab.counted import PATTERNS, Pattern
 from ..lab.figures import Figures, label
 from ..lab.result import Finding, Result
 from .html_parts import Row, paragraphs, table
-from .lab_findings import capital, interval, label_of
+from .lab_findings import ONE_OF_20, capital, interval, label_of
 
 _COMPARED = ("ratio", "95 % interval", "pairs of runs", "what it says")
 
@@ -49,6 +49,7 @@ def follows(result: Result, found: Iterable[Finding]) -> str:
     parts = [
         _table(ratio, _COMPARED, rows[pages_findings.RATIO]),
         _table(between, _COMPARED, rows[pages_findings.BETWEEN]),
+        paragraphs([ONE_OF_20] if rows[pages_findings.BETWEEN] else []),
         _table("CPU time of the backend per tuple, in document 002's unit", columns, cpu),
     ]
     if cpu:

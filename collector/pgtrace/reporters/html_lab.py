@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..lab import planner_findings
 from ..lab.figures import label
 from ..lab.result import Finding, Result, Storage
 from . import html_pages, html_planner, lab, lab_pages
@@ -31,7 +32,7 @@ def page(result: Result, charts: Charts) -> tuple[str, str]:
         how += lab_pages.runs(result, _WHOLE)
         chapters += html_pages.chapters(result, charts)
         chapters += html_planner.chapters(result, charts)
-    told = lab_pages.NAMES | html_planner.NAMES
+    told = lab_pages.NAMES | planner_findings.NAMES
     others = [f for f in result.findings if f.name not in told]
     chapters.append(("findings", "Findings", findings(result, others)))
     chapters = [("how", "How it was measured", paragraphs(how)), *chapters]

@@ -1,7 +1,6 @@
 """The pages experiment as chapters of a page: storages beside each other, then one by one."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 from .. import units
 from ..lab import pages_findings
@@ -14,10 +13,11 @@ from .html_compared import duration, follows, published
 from .html_parts import Row, paragraphs, table
 from .html_reads import NAMES
 from .lab_findings import capital, interval
+from .side_by_side import OVERLAPS, PARTS
 
-_K = TypeVar("_K", bound=str)
 _SUMS = (
-    "runs", "reads", "bytes", "from device", "mean of a block", "95 % over runs", "p50", "p90",
+    "runs", "reads", "bytes", "from device", "device requests", "shared hits",
+    "mean of a block", "95 % over runs", "p50", "p90",
     "p99", "max", "elapsed per block", "95 % over runs ",
 )  # fmt: skip
 _PART = ("reads", "time", "share of time", "a block", "p50", "p99", "max")
@@ -85,6 +85,7 @@ def _sums(of: Figures, found: Sequence[Finding]) -> list[str]:
         units.count(part.reads),
         units.size(part.bytes),
         units.size(part.device_bytes),
+        *("-" if n is None else units.count(n) for n in (of.device_requests, of.shared_hits)),
         duration(part.block_ns),
         spread.get("read latency", "-"),
         *(duration(part.latencies.percentile(p), 2) for p in (50, 90, 99, 100)),
@@ -133,30 +134,21 @@ def _layers(of: Figures) -> list[Layer]:
 
 def _parts(name: str, of: Mapping[Pattern, Figures]) -> str:
     """The reads of both patterns, told apart in every way that tells them apart."""
-    ways: list[tuple[str, dict[Pattern, dict[str, Part]]]] = [
-        ("all", {p: {"all": f.all} for p, f in of.items()}),
-        ("where they were served", {p: _named(f.by_source, NAMES) for p, f in of.items()}),
-        ("what was read", {p: _named(f.by_kind, {}) for p, f in of.items()}),
-        ("blocks at a time", {p: _named(f.by_size, {}) for p, f in of.items()}),
-        ("who read", {p: _named(f.by_performer, PERFORMERS) for p, f in of.items()}),
-    ]
-    rows = []
-    for title, parts in ways:
-        names = list(dict.fromkeys(part for each in parts.values() for part in each))
-        if title == "who read" and len(names) == 1:
+    rows = [Row("all", [cell for f in of.values() for cell in _part(f.all, f.all.total_ns)])]
+    for title, parts_of, names in [*PARTS, ("who read", lambda f: f.by_performer, PERFORMERS)]:
+        parts = [(parts_of(f), f.all.total_ns) for f in of.values()]
+        there = list(dict.fromkeys(key for each, _ in parts for key in each))
+        if len(there) < 2 and title == "who read":
             continue
-        rows += [Row(title)] if title != "all" else []
-        for part in names:
-            cells = [
-                cell for p in of for cell in _part(parts[p].get(part), max(1, of[p].all.total_ns))
-            ]
-            rows.append(Row(part, cells))
+        rows.append(Row(title))
+        for key in sorted(there, key=lambda k: list(names).index(k) if k in names else len(names)):
+            cells = [cell for each, whole in parts for cell in _part(each.get(key), whole)]
+            rows.append(Row(names.get(key, key), cells))
     heads = [(pattern, _PART) for pattern in of]
-    return table(f"{name}: which reads they were; a block is 8 KiB", "", heads, rows)
-
-
-def _named(parts: Mapping[_K, Part], names: Mapping[str, str]) -> dict[str, Part]:
-    return {names.get(key, key): part for key, part in parts.items()}
+    said = table(f"{name}: which reads they were; a block is 8 KiB", "", heads, rows)
+    if any(set(f.by_performer) - {"backend"} for f in of.values()):
+        said += paragraphs([OVERLAPS])
+    return said
 
 
 def _part(part: Part | None, whole_ns: int) -> list[str]:
@@ -165,7 +157,7 @@ def _part(part: Part | None, whole_ns: int) -> list[str]:
     return [
         units.count(part.reads),
         units.duration(part.total_ns),
-        units.share(part.total_ns / whole_ns),
+        units.share(part.total_ns / max(1, whole_ns)),
         duration(part.block_ns),
         *(duration(part.latencies.percentile(p), 2) for p in (50, 99, 100)),
     ]

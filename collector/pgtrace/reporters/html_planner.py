@@ -5,49 +5,18 @@ may hold something else there: what does not fit is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import msgspec
 
 from .. import units
+from ..lab.planner_findings import CROSSING, RANGE, CrossingDetails, RangeDetails
+from ..lab.planner_points import Circumstance
+from ..lab.planner_regret import Plan
 from ..lab.result import Finding, Result
 from .html_charts import Charts, Line, Panel
-from .html_parts import Row, paragraphs, table
+from .html_parts import Row, escaped, paragraphs, table
 from .lab_findings import capital, label_of
+from .lab_planner import HOW, known
 
-ASKED, RANGE, CROSSING = "planner", "random_page_cost", "crossing"
-NAMES = frozenset({ASKED, RANGE, CROSSING})
-_COLOURS = {"sequential": "s0", "bitmap": "s2", "index": "s1"}
-
-
-class _Circumstance(msgspec.Struct, frozen=True):
-    column: str = "scattered"
-    cached: float = 0.0
-    io_concurrency: int = 1
-    clients: int = 1
-
-
-class _Crossing(msgspec.Struct):
-    """Two plans of one circumstance; seconds and costs by plan, one for each selectivity."""
-
-    first: str
-    then: str
-    selectivities: list[float]
-    seconds: dict[str, list[float]]
-    costs: dict[str, list[float]]
-    circumstance: _Circumstance = _Circumstance()
-    believed: float | None = None
-    correlation: float | None = None
-
-
-class _Regret(msgspec.Struct):
-    """How much longer all points take, in seconds, with the plans picked at each value."""
-
-    values: list[float]
-    regret_s: list[float]
-    fastest_s: float
-    current: float
-    sql: str | None = None
+_COLOURS: dict[Plan, str] = {"sequential": "s0", "bitmap": "s2", "index": "s1"}
 
 
 def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
@@ -58,24 +27,23 @@ def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
         name = label_of(result, storage.name)
         parts += [_range(name, f, charts) for f in found if f.name == RANGE]
         parts += list(_crossings(name, [f for f in found if f.name == CROSSING], charts))
-    return [("planner", "What follows for the planner", "\n".join(parts))] if parts else []
-
-
-def _details(finding: Finding, kind: Any) -> Any:
-    """None where the details are something else."""
-    try:
-        return msgspec.convert(finding.details, kind)
-    except msgspec.ValidationError:
-        return None
+    if not parts:
+        return []
+    lead = [HOW]
+    if any(cell.stopped for cell in result.cells):
+        lead.append("A plan that was stopped is drawn with the time that it takes at least.")
+    content = "\n".join([paragraphs(lead), *parts])
+    return [("planner", "What random_page_cost should be", content)]
 
 
 def _range(name: str, finding: Finding, charts: Charts) -> str:
-    said = paragraphs([f"{name}, random_page_cost: {finding.verdict}."])
-    of: _Regret | None = _details(finding, _Regret)
-    if of is None or not of.fastest_s > 0 or len(of.values) != len(of.regret_s) or not of.values:
+    words = finding.verdict.removeprefix("simulated: ")
+    said = paragraphs([f"{name}, random_page_cost: {words}."])
+    of = known(finding, RangeDetails)
+    if of is None or not _is_whole(of):
         return said
     if of.sql:
-        said += paragraphs([of.sql])
+        said += f"<pre>{escaped(of.sql)}</pre>"
     shares = [100 * max(0.0, regret) / of.fastest_s for regret in of.regret_s]
     rows = [
         Row(f"{value:g}", [units.duration(max(0.0, regret) * 1e9), f"{share:.1f} %"])
@@ -96,11 +64,16 @@ def _range(name: str, finding: Finding, charts: Charts) -> str:
     )
 
 
+def _is_whole(of: RangeDetails) -> bool:
+    """Can it be drawn: a loss for each value, and values that a logarithmic axis has?"""
+    return of.fastest_s > 0 and len(of.values) == len(of.regret_s) and min(of.values, default=0) > 0
+
+
 def _crossings(name: str, found: Sequence[Finding], charts: Charts) -> Iterator[str]:
     """One chart for each circumstance, measured above, as the planner believes below."""
-    told: dict[_Circumstance, list[tuple[Finding, _Crossing]]] = {}
+    told: dict[Circumstance, list[tuple[Finding, CrossingDetails]]] = {}
     for finding in found:
-        of: _Crossing | None = _details(finding, _Crossing)
+        of = known(finding, CrossingDetails)
         if of is not None and _fits(of):
             told.setdefault(of.circumstance, []).append((finding, of))
     for circumstance, pairs in told.items():
@@ -136,7 +109,7 @@ def _crossings(name: str, found: Sequence[Finding], charts: Charts) -> Iterator[
         yield _where([f for f, _ in pairs], [c for _, c in pairs])
 
 
-def _fits(of: _Crossing) -> bool:
+def _fits(of: CrossingDetails) -> bool:
     """Is there a positive number for each selectivity, of plans that are known?"""
     lists = [of.selectivities, *of.seconds.values(), *of.costs.values()]
     plans = {of.first, of.then}
@@ -148,7 +121,7 @@ def _fits(of: _Crossing) -> bool:
     )
 
 
-def _lines(at: Sequence[float], by_plan: Mapping[str, Sequence[float]]) -> list[Line]:
+def _lines(at: Sequence[float], by_plan: Mapping[Plan, Sequence[float]]) -> list[Line]:
     return [
         Line(plan, colour, list(zip(at, by_plan[plan], strict=True)))
         for plan, colour in _COLOURS.items()
@@ -156,17 +129,17 @@ def _lines(at: Sequence[float], by_plan: Mapping[str, Sequence[float]]) -> list[
     ]
 
 
-def _words(circumstance: _Circumstance, correlation: float | None) -> str:
+def _words(circumstance: Circumstance, correlation: float | None) -> str:
     words = [f"column {circumstance.column}"]
     if correlation is not None:
-        words[0] += f" (correlation {correlation:.2f})"
+        words[0] += f" (correlation {round(correlation, 2) + 0.0:g})"
     words.append(f"{100 * circumstance.cached:.0f} % cached")
     words.append(f"effective_io_concurrency {circumstance.io_concurrency}")
     words.append(f"{circumstance.clients} client{'s' if circumstance.clients != 1 else ''}")
     return ", ".join(words)
 
 
-def _where(found: Sequence[Finding], pairs: Sequence[_Crossing]) -> str:
+def _where(found: Sequence[Finding], pairs: Sequence[CrossingDetails]) -> str:
     rows = []
     for finding, of in zip(found, pairs, strict=True):
         spread = "-"

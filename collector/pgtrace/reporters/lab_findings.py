@@ -14,6 +14,11 @@ from .sentence import sentence
 _NAME = 40
 _TITLE = f"  {'':<{_NAME}}{'ratio':>8}  {'95 % interval':<20}{'runs':>5}"
 
+ONE_OF_20 = (
+    "Ratios are of the slower one by the other. Each interval is of one comparison: of 20, one "
+    "misses the truth."
+)
+
 
 def ratios(
     result: Result, measured: Sequence[Figures], found: Iterable[Finding], width: int
@@ -59,11 +64,7 @@ def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
     if not lines:
         return []
     lines = ["", "Between storages, read latency, over paired runs", _TITLE, *lines]
-    note = (
-        "Ratios are of the slower one by the other. Each interval is of one comparison: of 20, "
-        "one misses the truth."
-    )
-    return lines + sentence(note, width, 2)
+    return lines + sentence(ONE_OF_20, width, 2)
 
 
 def _finding(name: str, f: Finding, words: str, width: int) -> list[str]:

@@ -13,7 +13,7 @@ from .sentence import sentence
 
 _SHOWN = (1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0)
 """Values in the table; all are in the JSON."""
-_HOW = (
+HOW = (
     "Each query was run by a sequential, a bitmap and an index scan; what counts is elapsed time. "
     "The regret of a value is the time of the plans that the planner picks with it, less that of "
     "the fastest ones, as a share of these. seq_page_cost stays 1."
@@ -26,14 +26,14 @@ def sections(result: Result, width: int) -> list[str]:
     """Return the section; no lines if the planner was not swept."""
     if not any(f.name in NAMES for f in result.findings):
         return []
-    lines = ["", "What random_page_cost should be", *sentence(_HOW, width, 2)]
+    lines = ["", "What random_page_cost should be", *sentence(HOW, width, 2)]
     for storage in result.storages:
         own = [f for f in result.findings if f.storage == storage.name]
         current = None
         for found in (f for f in own if f.name == RANGE):
             words = found.verdict.removeprefix("simulated: ")
             lines += ["", *sentence(f"{label(storage)}: {words}.", width, 2)]
-            details = _known(found, RangeDetails)
+            details = known(found, RangeDetails)
             if details:
                 lines += _range(details, found.units or 0, width)
                 current = details.current
@@ -43,8 +43,8 @@ def sections(result: Result, width: int) -> list[str]:
     return lines
 
 
-def _known(found: Finding, kind: type[_Details]) -> _Details | None:
-    """Its details; None if the file has others."""
+def known(found: Finding, kind: type[_Details]) -> _Details | None:
+    """Return its details; None if the file has others."""
     try:
         return msgspec.convert(found.details, kind)
     except msgspec.ValidationError:
@@ -81,7 +81,7 @@ def _crossings(found: Sequence[Finding], current: float | None) -> list[str]:
         f"{'measured':>9}{believed:>15}",
     ]
     for each in found:
-        details = _known(each, CrossingDetails)
+        details = known(each, CrossingDetails)
         if details is None:
             continue
         about, plans = details.circumstance, f"{details.first}, {details.then}"

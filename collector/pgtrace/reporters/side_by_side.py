@@ -17,7 +17,7 @@ _NAME = 20
 _COLUMN = 29
 """What stands for a pattern, after the name of the row."""
 _SHORTEST_BAR = 4
-_PARTS: tuple[tuple[str, Callable[[Figures], Mapping[Any, Part]], Mapping[str, str]], ...] = (
+PARTS: tuple[tuple[str, Callable[[Figures], Mapping[Any, Part]], Mapping[str, str]], ...] = (
     ("where served", lambda f: f.by_source, SOURCES),
     ("what was read", lambda f: f.by_kind, {}),
     (
@@ -28,6 +28,10 @@ _PARTS: tuple[tuple[str, Callable[[Figures], Mapping[Any, Part]], Mapping[str, s
     ("in what order", lambda f: f.by_order, {order: order for order in ORDERS}),
 )
 """Titles, what stands below them, and what that is called, in its order."""
+
+OVERLAPS = (
+    "What I/O workers and io_uring read overlaps with the backend's work: compare the elapsed time."
+)
 
 
 def storage_lines(
@@ -44,14 +48,11 @@ def storage_lines(
         if f.name == pages_findings.BLOCK and f.storage == storage.name
     }
     lines = [f"{escape(label(storage))}: {runs} added up", *_sums(of, intervals)]
-    for title, parts, names in _PARTS:
+    for title, parts, names in PARTS:
         lines += _parts(title, of, parts, names)
     if any(set(each.by_performer) - {"backend"} for each in of.values()):
         lines += _parts("who read", of, lambda f: f.by_performer, PERFORMERS)
-        lines += sentence(
-            "What I/O workers and io_uring read overlaps with the backend's work: compare the "
-            "elapsed time.", width, 2,
-        )  # fmt: skip
+        lines += sentence(OVERLAPS, width, 2)
     lines += ["", f"{escape(label(storage))}: latencies of reads", *_histograms(of, width)]
     for f in found:
         if f.name == pages_findings.SERVED and f.storage == storage.name:
