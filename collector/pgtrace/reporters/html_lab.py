@@ -28,11 +28,12 @@ def page(result: Result, charts: Charts) -> tuple[str, str]:
     head, *warnings = lab.head(result, _WHOLE)
     how = lab.how(result, _WHOLE)
     chapters = [("storages", "Storages", storages(result.storages))]
+    told: frozenset[str] = frozenset()
     if result.experiment == "pages":
         how += lab_pages.runs(result, _WHOLE)
         chapters += html_pages.chapters(result, charts)
         chapters += html_planner.chapters(result, charts)
-    told = lab_pages.NAMES | planner_findings.NAMES
+        told = lab_pages.NAMES | planner_findings.NAMES
     others = [f for f in result.findings if f.name not in told]
     chapters.append(("findings", "Findings", findings(result, others)))
     chapters = [("how", "How it was measured", paragraphs(how)), *chapters]
