@@ -1,9 +1,14 @@
 """The demonstration, once everything is installed: `scripts/demo` calls it with the rows."""
 
+import pwd
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
@@ -26,6 +31,9 @@ SETTINGS = {
 INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
 DISK = Path("/var/tmp")  # unlike /tmp never in memory, where nothing is cold
 PGTRACE = Path(sys.executable).with_name("pgtrace")
+STORAGE = Path(__file__).with_name("storage")
+COMPARED = {"rows": 100_000, "runs": 3}
+"""Of the experiment: small, as each of a disk's random reads takes 4 ms."""
 BETWEEN_S = 1.5
 """For the tracer to print its block before the next line of ours."""
 
@@ -113,6 +121,44 @@ def demonstrate(rows: int) -> None:
     say("The server and its data are removed")
 
 
+@contextmanager
+def simulated(kind: str, base: Path) -> Iterator[str]:
+    """A simulated device: what `--storage` says of it."""
+    mounted = base / kind
+    try:
+        subprocess.run([STORAGE, kind, mounted, "--size", "512M"], check=True, cwd=DISK)
+        table = mounted / "table"
+        table.mkdir()
+        mounted.chmod(0o755)
+        shutil.chown(table, *pwd.getpwnam("postgres")[2:4])
+        yield f"{kind}={table}"
+    finally:
+        subprocess.run([STORAGE, "stop", mounted], check=True, cwd=DISK)
+
+
+def compare() -> None:
+    """Document 002's experiment, on three storages side by side."""
+    say("Document 002's experiment: a simulated disk, a simulated SSD, and memory side by side")
+    with ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-", dir=DISK)))
+        base.chmod(0o755)
+        words = [PGTRACE, "lab", "pages", "--memory"]
+        for kind in ("hdd", "ssd"):
+            words += ["--storage", stack.enter_context(simulated(kind, base))]
+        for name, value in COMPARED.items():
+            words += [f"--{name}", str(value)]
+        say(" ".join(map(str, ["pgtrace", *words[1:]])) + "\n")
+        # In a session of its own, so that Ctrl-C comes once: a second one would end its clean-up
+        experiment = subprocess.Popen(words, start_new_session=True)
+        try:
+            if experiment.wait() != 0:
+                raise SystemExit(f"demo: pgtrace lab ended with {experiment.returncode}, see above")
+        finally:
+            experiment.terminate()  # it stops its server, and ends
+            experiment.wait()
+    say("The server, the devices and their data are removed")
+
+
 def main() -> int:
     """Run it; an interruption is an end like any other."""
 
@@ -123,9 +169,13 @@ def main() -> int:
         signal.signal(number, stop)
     try:
         demonstrate(int(sys.argv[1]))
+        compare()
     except KeyboardInterrupt:
         say("Stopped: the server and its data are removed")
         return 130
+    except subprocess.CalledProcessError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
     except PgtraceError as error:
         print(f"demo: {error}", file=sys.stderr)
         return error.exit_code

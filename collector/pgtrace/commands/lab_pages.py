@@ -34,15 +34,23 @@ class PagesCommand:
             help="let the server read past the page cache (PostgreSQL 16 and later)",
         )
 
+        parser.add_argument(
+            "--planner",
+            action="store_true",
+            help="also time sequential, bitmap and index scans, and say what random_page_cost "
+            "should be: some ten minutes more for an SSD, half an hour for a disk",
+        )
+
     def run(self, args: argparse.Namespace) -> int:
         """Measure, then write or print."""
-        from ..lab import pages, pages_findings
+        from ..lab import pages, pages_findings, planner_findings
 
         setup = lab_shared.setup(args)
         result = lab_shared.run(
             args,
             lambda progress, interruption: pages.measure(setup, args.runs, progress, interruption),
         )
+        result.findings += planner_findings.findings(result)
         result.findings += pages_findings.findings(result)
         lab_shared.hand_over(args, result)
         return 0

@@ -73,6 +73,7 @@ def setup(args: argparse.Namespace) -> "Setup":
     """What the options say. Raises UsageError."""
     from ..lab.laboratory import Setup
     from ..lab.pinning import Pins
+    from ..lab.planner_table import MOST_ROWS
     from ..lab.server import BASE
     from ..lab.storages import MEMORY, Place, parse
 
@@ -80,7 +81,8 @@ def setup(args: argparse.Namespace) -> "Setup":
         from ..capture_file import check_writable
 
         check_writable(args.output, force=args.force)
-    for option, given in (("--pg-bin", args.pg_bin), ("--direct-io", args.direct_io)):
+    own = ("--pg-bin", args.pg_bin), ("--direct-io", args.direct_io), ("--planner", args.planner)
+    for option, given in own:
         if args.dsn is not None and given:
             raise UsageError(f"{option} is for a server of its own: leave it or --dsn out")
     if args.shared_host and args.dsn is None:
@@ -101,6 +103,7 @@ def setup(args: argparse.Namespace) -> "Setup":
         reads_way=args.reads,
         dsn=args.dsn,
         shared_host=args.shared_host,
+        planner_rows=min(args.rows, MOST_ROWS) if args.planner else 0,
     )
 
 

@@ -15,7 +15,7 @@ from ..engines import ReadsWay
 from ..errors import PermissionDeniedError, UnsupportedError, UsageError
 from ..postgres import proc
 from ..postgres.processes import major_of
-from . import storages
+from . import planner_table, storages
 from .changes import Changes
 from .given import Given, find, given_server
 from .interruption import Interruption
@@ -51,6 +51,8 @@ class Setup:
     """A server that is there already; else a private one is made."""
     shared_host: bool = False
     """It may have other clients."""
+    planner_rows: int = 0
+    """Of the table that the planner's sweep needs; 0 if it is not asked for."""
 
     def check(self) -> Given | None:
         """Refuse what cannot go well, before anything is written; return what --dsn leads to.
@@ -68,7 +70,7 @@ class Setup:
         for place in self.places:
             if place.has_tablespace:
                 storages.check_usable(place, ids, user)
-        size = self.rows * ROW_BYTES
+        size = self.rows * ROW_BYTES + self.planner_rows * planner_table.ROW_BYTES
         own = Place("the server", given.server.directory.resolve() if given else BASE)
         storages.check_room([(own, WORKED_IN), *((place, size) for place in self.places)])
         held = sum(place.medium != "device" for place in self.places)

@@ -7,13 +7,15 @@ is memory, brought into it; both are proven.
 """
 
 from random import Random
+from typing import Any
 
 from ..errors import NothingCapturedError
 from ..postgres import sample
 from .interruption import Interrupted, Interruption
 from .laboratory import Laboratory, Setup, laboratory
+from .planner_sweep import Sweep
 from .progress import Progress
-from .result import Cell, Pattern, Result
+from .result import Cell, Finding, Pattern, Result
 from .runs import Query
 
 INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
@@ -32,17 +34,29 @@ def queries(rows: int, run: int | None = None) -> dict[Pattern, Query]:
 
 
 def measure(setup: Setup, runs: int, progress: Progress, interruption: Interruption) -> Result:
-    """Do it. Raises NothingCapturedError if it was interrupted before one run was whole, and what
+    """Do it, and the planner's sweep where the setup has rows for it.
+
+    Raises NothingCapturedError if it was interrupted before one run was whole, and what
     laboratory() does; interrupted later, the result is partial.
     """
     seed = Random().randrange(_SEEDS)
     orders = _orders(setup, runs, seed)
     cells: list[Cell] = []
+    asked: list[Finding] = []
+    more: dict[str, Any] = {}
+    partial = True
     try:
         with laboratory(setup, progress, interruption) as lab:
             progress.plan(sum(map(len, orders)))
             for run, order in enumerate(orders, 1):
                 cells += [_cell(lab, run, storage, pattern) for storage, pattern in order]
+            if setup.planner_rows:
+                sweep = Sweep(lab, setup.planner_rows, runs, seed)
+                asked = sweep.prepare()
+                more["points"] = [point.as_option() for point in sweep.points]
+                for cell in sweep.cells():
+                    cells.append(cell)  # one by one: those before an interruption are kept
+            partial = False
     except Interrupted:
         if not cells:
             raise NothingCapturedError("interrupted before one run was whole") from None
@@ -55,7 +69,9 @@ def measure(setup: Setup, runs: int, progress: Progress, interruption: Interrupt
         "seed": seed,
         "order": orders,
     }
-    return lab.result("pages", cells, options, partial=len(cells) < sum(map(len, orders)))
+    result = lab.result("pages", cells, options | more, partial=partial)
+    result.findings += asked
+    return result
 
 
 def _orders(setup: Setup, runs: int, seed: int) -> list[list[tuple[str, Pattern]]]:
