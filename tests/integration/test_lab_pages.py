@@ -2,15 +2,10 @@
 another user can look at it again."""
 
 import itertools
-import os
-import pwd
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from statistics import mean
@@ -18,39 +13,19 @@ from statistics import mean
 import pytest
 
 from fix_storage import Request, Simulated, SimulatedSsd, SimulatedStorage
+from lab_runs import BLOCK, blocks, in_memory, lab, loaded, of, usable
 from pgtrace import capture_file
-from pgtrace.capture import Reads
 from pgtrace.histogram import Histogram
 from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace.postgres import sample
-from pgtrace_command import PGTRACE, run
+from pgtrace_command import run
 from scans import histogram
 
 pytestmark = pytest.mark.pg("15")
 
-BLOCK = 8192
 ROWS = 50_000
 RUNS = 3
-STATE = Path("/run/pgtrace")
 SSD_US = 1000
-
-
-def usable(directory: Path) -> Path:
-    """A new directory there that the server's user may write to."""
-    own = Path(tempfile.mkdtemp(prefix="lab-", dir=directory))
-    user = pwd.getpwnam("postgres")
-    os.chown(own, user.pw_uid, user.pw_gid)
-    return own
-
-
-@contextmanager
-def in_memory() -> Iterator[Path]:
-    """Such a directory on tmpfs."""
-    own = usable(Path("/dev/shm"))
-    try:
-        yield own
-    finally:
-        own.rmdir()
 
 
 @pytest.fixture(scope="module")
@@ -78,31 +53,8 @@ def measured(
         ended = lab("pages", *named, "--memory", *sizes, "-o", file)
         for place in places.values():
             assert list(place.iterdir()) == []
-            assert not any(str(place) in file.read_text() for file in STATE.iterdir())
     assert "Wrote" in ended.stderr
     return loaded(file)
-
-
-def lab(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    """Run an experiment to its good end, which may be minutes away."""
-    command = [*PGTRACE, "lab", *map(str, arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert ended.returncode == 0, ended.stderr
-    return ended
-
-
-def loaded(file: Path) -> Result:
-    result = capture_file.load_any(file)
-    assert isinstance(result, Result)
-    return result
-
-
-def of(result: Result, storage: str, pattern: str) -> list[Cell]:
-    return [c for c in result.cells if (c.storage, c.pattern) == (storage, pattern)]
-
-
-def blocks(reads: list[Reads]) -> int:
-    return sum(one.blocks for one in reads)
 
 
 def requests_of(result: Result, device: SimulatedStorage, cell: Cell) -> list[Request]:

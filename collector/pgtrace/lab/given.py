@@ -83,9 +83,10 @@ def find(dsn: str, *, shared_host: bool) -> Given:
                 )
             others = _one(connection, _OTHERS)
             if others and not shared_host:
+                who = "1 other client is" if others == 1 else f"{others} other clients are"
                 raise UsageError(
-                    f"--dsn: {others} other clients are connected, whose work an experiment slows "
-                    "and is slowed by; --shared-host does it all the same"
+                    f"--dsn: {who} connected, whose work an experiment slows and is slowed by; "
+                    "--shared-host does it all the same"
                 )
             own = _one(connection, "select system_identifier from pg_control_system()")
             server = _running(own, info.backend_pid)

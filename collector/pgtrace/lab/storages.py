@@ -1,6 +1,8 @@
 """Storages that are compared: named on the command line, checked before anything is written."""
 
+import contextlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -94,8 +96,17 @@ def check_usable(place: Place, ids: tuple[int, int], user: str) -> None:
     if tried.returncode != 0:
         raise UsageError(
             f"--storage {place.name}: {place.directory} is not writable by the server's user "
-            f"{user}: chown {user} {place.directory}, and let {user} pass the directories above it"
+            f"{user}: chown {_here(user, ids[0])} {place.directory}, and let {user} pass the "
+            "directories above it"
         )
+
+
+def _here(user: str, uid: int) -> str:
+    """What this root calls a user that may be another root's."""
+    with contextlib.suppress(KeyError):
+        if pwd.getpwnam(user).pw_uid == uid:
+            return user
+    return str(uid)
 
 
 def check_room(needed: Sequence[tuple[Place, int]]) -> None:

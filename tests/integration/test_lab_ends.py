@@ -1,0 +1,162 @@
+"""However an experiment ends, nothing of it is left, and what was whole is kept."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fix_storage import private_mounts
+from pgtrace import capture_file
+from pgtrace.lab.result import Result
+from pgtrace_command import Ended, Pgtrace, run, wait_for
+
+pytestmark = pytest.mark.pg("15")
+
+STATE = Path("/run/pgtrace")
+ROWS = 20_000
+RUNS = 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_state() -> Iterator[None]:
+    """What other experiments of this host left is not seen here, nor tried to be undone."""
+    STATE.mkdir(mode=0o700, exist_ok=True)
+    with private_mounts():
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", STATE], check=True)
+        yield
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory that the server's user may write to; empty at the end."""
+    own = Path("/dev/shm") / f"lab-{os.getpid()}"
+    own.mkdir()
+    user = pwd.getpwnam("postgres")
+    os.chown(own, user.pw_uid, user.pw_gid)
+    yield own
+    shutil.rmtree(own)
+
+
+def pages(place: Path, file: Path) -> Pgtrace:
+    sizes = "--rows", ROWS, "--runs", RUNS
+    return Pgtrace("lab", "pages", "-v", "--storage", f"shm={place}", *sizes, "-o", file)
+
+
+def clusters() -> set[Path]:
+    return set(Path("/var/tmp").glob("pgtrace-*"))
+
+
+def ours(started: Pgtrace) -> set[Path]:
+    """The base directories of its servers: its state names them."""
+    changes = json.loads((STATE / f"lab-{started.pid}.json").read_text())["changes"]
+    return {Path(change["base"]) for change in changes if change["type"] == "cluster"}
+
+
+def works_in(base: Path) -> list[str]:
+    """Processes whose working directory is there."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str((process / "cwd").readlink()).startswith(str(base)):
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def ended(started: Pgtrace, place: Path, bases: set[Path]) -> Ended:
+    """Wait for its end, after which nothing is there."""
+    end = started.ended()
+    assert list(place.iterdir()) == []
+    assert list(STATE.iterdir()) == []
+    for base in bases:
+        assert not base.exists()
+        assert works_in(base) == []
+    return end
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_a_whole_run_leaves_nothing(
+    place: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    moment = {signal.SIGINT: "Loading", signal.SIGTERM: "1 of", signal.SIGHUP: "2 of"}[number]
+    with pages(place, tmp_path / "F") as started:
+        started.wait_for(moment)
+        bases = ours(started)
+        assert bases
+        started.send(number)
+        end = ended(started, place, bases)
+    assert end.code == 130, end.err
+    assert "interrupted before one run was whole" in end.err
+    assert not (tmp_path / "F").exists()
+
+
+def test_a_signal_while_the_server_is_made_leaves_nothing(place: Path, tmp_path: Path) -> None:
+    before = clusters()
+    with pages(place, tmp_path / "F") as started:
+        started.wait_for("Preparing")
+        wait_for(lambda: clusters() - before)
+        bases = clusters() - before
+        started.send(signal.SIGINT)
+        end = ended(started, place, bases)
+    assert end.code == 130, end.err
+
+
+def test_runs_that_were_whole_are_kept(place: Path, tmp_path: Path) -> None:
+    file = tmp_path / "F"
+    with pages(place, file) as started:
+        started.wait_for("4 of 8")
+        bases = ours(started)
+        started.send(signal.SIGINT)
+        end = ended(started, place, bases)
+    assert end.code == 0, end.err
+    result = capture_file.load_any(file)
+    assert isinstance(result, Result)
+    assert result.partial
+    assert {cell.run for cell in result.cells} == {1}
+    assert len(result.cells) == 2
+    shown = run("report", file)
+    assert shown.code == 0
+    assert "interrupted" in shown.out.lower() or "partial" in shown.out.lower()
+
+
+@pytest.mark.parametrize("moment", ["Loading", "1 of", "4 of"])
+def test_what_a_killed_run_left_is_restored(place: Path, tmp_path: Path, moment: str) -> None:
+    with pages(place, tmp_path / "F") as started:
+        started.wait_for(moment)
+        (base,) = ours(started)
+        early = run("lab", "restore")
+        assert early.code == 2
+        assert f"process {started.pid} is still at work" in early.err
+        assert base.exists()
+        started.send(signal.SIGKILL)
+        assert started.ended().code == -signal.SIGKILL
+    assert list(place.iterdir())
+    restored = run("lab", "restore")
+    assert restored.code == 0, restored.err
+    assert f"Removed {place}/pgtrace-lab-{started.pid}" in restored.out
+    assert list(place.iterdir()) == []
+    assert list(STATE.iterdir()) == []
+    assert not base.exists()
+    assert works_in(base) == []
+    again = run("lab", "restore")
+    assert (again.code, again.out) == (0, "Nothing was left to restore.\n")
+
+
+def test_a_setting_comes_back(tmp_path: Path) -> None:
+    """As read-ahead does, which the next experiments set."""
+    from pgtrace.lab.changes import Changes, Setting
+
+    file = tmp_path / "read_ahead_kb"
+    file.write_text("128\n")
+    with Changes() as changes:
+        changes.will(Setting(str(file), "128\n"))
+        file.write_text("4096\n")
+    assert file.read_text() == "128\n"
+    assert list(STATE.iterdir()) == []
