@@ -79,7 +79,7 @@ class Charts:
         lows = sorted({low for group in folded for rows in group for low in rows})
         lows = _without_gaps(lows)
         layers, rows = [], [Row(units.bucket(low)) for low in lows]
-        heads = []
+        heads: list[tuple[str, list[str]]] = []
         for number, group in enumerate(groups):
             total = max(1, group.total_ns)
             columns = [[rows.get(low, [0, 0, 0])[1:] for low in lows] for rows in folded[number]]
@@ -89,15 +89,18 @@ class Charts:
                     _drawn(layer, group=number, counts=[n for n, _ in column], shares=shares)
                 )
             for at, row in enumerate(rows):
-                counts = [column[at][0] for column in columns]
-                time = sum(column[at][1] for column in columns)
-                shown = [units.count(n) for n in counts]
-                if len(columns) > 1:
-                    shown.append(units.count(sum(counts)))
-                row.cells += [*shown, units.duration(time), units.share(time / total)]
+                counts, times = zip(*(column[at] for column in columns), strict=True)
+                several = len(columns) > 1
+                row.cells += [units.count(n) for n in _with_sum(counts, several)]
+                row.cells += [units.share(ns / total) for ns in _with_sum(times, several)]
+                row.cells.append(units.duration(sum(times)))
             names = [layer.keys[0] for layer in group.layers]
             names += ["all"] if len(names) > 1 else []
-            heads.append((group.name, [*names, "time", "share of time"]))
+            heads += [
+                (f"{group.name} reads".strip(), names),
+                (f"{group.name} share of the time".strip(), names),
+                (group.name, ["time"]),
+            ]
         edges = [units.bucket(low) for low in [*lows, 2 * lows[-1] or 1]]
         content = table("Reads by latency, from … up to the next row", "from", heads, rows)
         return self._chart(
@@ -177,6 +180,10 @@ def _drawn(layer: Layer, **more: Any) -> dict[str, Any]:
         "colour": layer.colour,
         "outlined": layer.outlined,
     } | more
+
+
+def _with_sum(numbers: Sequence[int], several: bool) -> Sequence[int]:
+    return [*numbers, sum(numbers)] if several else numbers
 
 
 def _without_gaps(lows: Sequence[int]) -> list[int]:
