@@ -14,7 +14,8 @@ from .. import units
 from ..certainty import student
 
 SMALL = 1.10
-"""Two places on one disk may differ so much: what lies within is no difference that matters."""
+"""Two places on one disk may differ so much: what lies within is no difference that matters, and
+what reaches into it is not called one."""
 EQUIVALENT = 1.25
 """An interval that holds 1 and lies within 0.80 to 1.25 is taken for "no difference", as two drugs
 are for equivalent: D. J. Schuirmann, A comparison of the two one-sided tests procedure and the
@@ -55,8 +56,8 @@ def verdict(found: Estimate, difference: str) -> str:
     """Say what an interval shows; `difference` are the words for one, with `{}` for its size.
 
     Three answers: a difference; none, up to so many percent; or that this is not decided. Runs
-    without any difference are called one in at most 1 of 20, and two that differ by a quarter are
-    called the same in at most 1 of 40 (tests/unit/test_lab_paired.py counts).
+    without any difference are called one in less than 1 of 20, and two that differ by a quarter
+    are called the same in at most 1 of 40 (tests/unit/test_lab_paired.py counts).
     """
     if found.low is None or found.high is None:
         return "not decided: one run has no interval"
@@ -67,4 +68,8 @@ def verdict(found: Estimate, difference: str) -> str:
         if most > EQUIVALENT:
             return f"not decided: {size}; more runs would tell"
         return f"no difference larger than {max(1, ceil(100 * (most - 1) - 1e-9))} %"
-    return f"no difference that matters: {size}" if most <= SMALL else difference.format(size)
+    if most <= SMALL:
+        return f"no difference that matters: {size}"
+    if max(low, 1 / high) < SMALL:
+        return f"not decided: {size}, which may be too little to matter; more runs would tell"
+    return difference.format(size)
