@@ -31,6 +31,7 @@ Kind = Literal[
 ]
 """What a file holds. relation: a heap, an index, TOAST or a sequence; which, is known only with a
 database connection."""
+EngineName = Literal["libbpf", "bcc"]
 Protocol = Literal["simple", "extended", "unknown"]
 """unknown: the query began before tracing did, and nothing has told since."""
 Bucket = tuple[int, int, int]
@@ -55,7 +56,7 @@ class Server(msgspec.Struct):
 class Probes(msgspec.Struct):
     """How it was measured, and what was not."""
 
-    engine: Literal["libbpf", "bcc"]
+    engine: EngineName
     reads: Literal["fentry", "kprobe", "tracepoint"]
     queries: Literal["usdt", "uprobe", "none"]
     not_measured: list[str] = []

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+from ..capture import EngineName as EngineName
 from ..capture import Kind, Pattern, Performer, Scope, Size, Source
 from ..capture import Protocol as ProtocolName
 
-EngineName = Literal["libbpf", "bcc"]
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
 QueriesWay = Literal["usdt", "uprobe", "none"]
 
