@@ -106,16 +106,14 @@ def _places(capture: Capture) -> str:
     spaces = grouped(reads, lambda r: r.tablespace or "(no tablespace)")
     known = {space.name: space for space in capture.tablespaces}
     where = [_space(name, known.get(name), numbers(name, own, whole)) for name, own in spaces]
-    return "\n".join(
-        [
-            table(
-                "By relation" if named else "By kind of file", "", [("", COLUMNS)], rows, long=named
-            ),
-            table(
-                "By tablespace", "", [("", [*COLUMNS, "where"])], where, words=["where"]
-            ),
-        ]
-    )  # fmt: skip
+    first = "relation" if named else "kind"
+    tables = [
+        table(f"By {first}", first, [("", COLUMNS)], rows, long=named),
+        table(
+            "By tablespace", "tablespace", [("", [*COLUMNS, "where"])], where, words=["where"]
+        ),
+    ]  # fmt: skip
+    return "\n".join(tables)
 
 
 def _space(name: str, space: Tablespace | None, row: Row) -> Row:
@@ -134,7 +132,11 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     rest = [r for b in busy[MOST_DRAWN:] for r in _reads(b)]
     if len(busy) > MOST_DRAWN:
         rows.append(numbers(f"({units.count(len(busy) - MOST_DRAWN)} more)", rest, whole))
-    parts = [table("Backends, those that read longest first", "", [("", COLUMNS)], rows, long=True)]
+    parts = [
+        table(
+            "Backends, those that read longest first", "backend", [("", COLUMNS)], rows, long=True
+        )
+    ]
     if quiet:
         parts.append(paragraphs([f"Neither reads nor queries: {', '.join(quiet)}"]))
     for backend in busy[:MOST_DRAWN]:

@@ -58,7 +58,7 @@ def follows(result: Result, found: Iterable[Finding]) -> str:
 
 
 def _table(caption: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
-    return table(caption, "", [("", columns)], rows, words=["what it says"]) if rows else ""
+    return table(caption, "of what", [("", columns)], rows, words=["what it says"]) if rows else ""
 
 
 def published(measured: Iterable[Figures], found: Iterable[Finding]) -> str:
@@ -89,4 +89,4 @@ def published(measured: Iterable[Figures], found: Iterable[Finding]) -> str:
         "read: for reading beside ours, never a target."
     )
     caption = "Document 002's figures, and ours"
-    return table(caption, "", [("", columns)], rows) + paragraphs([note])
+    return table(caption, "storage", [("", columns)], rows) + paragraphs([note])

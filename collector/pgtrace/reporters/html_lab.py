@@ -52,7 +52,7 @@ def page(result: Result, charts: Charts) -> tuple[str, str]:
 
 def storages(every: Sequence[Storage]) -> str:
     """What lies below each, as the system tells; "-" is what it does not say."""
-    return table("What was compared", "", [("", _COLUMNS)], [_storage(s) for s in every])
+    return table("What was compared", "storage", [("", _COLUMNS)], [_storage(s) for s in every])
 
 
 def _storage(storage: Storage) -> Row:
@@ -79,7 +79,7 @@ def findings(result: Result, found: Sequence[Finding]) -> str:
         Row(f.name, [label_of(result, f.storage) if f.storage else "-", *shown(f)]) for f in found
     ]
     heads = [("", ["storage", "value", "95 % interval", "observations", "what it says"])]
-    return table("Findings", "", heads, rows, words=["what it says"]) if rows else ""
+    return table("Findings", "finding", heads, rows, words=["what it says"]) if rows else ""
 
 
 def shown(f: Finding) -> list[str]:

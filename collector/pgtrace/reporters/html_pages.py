@@ -65,7 +65,7 @@ def _beside(
     ]
     parts = [
         paragraphs(["Means are per block of 8 KiB, percentiles and the longest of a read."]),
-        table("All runs added up", "", [("", _SUMS)], rows),
+        table("All runs added up", "reads of", [("", _SUMS)], rows),
     ]
     if layers:
         parts.append(charts.percentiles("Percentiles of a read, every storage", layers))
@@ -145,7 +145,7 @@ def _parts(name: str, of: Mapping[Pattern, Figures]) -> str:
             cells = [cell for each, whole in parts for cell in _part(each.get(key), whole)]
             rows.append(Row(names.get(key, key), cells))
     heads = [(pattern, _PART) for pattern in of]
-    said = table(f"{name}: which reads they were; a block is 8 KiB", "", heads, rows)
+    said = table(f"{name}: which reads they were; a block is 8 KiB", "which", heads, rows)
     if any(set(f.by_performer) - {"backend"} for f in of.values()):
         said += paragraphs([OVERLAPS])
     return said

@@ -58,6 +58,8 @@ def table(
     if any(name for name, _ in heads):
         cells = (
             f'<th colspan="{len(group)}" scope="colgroup">{escaped(name)}</th>'
+            if name
+            else f'<td colspan="{len(group)}"></td>'
             for name, group in heads
         )
         groups = f"<tr><td></td>{''.join(cells)}</tr>"
@@ -67,7 +69,7 @@ def table(
     )
     lines = "\n".join(_row(row, kinds, long) for row in rows)
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escaped(caption)}"><table>'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escaped(caption)}"><table>'
         f'<caption>{escaped(caption)}</caption><thead>{groups}<tr><th scope="col">'
         f"{escaped(first)}</th>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )

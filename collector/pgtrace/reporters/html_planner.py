@@ -151,4 +151,4 @@ def _where(found: Sequence[Finding], pairs: Sequence[CrossingDetails]) -> str:
         words = f"{capital(finding.verdict)}."
         rows.append(Row(f"{of.first} and {of.then}", [measured, spread, believed, words]))
     columns = ["measured", "95 % interval", "by the planner", "what it says"]
-    return table("Where plans cross", "", [("", columns)], rows, words=["what it says"])
+    return table("Where plans cross", "plans", [("", columns)], rows, words=["what it says"])

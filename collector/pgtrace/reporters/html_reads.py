@@ -88,7 +88,7 @@ def _splits(title: str, reads: Sequence[Reads]) -> str:
         groups = grouped(reads, of)
         if len(groups) > 1 or name == _SPLITS[0][0]:
             rows += [Row(name), *(numbers(part, own, whole) for part, own in groups)]
-    return table(f"{title}: which reads they were", "", [("", COLUMNS)], rows)
+    return table(f"{title}: which reads they were", "which", [("", COLUMNS)], rows)
 
 
 def numbers(name: str, reads: Sequence[Reads], whole_ns: int) -> Row:

@@ -67,7 +67,9 @@ def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
         ("latency of a call", ["in all", "p50", "p99", "max"]),
         ("its reads", ["reads", "bytes", "time", "of the latency"]),
     ]
-    parts = [table("Statements, those that took longest first", "", heads, rows, long=True)]
+    parts = [
+        table("Statements, those that took longest first", "statement", heads, rows, long=True)
+    ]
     for number, statement in enumerate(every[:MOST_STATEMENTS], 1):
         content = [paragraphs(_facts(statement))]
         content.append(
