@@ -26,12 +26,9 @@ static __always_inline __u64 paid_by(struct task *task)
  * the system calls. */
 static __always_inline bool has_io_workers(struct task *task)
 {
-	__u32 i;
+	__u32 place = place_of(task->postmaster);
 
-	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
-		if (live.postmasters[i] == task->postmaster)
-			return live.io_workers[opaque(i) & (SERVERS - 1)];
-	return false;
+	return place < SERVERS && live.io_workers[place & (SERVERS - 1)];
 }
 
 /* smgrstartreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum, BlockNumber blocknum,
@@ -53,15 +50,15 @@ int BPF_KPROBE(pgt_a_start, void *ioh, int fd, int count, __u64 position)
 {
 	struct task *task = traced_task();
 	struct handle_key key = {.handle = (__u64)ioh};
-	struct handle handle = {.pattern = PATTERN_UNKNOWN, .known = 1};
+	struct handle handle = {.pattern = PATTERN_UNKNOWN};
 	struct file *file;
 
 	if (!task || !has_io_workers(task))
 		return 0;
 	file = current_file(fd);
 	if (file && find_file(task, file))
-		handle.pattern = pattern_of(task, &task->files[task->file & (FILES - 1)], position,
-					    task->asked_blocks << options.block_shift);
+		handle.pattern = pattern_of(task, &task->files[task->file & (FILES - 1)], false,
+					    position, task->asked_blocks << options.block_shift);
 	key.postmaster = task->postmaster;
 	handle.payer = task->serial;
 	handle.query = paid_by(task);
@@ -110,7 +107,7 @@ int BPF_KPROBE(pgt_a_perform, void *ioh)
 	if (!handle)
 		return 0;
 	task->charge.pattern = handle->pattern;
-	task->charge.known = handle->known;
+	task->charge.known = 1;
 	if (handle->payer == task->serial)
 		return 0;
 	task->charge.query = handle->query;
@@ -155,7 +152,7 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	if (opcode == IORING_OP_READV)
 		request.asked = vector_length((void *)BPF_CORE_READ(rw, addr), request.asked);
 	state = &task->files[task->file & (FILES - 1)];
-	request.pattern = pattern_of(task, state, position, request.asked);
+	request.pattern = pattern_of(task, state, false, position, request.asked);
 	request.flags = state->flags;
 	request.entry = state->entry;
 	request.payer = task->serial;
@@ -211,7 +208,7 @@ static __always_inline int request_end(__u64 key, __s64 ret)
 	owner.query = done.query;
 	if (done.query && (done.query != task->query.number || !task->query.open))
 		owner.query = done.statement;
-	owner.key = key_of(owner.query, IO_URING, done.flags, ret, done.pattern,
+	owner.key = key_of(owner.query, OP_READ, IO_URING, done.flags, ret, done.pattern,
 			   done.device_bytes ? DEVICE : SOURCE_UNKNOWN);
 	over = owner.query && owner.query < OTHERS && owner.query != task->query.number;
 	if (done.payer == task->serial && !over)

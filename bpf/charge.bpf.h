@@ -55,6 +55,18 @@ static __always_inline bool is_postmaster(__u32 tgid)
 	return false;
 }
 
+/* Where in `live` the server of a postmaster is; SERVERS: it is none that is traced. */
+static __always_inline __u32 place_of(__u32 postmaster)
+{
+	__u32 i;
+
+#pragma clang loop unroll(disable)
+	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
+		if (live.postmasters[i] == postmaster)
+			return opaque(i);
+	return SERVERS;
+}
+
 #define WORKER 0x2072656b726f7720 /* " worker ", as a number */
 
 /* "postgres: parallel worker for PID 1", "postgres: cluster name: io worker 1"; some others

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which files count, what can be told of them, and where a task last read each. */
+/* Which files count, what can be told of them, and where a task last read each, or wrote. */
 #ifndef FILES_BPF_H
 #define FILES_BPF_H
 
@@ -28,6 +28,8 @@ enum file_flags {
 	REGULAR = 1,  /* a regular file of a real file system: its reads count */
 	DIRECT = 2,   /* opened with O_DIRECT */
 	TELLABLE = 4, /* the reading task itself submits the device's requests */
+	STORED = 8,   /* on a device, not in memory alone */
+	DURABLE = 16, /* opened with O_DSYNC or O_SYNC: a write ends when it is on the device */
 };
 
 /* Where a file system reads in threads of its own, neither the bytes nor the sleep of the
@@ -41,6 +43,7 @@ static __noinline __u32 file_system_flags(struct inode *inode)
 		return 0;
 	switch (BPF_CORE_READ(super, s_magic)) {
 	case BTRFS_SUPER_MAGIC:
+		return REGULAR | TELLABLE | STORED;
 	case RAMFS_MAGIC:
 	case TMPFS_MAGIC:
 		return REGULAR | TELLABLE;
@@ -53,7 +56,7 @@ static __noinline __u32 file_system_flags(struct inode *inode)
 	case ZFS_SUPER_MAGIC:
 		return REGULAR;
 	}
-	return BPF_CORE_READ(super, s_bdev) ? REGULAR | TELLABLE : 0;
+	return BPF_CORE_READ(super, s_bdev) ? REGULAR | TELLABLE | STORED : 0;
 }
 
 /* The entry on which reads of the file are booked; 0, of which nothing is known, if there is no
@@ -116,6 +119,8 @@ static __always_inline __u32 find_stream(struct task *task, __u64 identity)
 	stream = &task->streams[i];
 	stream->identity = identity;
 	stream->next = NOWHERE;
+	if (options.writes)
+		task->written[i] = NOWHERE;
 	return i;
 }
 
@@ -145,7 +150,7 @@ __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
 /* Puts the file among those that the task read last; FILES if its reads do not count. */
 static __noinline __u32 remember_file(struct task *task, struct file *file, struct inode *inode)
 {
-	__u32 i, flags = file_system_flags(inode);
+	__u32 i, opened, flags = file_system_flags(inode);
 	struct file_state *state;
 	__u64 number;
 
@@ -170,8 +175,11 @@ static __noinline __u32 remember_file(struct task *task, struct file *file, stru
 		/* Read back it is a number, as functions want it that are looked at once */
 		meet_file(task->index, *(volatile __u64 *)&state->file, i);
 	}
-	if (BPF_CORE_READ(file, f_flags) & O_DIRECT)
+	opened = BPF_CORE_READ(file, f_flags);
+	if (opened & O_DIRECT)
 		flags |= DIRECT;
+	if (options.writes && opened & O_DSYNC)
+		flags |= DURABLE;
 	state->flags = flags;
 	return i;
 }

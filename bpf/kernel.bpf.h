@@ -145,6 +145,13 @@ struct syscall_exit {
 	__s64 ret;
 };
 
+/* How the kernel calls the function that a system call is, with the registers as argument */
+#if defined(__TARGET_ARCH_arm64)
+#define SYSCALL "__arm64_sys_"
+#else
+#define SYSCALL "__x64_sys_"
+#endif
+
 /* Of a function of a user's program; <bpf/bpf_tracing.h> has it from libbpf 1.2 on */
 #if defined(__TARGET_ARCH_arm64)
 #define SIXTH_ARGUMENT(ctx) (((struct user_pt_regs *)(ctx))->regs[5])
@@ -165,6 +172,7 @@ struct iovec {
 #else
 #define O_DIRECT 00040000
 #endif
+#define O_DSYNC 00010000 /* a bit of O_SYNC too */
 
 /* include/uapi/linux/magic.h, and the file systems' own sources for ZFS and SMB */
 #define BTRFS_SUPER_MAGIC     0x9123683E

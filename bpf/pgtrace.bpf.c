@@ -18,6 +18,9 @@
 #include "queries.bpf.c"
 #include "aio.bpf.c"
 #include "life.bpf.c"
+#include "writes.bpf.c"
+#include "write_ways.bpf.c"
+#include "sync_ways.bpf.c"
 #include "fill.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

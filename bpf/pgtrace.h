@@ -23,6 +23,7 @@
 #define STATEMENT  (1ull << 62)	   /* in place of a query's number: a statement's index + 1 */
 #define OTHERS	   (STATEMENT - 1) /* a statement for which there was no room */
 
+enum operation { OP_READ, OP_WRITE, OP_FSYNC, OP_FDATASYNC, OP_SYNC_FILE_RANGE, OPERATIONS };
 enum source { PAGE_CACHE, READAHEAD_ISSUED, DEVICE, WAIT, SOURCE_UNKNOWN, SOURCES };
 enum pattern { SEQUENTIAL, NEAR, RANDOM, FIRST, PATTERN_UNKNOWN, PATTERNS };
 enum size { BLOCKS_1, BLOCKS_2_4, BLOCKS_5_15, BLOCKS_16, SIZES };
@@ -42,9 +43,9 @@ enum performer { ITSELF, IO_URING, PERFORMERS };
 enum protocol { PROTOCOL_UNKNOWN, SIMPLE, EXTENDED };
 
 /* A slot's key within its task:
- * ((((scope * PERFORMERS + performer) * 2 + direct) * SIZES + size) * PATTERNS + pattern)
- * * SOURCES + source */
-#define KEYS (SCOPES * PERFORMERS * 2 * SIZES * PATTERNS * SOURCES)
+ * (((((scope * OPERATIONS + operation) * PERFORMERS + performer) * 2 + direct) * SIZES + size)
+ * * PATTERNS + pattern) * SOURCES + source */
+#define KEYS (SCOPES * OPERATIONS * PERFORMERS * 2 * SIZES * PATTERNS * SOURCES)
 
 struct options {
 	__u64 segment_bytes;  /* of a relation's files, all but the last are this long */
@@ -59,7 +60,7 @@ struct options {
 	__u32 per_query;      /* a record of each query, instead of sums by statement */
 	__u32 page_bytes;
 	__u32 literals; /* texts that differ in them are different statements */
-	__u32 unused;
+	__u32 writes;	/* they are measured too */
 };
 
 /* What user space changes while the programs run. */
@@ -72,8 +73,8 @@ struct live {
 	__u64 lost_tasks; /* threads that there was no room for */
 };
 
-/* The histogram of reads that agree in everything that is told apart. Only the task that
- * owns a slot writes to it, so that no counter needs an atomic operation. */
+/* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only
+ * the task that owns a slot writes to it, so that no counter needs an atomic operation. */
 struct slot {
 	__u32 owner; /* serial of the task that counts here */
 	__u32 payer; /* serial of the task on whose behalf: mostly itself */
@@ -107,7 +108,7 @@ struct calls {
 	__u32 chunk[CHUNKS]; /* of their latencies, as in a slot */
 };
 
-/* Reads that are in no histogram because they failed or came short. */
+/* Reads that are in no histogram because they failed or came short; or writes, or fsyncs. */
 struct apart {
 	__u64 count;
 	__u64 bytes;
@@ -223,6 +224,15 @@ struct charge {
 	__u32 known; /* the pattern is that of the request, not of this call */
 };
 
+/* Writes and fsyncs of one task that are in no histogram. */
+struct apart_writes {
+	__u64 lost_writes;
+	__u64 lost_syncs;
+	struct apart failed;
+	struct apart cut_short;
+	struct apart failed_syncs;
+};
+
 /* A hash of a text, as far as it has come. */
 struct hashing {
 	__u64 whole;
@@ -250,17 +260,19 @@ struct task {
 	__u32 postmaster; /* its parent when it was first seen */
 	__u32 files_used; /* ever: more than FILES means that some were forgotten */
 	__u32 streams_used;
-	__u32 unused;
-	__u32 index;	/* in pgt_tasks */
-	__u32 chosen;	/* scratch */
-	__u32 folding;	/* odd while a query's slots are put to its statement's */
-	__u64 began_ns; /* when it was first seen */
-	__u64 ended_ns; /* 0 while it runs */
+	__u32 operation; /* of what other_ns is the begin */
+	__u32 index;	 /* in pgt_tasks */
+	__u32 chosen;	 /* scratch */
+	__u32 folding;	 /* odd while a query's slots are put to its statement's */
+	__u64 other_ns;	 /* of the write or fsync in flight; 0: none */
+	__u64 began_ns;	 /* when it was first seen */
+	__u64 ended_ns;	 /* 0 while it runs */
 	__u64 lost_reads;
 	__u64 lost_queries;
 	struct charge charge;
 	struct apart failed;
 	struct apart cut_short;
+	struct apart_writes writes;
 	__u64 ignored_file; /* what was read last of what does not count: a signalfd, /proc */
 	__u64 ignored_inode;
 	__u64 last_request; /* struct io_kiocb *: who asked the device since request_bytes */
@@ -270,6 +282,7 @@ struct task {
 	struct hashing hashing;
 	struct file_state files[FILES];
 	struct stream streams[FILES];
+	__u64 written[FILES];	 /* of the relation in streams[]: where its last write ended */
 	__u64 started_for;	 /* of a parallel worker: its leader's statement; 0: not known */
 	struct file_entry found; /* scratch: what a new file is */
 	struct calls others;	 /* of statements for which there was no room */
@@ -292,11 +305,9 @@ struct handle_key {
 /* PostgreSQL 18: who asked for the I/O of a handle, and when. */
 struct handle {
 	__u32 payer;
-	__u32 unused;
+	__u32 pattern;
 	__u64 query;
 	__u64 asked_ns;
-	__u32 pattern;
-	__u32 known;
 };
 
 /* A read that io_uring performs. */

@@ -61,21 +61,24 @@ static __always_inline __u32 source_of(__u32 flags, __u64 grown, bool slept)
 	return slept ? WAIT : PAGE_CACHE;
 }
 
-/* How the read follows the last one of the same relation, and that it was the last now. */
-static __always_inline __u32 pattern_of(struct task *task, struct file_state *state, __u64 position,
-					__u64 length)
+/* How a read, or a write, follows the last one of the same relation, and that it was the last
+ * now. */
+static __always_inline __u32 pattern_of(struct task *task, struct file_state *state, bool write,
+					__u64 position, __u64 length)
 {
-	struct stream *stream = &task->streams[state->stream & (FILES - 1)];
-	__u64 next = stream->next;
+	__u32 i = state->stream & (FILES - 1);
+	__u64 *last = write ? &task->written[i] : &task->streams[i].next;
+	__u64 next = *last;
 
-	if (stream->identity != state->identity) {
+	if (task->streams[i].identity != state->identity) {
 		/* Forgotten, while another segment of the relation was not read */
 		state->stream = find_stream(task, state->identity);
-		stream = &task->streams[state->stream & (FILES - 1)];
-		next = stream->next;
+		i = state->stream & (FILES - 1);
+		last = write ? &task->written[i] : &task->streams[i].next;
+		next = *last;
 	}
 	position += state->base;
-	stream->next = position + length;
+	*last = position + length;
 	if (next == NOWHERE)
 		/* Once some were forgotten, "never seen" and "forgotten" look alike */
 		return task->streams_used > FILES ? PATTERN_UNKNOWN : FIRST;
@@ -106,11 +109,12 @@ static __always_inline void count_apart(struct apart *apart, __u64 bytes, __u64 
 	apart->total_ns += ns;
 }
 
-static __always_inline __u32 key_of(__u64 query, __u32 performer, __u32 flags, __u64 bytes,
-				    __u32 pattern, __u32 source)
+static __always_inline __u32 key_of(__u64 query, __u32 operation, __u32 performer, __u32 flags,
+				    __u64 bytes, __u32 pattern, __u32 source)
 {
-	__u32 key = (!!query * PERFORMERS + performer) * 2 + !!(flags & DIRECT);
+	__u32 key = (!!query * OPERATIONS + operation) * PERFORMERS + performer;
 
+	key = key * 2 + !!(flags & DIRECT);
 	return ((key * SIZES + size_of(bytes)) * PATTERNS + pattern) * SOURCES + source;
 }
 
@@ -144,7 +148,7 @@ static __always_inline int read_exit(__s64 ret)
 	if (charge.known)
 		pattern = charge.pattern;
 	else
-		pattern = pattern_of(task, state, task->position, ret);
+		pattern = pattern_of(task, state, false, task->position, ret);
 	if ((__u64)ret < task->asked) {
 		count_apart(&task->cut_short, ret, grown, ns);
 		return 0;
@@ -157,7 +161,7 @@ static __always_inline int read_exit(__s64 ret)
 	if (charge.payer) {
 		key.payer = charge.payer;
 		key.query = charge.query;
-		key.key = key_of(charge.query, ITSELF, state->flags, ret, pattern, source);
+		key.key = key_of(charge.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
 		place = charged_slot(&key);
 		slot = place ? slot_at(place - 1) : NULL;
 		if (slot)
@@ -165,7 +169,7 @@ static __always_inline int read_exit(__s64 ret)
 	} else {
 		key.payer = task->serial;
 		key.query = task->query.open ? task->query.number : 0;
-		key.key = key_of(key.query, ITSELF, state->flags, ret, pattern, source);
+		key.key = key_of(key.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
 		slot = own_slot(task, state, &key);
 	}
 	if (!slot || !count_read(slot, ns, ret, grown))

@@ -15,21 +15,19 @@
 static __noinline int read_application_name(struct task *task)
 {
 	__u64 pointer = 0, address;
-	__u32 i;
+	__u32 place;
 
 	if (!task)
 		return 0;
 	task->query.application_name[0] = 0;
-	for (i = 0; i < SERVERS && live.postmasters[i]; i++) {
-		address = live.application_name[opaque(i) & (SERVERS - 1)];
-		if (live.postmasters[i] != task->postmaster || !address)
-			continue;
+	place = place_of(task->postmaster);
+	if (place >= SERVERS)
+		return 0;
+	address = live.application_name[place & (SERVERS - 1)];
+	if (address)
 		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
-		if (pointer)
-			bpf_probe_read_user_str(task->query.application_name, NAME,
-						(void *)pointer);
-		break;
-	}
+	if (pointer)
+		bpf_probe_read_user_str(task->query.application_name, NAME, (void *)pointer);
 	return 0;
 }
 

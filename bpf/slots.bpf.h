@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Slots: where reads are counted. A task takes a slot when it first needs one for a key; those
- * of a query are handed over with its record, and user space gives them back when read. */
+/* Slots: where reads are counted, and what else is measured. A task takes a slot when it first
+ * needs one for a key; those of a query are handed over with its record, and user space gives them
+ * back when read. */
 #ifndef SLOTS_BPF_H
 #define SLOTS_BPF_H
 
@@ -151,6 +152,9 @@ static __always_inline bool count_value(__u32 *chunks, __u64 ns)
 	__u32 which, sub, index;
 
 	locate(ns, &which, &sub);
+	/* The compiler may test one copy of it and use another, of which verifiers before 6.12 then
+	 * know nothing */
+	which = opaque(which);
 	if (which >= CHUNKS)
 		return false;
 	if (!chunks[which]) {

@@ -1,4 +1,4 @@
-"""The program of known reads: tests/reader.c, compiled here."""
+"""The programs of known reads and of known writes: tests/reader.c, writer.c, compiled here."""
 
 import os
 import shutil
@@ -21,6 +21,8 @@ class Counts(NamedTuple):
     failed: int
     bytes: int
     nanoseconds: int
+    syncs: int = 0
+    """Of the writer: its calls of fsync and the like."""
 
 
 class Reader:
@@ -80,11 +82,20 @@ class Reader:
 
 @pytest.fixture(scope="session")
 def reader_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _compiled("reader", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def writer_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _compiled("writer", tmp_path_factory)
+
+
+def _compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler: apt-get install clang")
-    binary = tmp_path_factory.mktemp("reader") / "reader"
-    source = Path(__file__).with_name("reader.c")
+    binary = tmp_path_factory.mktemp(name) / name
+    source = Path(__file__).with_name(f"{name}.c")
     subprocess.run(
         [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", binary, source], check=True
     )
@@ -104,10 +115,20 @@ def data_file(disk_directory: Path) -> Path:
 @pytest.fixture
 def reader(reader_binary: Path) -> Iterator[Callable[..., Reader]]:
     """Start a reader: `reader(data_file, "--call", "preadv", "--count", 104_729, "--warm")`."""
+    yield from _starter(reader_binary)
+
+
+@pytest.fixture
+def writer(writer_binary: Path) -> Iterator[Callable[..., Reader]]:
+    """Start a writer: `writer(file, "--call", "pwritev", "--sync", "fdatasync", "--every", 10)`."""
+    yield from _starter(writer_binary)
+
+
+def _starter(binary: Path) -> Iterator[Callable[..., Reader]]:
     started: list[Reader] = []
 
     def start(file: Path, *options: object) -> Reader:
-        started.append(Reader(reader_binary, file, *options))
+        started.append(Reader(binary, file, *options))
         return started[-1]
 
     yield start

@@ -21,6 +21,8 @@ class _Reads(NamedTuple):
     size: capture.Size
     pattern: capture.Pattern
     source: capture.Source
+    operation: capture.Operation
+    call: capture.Call | None
     place: Place
 
 
@@ -44,7 +46,7 @@ class Assembly:
         self._literals = literals
 
     def backends(self, found: Found, wall: Callable[[int], datetime]) -> list[capture.Backend]:
-        """Everybody: those who read most first."""
+        """Everybody, first those of whom what was measured took most time."""
         listed = [self._backend(account, wall) for account in found.accounts]
         return sorted(listed, key=lambda b: (-sum(r.total_ns for r in b.reads), b.pid))
 
@@ -77,14 +79,17 @@ class Assembly:
         found: dict[_Reads, Counts] = {}
         for key, counts in reads.items():
             place = self._places.place(key.file)
-            found.setdefault(_Reads(*key[:-1], place), Counts()).add(counts)
+            same = key.scope, key.performed_by, key.direct, key.size, key.pattern, key.source
+            found.setdefault(_Reads(*same, key.operation, key.call, place), Counts()).add(counts)
         return [
             capture.Reads(
                 source=key.source,
                 pattern=key.pattern,
-                size=key.size,
+                size=None if key.operation == "fsync" else key.size,
                 scope=key.scope,
                 direct=key.direct,
+                operation=key.operation,
+                call=key.call,
                 kind=key.place.kind,
                 tablespace=key.place.tablespace,
                 relation=key.place.relation,
@@ -123,6 +128,9 @@ class Assembly:
             reads=self.reads(account.reads),
             failed=_apart(task.failed),
             short=_apart(task.short),
+            failed_writes=_apart(task.failed_writes),
+            short_writes=_apart(task.short_writes),
+            failed_fsyncs=_apart(task.failed_fsyncs),
             queries=queries,
         )
 
@@ -147,7 +155,7 @@ class Assembly:
 
 
 def _order(key: _Reads) -> tuple[object, ...]:
-    return (*key[:-1], *(part or "" for part in key.place))
+    return (key.operation, key.call or "", *key[:6], *(part or "" for part in key.place))
 
 
 def _text_hash(text: object, cut: bool, query_id: int) -> str | None:

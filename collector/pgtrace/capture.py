@@ -4,13 +4,17 @@ Its file (capture_file.py) is JSON, schema "pgtrace.capture/1". Keys may be adde
 meaning. Times are nanoseconds, sizes bytes; `[low, high, count]` means low <= value < high.
 """
 
-from typing import Literal, Self
+from collections.abc import Iterable
+from typing import Literal, Self, get_args
 
 import msgspec
 
 SCHEMA = "pgtrace.capture/1"
 
 Operation = Literal["read", "write", "fsync"]
+Call = Literal["fsync", "fdatasync", "sync_file_range"]
+"""Which system call an operation `fsync` was."""
+READ_ALONE: tuple[Operation, ...] = ("read",)
 Source = Literal["page_cache", "readahead_issued", "device", "wait", "unknown"]
 Pattern = Literal["sequential", "near", "random", "first", "unknown"]
 Size = Literal["1", "2-4", "5-15", "16+"]
@@ -58,12 +62,15 @@ class Probes(msgspec.Struct):
 
     engine: EngineName
     reads: Literal["fentry", "kprobe", "tracepoint"]
+    """The way in for reads, and for the other operations."""
     queries: Literal["usdt", "uprobe", "none"]
     not_measured: list[str] = []
     no_query_ids: str | None = None
     """Why no query has a query_id; None if they have."""
     shortest_ns: int | None = None
     """The shortest read seen: what is shorter, this way in cannot show."""
+    operations: list[Operation] = msgspec.field(default_factory=lambda: [*READ_ALONE])
+    """What was asked for; the others are not measured."""
 
 
 class Lost(msgspec.Struct):
@@ -73,12 +80,16 @@ class Lost(msgspec.Struct):
     queries: int = 0
     in_flight: int = 0
     """Reads still under way when tracing stopped."""
+    writes: int = 0
+    fsyncs: int = 0
+    writes_in_flight: int = 0
+    fsyncs_in_flight: int = 0
     backends: int = 0
     """Processes that there was no room for: nothing of theirs was counted."""
 
 
 class Apart(msgspec.Struct):
-    """Reads that failed, or came short: in no histogram."""
+    """Reads, or writes or fsyncs, that failed or came short: in no histogram."""
 
     count: int = 0
     bytes: int = 0
@@ -87,7 +98,7 @@ class Apart(msgspec.Struct):
 
 
 class Totals(msgspec.Struct):
-    """Sums over every backend's reads. `blocks` is None where the block size is unknown."""
+    """Sums over every backend's reads, and apart from them over its writes and fsyncs."""
 
     reads: int = 0
     bytes: int = 0
@@ -96,6 +107,14 @@ class Totals(msgspec.Struct):
     device_bytes: int = 0
     failed: int = 0
     short: int = 0
+    writes: int = 0
+    written_bytes: int = 0
+    write_ns: int = 0
+    failed_writes: int = 0
+    short_writes: int = 0
+    fsyncs: int = 0
+    fsync_ns: int = 0
+    failed_fsyncs: int = 0
 
 
 class HistogramData(msgspec.Struct):
@@ -106,11 +125,13 @@ class HistogramData(msgspec.Struct):
 
 
 class Reads(msgspec.Struct):
-    """Reads that agree in everything a report can tell apart, with their latencies."""
+    """Reads that agree in everything a report can tell apart, with their latencies; or writes, or
+    fsyncs."""
 
     source: Source
     pattern: Pattern
-    size: Size
+    size: Size | None
+    """None for an fsync, which has none."""
     scope: Scope
     count: int
     bytes: int
@@ -121,6 +142,7 @@ class Reads(msgspec.Struct):
     max_ns: int
     histogram: HistogramData
     operation: Operation = "read"
+    call: Call | None = None
     kind: Kind = "unknown"
     tablespace: str | None = None
     """Its name, or its oid where no connection told it; None for what lies in none."""
@@ -178,6 +200,9 @@ class Backend(msgspec.Struct):
     reads: list[Reads] = []
     failed: Apart = msgspec.field(default_factory=Apart)
     short: Apart = msgspec.field(default_factory=Apart)
+    failed_writes: Apart = msgspec.field(default_factory=Apart)
+    short_writes: Apart = msgspec.field(default_factory=Apart)
+    failed_fsyncs: Apart = msgspec.field(default_factory=Apart)
     queries: list[Query] = []
     began: str | None = None
     """When it was first seen, and when it ended, if that was while tracing; UTC, ISO 8601."""
@@ -262,15 +287,21 @@ class Capture(msgspec.Struct):
 
     def add_up(self) -> Self:
         """Set what follows from the backends' reads, and return the capture."""
-        reads = [reads for backend in self.backends for reads in backend.reads]
+        reads = of_operation(r for backend in self.backends for r in backend.reads)
         self.totals = sums_of(self.backends)
         self.probes.shortest_ns = min((r.min_ns for r in reads), default=None)
         return self
 
 
+def of_operation(reads: Iterable[Reads], operation: Operation = "read") -> list[Reads]:
+    """Those of one operation: reads are kept with writes and fsyncs, and never added to them."""
+    return [r for r in reads if r.operation == operation]
+
+
 def sums_of(backends: list[Backend]) -> Totals:
-    """What these backends read in all."""
-    reads = [reads for backend in backends for reads in backend.reads]
+    """What these backends read in all, and what they wrote and synced."""
+    everything = [r for backend in backends for r in backend.reads]
+    reads, writes, fsyncs = (of_operation(everything, each) for each in get_args(Operation))
     return Totals(
         reads=sum(r.count for r in reads),
         bytes=sum(r.bytes for r in reads),
@@ -279,4 +310,12 @@ def sums_of(backends: list[Backend]) -> Totals:
         device_bytes=sum(r.device_bytes for r in reads),
         failed=sum(backend.failed.count for backend in backends),
         short=sum(backend.short.count for backend in backends),
+        writes=sum(r.count for r in writes),
+        written_bytes=sum(r.bytes for r in writes),
+        write_ns=sum(r.total_ns for r in writes),
+        failed_writes=sum(backend.failed_writes.count for backend in backends),
+        short_writes=sum(backend.short_writes.count for backend in backends),
+        fsyncs=sum(r.count for r in fsyncs),
+        fsync_ns=sum(r.total_ns for r in fsyncs),
+        failed_fsyncs=sum(backend.failed_fsyncs.count for backend in backends),
     )

@@ -94,7 +94,7 @@ class Intervals:
         found: _Sums = {}
         for key, sums in self._engine.sums().items():
             file = files[key.file]
-            if file.kind not in _RELATIONS:
+            if file.kind not in _RELATIONS or key.operation != "read":
                 continue
             space = _Space(file.device, file.space)
             self._files.setdefault(space, key.file)

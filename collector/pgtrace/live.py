@@ -1,10 +1,12 @@
 """What attach prints while it traces: each query as it ends, the running one now and then."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from . import statement, statements, units
+from .capture import Reads, of_operation
 from .engines import QueryEvent, ReadsByKey, add_reads
 from .reporters import block, places, text
 from .tracer import Tracer
@@ -84,7 +86,8 @@ class TextScreen:
         ]
         _print("  ".join(statement.escape(part) for part in parts if part))
         _print(
-            f"Reads by {text.READS[engine.reads_way]}, {text.QUERIES[engine.queries_way]}. "
+            f"{text.measured(engine.reads_way, engine.operations)}, "
+            f"{text.QUERIES[engine.queries_way]}. "
             "Ctrl-C to stop."
         )
         for missing in self._tracer.not_measured:
@@ -115,20 +118,26 @@ class TextScreen:
         running = next((query for query in backend.queries if query.unfinished), None)
         if running:
             _print(f"▷ not ended: {statement.escape(running.text or '(text not known)')}")
-            _lines(block.block(running.reads, None, taken.probes.not_measured, lead="…"))
-        outside = [reads for reads in backend.reads if reads.scope == "outside"]
-        count = sum(reads.count for reads in outside)
+            operations, missing = taken.probes.operations, taken.probes.not_measured
+            _lines(block.block(running.reads, None, missing, lead="…", operations=operations))
         ended = "The backend ended. " if reason == "backend ended" else ""
+        outside = [reads for reads in backend.reads if reads.scope == "outside"]
         _print(
             f"\n{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
             f"{units.count(self._queries)} {'query' if self._queries == 1 else 'queries'}, "
-            f"{units.count(self._errors)} failed, {units.count(taken.totals.reads)} reads, "
-            f"{units.count(count)} of them outside queries."
+            f"{units.count(self._errors)} failed, {self._counted(backend.reads)}, "
+            f"{units.count(sum(reads.count for reads in outside))} of them outside queries."
         )
         if backend.failed.count or backend.short.count:
             _print(
                 f"Not among them: {units.count(backend.failed.count)} reads that failed, "
                 f"{units.count(backend.short.count)} that came short."
+            )
+        if backend.failed_writes.count or backend.short_writes.count or backend.failed_fsyncs.count:
+            _print(
+                f"Not among them: {units.count(backend.failed_writes.count)} writes that failed, "
+                f"{units.count(backend.short_writes.count)} that came short, "
+                f"{units.count(backend.failed_fsyncs.count)} fsyncs that failed."
             )
         if any(reads.relation for reads in backend.reads):
             _lines(["", *places.tables(taken)])
@@ -138,6 +147,22 @@ class TextScreen:
                 f"Lost: {units.count(lost.reads)} reads, {units.count(lost.queries)} queries; "
                 f"{lost.in_flight} read under way when tracing stopped."
             )
+        if lost.writes or lost.fsyncs:
+            _print(f"Lost: {units.count(lost.writes)} writes, {units.count(lost.fsyncs)} fsyncs.")
+
+    def _counted(self, reads: Sequence[Reads], *, device: bool = False) -> str:
+        """How many of what was asked for: `94 reads (12 device), 3 writes`."""
+        parts = []
+        for operation in self._tracer.engine.operations:
+            of_it = of_operation(reads, operation)
+            count = sum(r.count for r in of_it)
+            name = block.NAMES[operation]
+            part = f"{units.count(count)} {name.removesuffix('s') if count == 1 else name}"
+            if device and operation == "read":
+                waited = sum(r.count for r in of_it if r.source == "device")
+                part += f" ({units.count(waited)} device)"
+            parts.append(part)
+        return ", ".join(parts)
 
     def _take_ended(self) -> None:
         for event in self._tracer.poll():
@@ -189,7 +214,16 @@ class TextScreen:
         assembly, missing = self._tracer.assembly, self._tracer.not_measured
         waited_ns = waited_ns if assembly.waits else None
         listed = assembly.reads(reads)
-        _lines(block.block(listed, elapsed_ns, missing, lead=lead, waited_ns=waited_ns))
+        _lines(
+            block.block(
+                listed,
+                elapsed_ns,
+                missing,
+                lead=lead,
+                waited_ns=waited_ns,
+                operations=self._tracer.engine.operations,
+            )
+        )
 
     def _sum_up(self) -> None:
         """One line per statement for the queries of this second that were not shown."""
@@ -208,18 +242,17 @@ class TextScreen:
         errors = sum(event.error for event in events)
         _print(
             f"\n▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
-            f"{units.count(sum(counts.count for counts in reads.values()))} reads"
+            f"{self._counted(self._tracer.assembly.reads(reads))}"
         )
         found = self._tracer.assembly.queries(sums)
         for query in found[:MOST_STATEMENTS]:
             mean = query.latency.total_ns / max(query.latency.count, 1)
-            count = sum(each.count for each in query.reads)
-            device = sum(each.count for each in query.reads if each.source == "device")
+            counted = self._counted(query.reads, device=True)
             name = "(other)" if query.text is None else query.text or "(empty query)"
             _print(
                 f"  {units.count(query.calls):>7} calls  mean {units.duration(mean):>8}  "
-                f"max {units.duration(query.latency.max_ns):>8}  {units.count(count)} reads "
-                f"({units.count(device)} device)  {statement.escape(name)}"
+                f"max {units.duration(query.latency.max_ns):>8}  {counted}  "
+                f"{statement.escape(name)}"
             )
         if len(found) > MOST_STATEMENTS:
             _print(f"  and {len(found) - MOST_STATEMENTS} more statements")

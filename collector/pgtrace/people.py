@@ -1,10 +1,11 @@
 """Who the traced threads are: backends, their helpers, and what each of them did in all."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from . import statement
-from .capture import Scope
+from .capture import Lost, Scope
 from .engines import (
     ApartCounts,
     QueryEvent,
@@ -18,6 +19,8 @@ from .statements import Statements
 
 _Named = TypeVar("_Named", QueryEvent, StatementTotal)
 
+APART = ("failed", "short", "failed_writes", "short_writes", "failed_fsyncs")
+"""What a TaskSnapshot counts apart."""
 CLIENTS = frozenset({"client backend", "walsender"})
 """Types whose open statement is a query: the others show a text and run no portal."""
 
@@ -52,10 +55,8 @@ class Person:
     """Reads of the parallel workers of its queries that ended."""
     helped_by: dict[int, ReadsByKey] = field(default_factory=dict)
     """The same by statement, where those are added up in the kernel."""
-    apart: tuple[ApartCounts, ApartCounts] = field(
-        default_factory=lambda: (ApartCounts(), ApartCounts())
-    )
-    """Failed and short reads of those workers."""
+    apart: list[ApartCounts] = field(default_factory=lambda: [ApartCounts() for _ in APART])
+    """What of those workers is in no histogram, in the order of APART."""
 
     @property
     def is_client(self) -> bool:
@@ -105,17 +106,43 @@ def fold_helpers(leader: Person, running: QueryEvent | None) -> None:
         final = helper.final
         if final is None or (running and running.start_ns <= helper.began_ns):
             continue
-        leader.helpers.remove(helper)
-        reads = helper_reads(final, leader.scope)
-        add_reads(leader.helped, reads)
+        reads = take_over(leader, helper, final)
         add_reads(leader.helped_by.setdefault(final.started_for, {}), reads)
-        for into, counts in zip(leader.apart, (final.failed, final.short), strict=True):
-            add_apart(into, counts)
 
 
-def add_apart(into: ApartCounts, counts: ApartCounts) -> None:
-    """Add reads that are in no histogram."""
-    into.count += counts.count
-    into.bytes += counts.bytes
-    into.device_bytes += counts.device_bytes
-    into.total_ns += counts.total_ns
+def take_over(leader: Person, helper: Person, final: TaskSnapshot) -> ReadsByKey:
+    """Let the leader have what a worker did in all, and return it."""
+    leader.helpers.remove(helper)
+    reads = helper_reads(final, leader.scope)
+    add_reads(leader.helped, reads)
+    add_apart(leader.apart, apart(final))
+    return reads
+
+
+def apart(task: TaskSnapshot) -> list[ApartCounts]:
+    """What of a task is in no histogram, in the order of APART."""
+    return [getattr(task, name) for name in APART]
+
+
+def add_apart(into: Iterable[ApartCounts], more: Iterable[ApartCounts]) -> None:
+    """Add what is in no histogram, kind by kind."""
+    for total, counts in zip(into, more, strict=True):
+        total.count += counts.count
+        total.bytes += counts.bytes
+        total.device_bytes += counts.device_bytes
+        total.total_ns += counts.total_ns
+
+
+def add_lost(lost: Lost, task: TaskSnapshot) -> None:
+    """Add what of a task is in no number."""
+    lost.reads += task.lost_reads
+    lost.writes += task.lost_writes
+    lost.fsyncs += task.lost_fsyncs
+    lost.queries += task.lost_queries
+
+
+def add_in_flight(lost: Lost, task: TaskSnapshot) -> None:
+    """Add what it has not done yet."""
+    lost.in_flight += task.in_flight == "read"
+    lost.writes_in_flight += task.in_flight == "write"
+    lost.fsyncs_in_flight += task.in_flight == "fsync"

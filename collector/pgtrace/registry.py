@@ -1,10 +1,12 @@
 """Keeps account of everybody who is traced: names them, lets helpers' reads be their leaders'."""
 
+import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from . import people
+from .capture import Lost
 from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
 from .errors import PgtraceError
 from .people import Person
@@ -24,9 +26,7 @@ class Found:
     """Everybody's account at one moment."""
 
     accounts: list["Account"] = field(default_factory=list)
-    lost_reads: int = 0
-    lost_queries: int = 0
-    in_flight: int = 0
+    lost: Lost = field(default_factory=Lost)
 
 
 @dataclass(slots=True)
@@ -63,7 +63,8 @@ class Registry:
         self._ended: list[Person] = []
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
         self.servers = Servers(engine, target)
-        self._lost_reads = self._lost_queries = 0
+        self._lost = Lost()
+        """What those lost who ended."""
         self._names = names
 
     def close(self) -> None:
@@ -122,13 +123,12 @@ class Registry:
 
     def look(self) -> Found:
         """Everybody's account now. Poll first."""
-        found = Found(lost_reads=self._lost_reads, lost_queries=self._lost_queries)
+        found = Found(lost=copy.copy(self._lost))
         live = {task.serial: task for task in self._engine.snapshot()}
         for serial, task in live.items():
             person = self._people.get(serial) or self._meet(serial)
-            found.lost_reads += task.lost_reads
-            found.lost_queries += task.lost_queries
-            found.in_flight += task.in_flight
+            people.add_lost(found.lost, task)
+            people.add_in_flight(found.lost, task)
             if self._is_meant(person):
                 found.accounts.append(self._account(person, task, live))
         for person in self._ended:
@@ -207,14 +207,7 @@ class Registry:
         for helper in helpers:
             if helper.final is None:
                 continue
-            leader.helpers.remove(helper)
-            reads = people.helper_reads(helper.final)
-            add_reads(event.reads, reads)
-            add_reads(leader.helped, reads)
-            for into, counts in zip(
-                leader.apart, (helper.final.failed, helper.final.short), strict=True
-            ):
-                people.add_apart(into, counts)
+            add_reads(event.reads, people.take_over(leader, helper, helper.final))
 
     def _let_go(self, persons: Sequence[Person]) -> None:
         """Read their accounts for the last time, and free their places."""
@@ -235,8 +228,7 @@ class Registry:
         """Helpers before leaders, who have what they read."""
         person.ended_ns = final.ended_ns
         person.application_name = final.application_name or person.application_name
-        self._lost_reads += final.lost_reads
-        self._lost_queries += final.lost_queries
+        people.add_lost(self._lost, final)
         if not self._per_query:
             people.fold_helpers(person, None)
         person.statements = self._statements(person, final, person.helped_by)
@@ -256,11 +248,7 @@ class Registry:
             return
         known.merged = (known.merged or 0) + 1
         add_reads(known.reads, account.reads)
-        for into, counts in (
-            (known.snapshot.failed, account.snapshot.failed),
-            (known.snapshot.short, account.snapshot.short),
-        ):
-            people.add_apart(into, counts)
+        people.add_apart(people.apart(known.snapshot), people.apart(account.snapshot))
         if account.statements:
             if known.statements is None:
                 known.statements = Statements(literals=self.literals)
@@ -295,9 +283,8 @@ class Registry:
             running.pid = person.pid
             person.named(running)
             add_reads(running.reads, pending)
-        task = replace(task, failed=replace(task.failed), short=replace(task.short))
-        for into, counts in zip((task.failed, task.short), person.apart, strict=True):
-            people.add_apart(into, counts)
+        task = replace(task, **{name: replace(getattr(task, name)) for name in people.APART})
+        people.add_apart(people.apart(task), person.apart)
         return Account(person, reads, task, running, self._statements(person, task, helped))
 
     def _statements(

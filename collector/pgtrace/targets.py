@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .abilities.server import SUPPORTED
+from .capture import Operation
 from .engines import EngineName, Member, Postmaster, ReadsWay, Request
 from .errors import PgtraceError, TargetError
 from .postgres import binary, processes
@@ -101,6 +102,7 @@ class Target:
         by_file: bool = False,
         per_query: bool = False,
         literals: bool = False,
+        operations: tuple[Operation, ...] = ("read",),
     ) -> Request:
         """What the engine has to do."""
         if not self.backends and not self.whole:
@@ -112,6 +114,7 @@ class Target:
                 threads,
                 reads=reads,
                 engine=engine,
+                operations=operations,
                 listed=True,
                 most_tasks=len(threads),
                 by_file=by_file,
@@ -121,7 +124,8 @@ class Target:
         children = [b for b in family if b.backend_type != "postmaster"]
         why = {s.postmaster_pid: reason for s in self.servers if (reason := unfollowed(s))}
         followed = [s for s in self.servers if s.postmaster_pid not in why]
-        asynchronous = charge and any((s.major or 0) >= FIRST_AIO for s in followed)
+        reading = charge and "read" in operations
+        asynchronous = reading and any((s.major or 0) >= FIRST_AIO for s in followed)
         helping = [b for b in children if charge and b.postmaster_pid not in why]
         io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
@@ -140,6 +144,7 @@ class Target:
             binaries,
             reads,
             engine,
+            operations,
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too, and perform: no probe can wait in them alone

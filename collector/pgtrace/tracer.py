@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from .assembly import Assembly
-from .capture import Capture, Host, Lost, Probes, Server, Totals
+from .capture import READ_ALONE, Capture, Host, Operation, Probes, Server, Totals
 from .engines import Engine, EngineName, QueryEvent, ReadsWay
 from .engines import choice as engines
 from .intervals import Intervals
@@ -46,6 +46,7 @@ class Tracer:
         most_statements: int = MOST_STATEMENTS,
         per_query: bool = False,
         emit_durations: bool = False,
+        operations: tuple[Operation, ...] = READ_ALONE,
     ) -> None:
         self.target = target
         self._events: list[QueryEvent] = []
@@ -62,6 +63,7 @@ class Tracer:
             per_query=per_query,
             literals=literals,
             emit_durations=emit_durations,
+            operations=operations,
         )
         self.block_size = request.block_size
         self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
@@ -113,7 +115,12 @@ class Tracer:
         with self._lock:
             self._poll()
             accounts = self.registry.look().accounts
-            return sum(counts.count for account in accounts for counts in account.reads.values())
+            return sum(
+                counts.count
+                for account in accounts
+                for key, counts in account.reads.items()
+                if key.operation == "read"
+            )
 
     def wall_time(self, monotonic_ns: int) -> datetime:
         """When that was, in UTC."""
@@ -164,6 +171,7 @@ class Tracer:
         engine, servers = self.engine, self.target.servers
         server = servers[0] if len(servers) == 1 else None
         found = self.registry.look()
+        found.lost.backends = engine.lost_tasks()
         return Capture(
             started=stamp(self.started),
             duration_s=(ended_ns - self.started_ns) / 1e9,
@@ -180,8 +188,9 @@ class Tracer:
                 engine.queries_way,
                 self.not_measured,
                 self._no_query_ids,
+                operations=list(engine.operations),
             ),
-            lost=Lost(found.lost_reads, found.lost_queries, found.in_flight, engine.lost_tasks()),
+            lost=found.lost,
             totals=Totals(),
             backends=self.assembly.backends(found, self.wall_time),
             gaps=self.registry.servers.gaps(self.wall_time),
@@ -207,13 +216,14 @@ def trace(
     most_statements: int = MOST_STATEMENTS,
     per_query: bool = False,
     emit_durations: bool = False,
+    operations: tuple[Operation, ...] = READ_ALONE,
 ) -> Iterator[Tracer]:
     """Trace a backend, or of a postmaster the whole server, while the block runs.
 
     `capture()` of what it yields has the result. With `any_process`, the reads of a process that
     need not be PostgreSQL, all of the threads that it has now. `reads` and `engine` force the way
-    in and the engine. With `by_relation`, of each file
-    apart; `dsn` is a connection string for names. Errors as Tracer.
+    in and the engine; `operations` are what is measured. With `by_relation`, of each file apart;
+    `dsn` is a connection string for names. Errors as Tracer.
     """
     target = Target((pid,)) if any_process else Target.find(pid)
     tracer = Tracer(
@@ -227,6 +237,7 @@ def trace(
         most_statements=most_statements,
         per_query=per_query,
         emit_durations=emit_durations,
+        operations=operations,
     )
     leave = threading.Event()
 

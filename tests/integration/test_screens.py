@@ -268,6 +268,50 @@ def by_relation(stage: Stage) -> tuple[str, str]:
         return f"sudo pgtrace capture {pid} --by relation --dsn '' | tail -n {lines}", table
 
 
+def commit(stage: Stage) -> tuple[str, str]:
+    """On a server that calls fsync."""
+    with durable(stage) as lasting, lasting.connect() as backend:
+        query = "insert into t values (1)"
+
+        def act() -> None:
+            backend.execute(query)
+
+        for _ in range(3):
+            act()
+        pid = backend.info.backend_pid
+        asked = ("--operations", "read,write,fsync")
+        shown = stage.watch(act, "attach", *asked, pid)
+        return f"sudo pgtrace attach {' '.join(asked)} {pid}", shown
+
+
+def writes(stage: Stage) -> tuple[str, str]:
+    """The end of a report, without what only some runs have."""
+    with durable(stage) as lasting, lasting.connect() as backend:
+
+        def act() -> None:
+            for i in range(300):
+                backend.execute(f"insert into t values ({i})")
+            backend.execute("checkpoint")
+
+        asked = ("--operations", "write,fsync")
+        shown = stage.watch(act, "capture", "--server", lasting.datadir, *asked)
+        table = shown[shown.index("      calls ") :].splitlines()
+        wanted = ("what, of, by", "relation, checkpointer", "wal, client backend")
+        kept = "".join(f"{line}\n" for line in table if any(each in line for each in wanted))
+        return f"sudo pgtrace capture {' '.join(asked)} | grep -E 'what|relation|wal, client'", kept
+
+
+@contextmanager
+def durable(stage: Stage) -> Iterator[PrivateCluster]:
+    """A server whose commits last."""
+    settings = SETTINGS | {"fsync": True, "synchronous_commit": True}
+    directory = stage.cluster.datadir.parent.parent
+    with PrivateCluster(settings, version=PG_VERSION, directory=directory) as cluster:
+        with cluster.connect() as helper:
+            helper.execute("create table t (i int)")
+        yield cluster
+
+
 def one_row(stage: Stage) -> tuple[str, str]:
     """The file itself."""
     stage.restart()
@@ -338,11 +382,13 @@ SCENES = {
     "attach, an index scan, cold and warm": cold_and_warm,
     "attach, a query that fails": failing,
     "attach, a query that began before": begun_before,
+    "attach, a commit": commit,
     "attach, many short queries": busy,
     "attach --json": json_lines,
     "capture": take,
     "capture, a whole server": whole_server,
     "capture, by relation": by_relation,
+    "capture, writes and fsync": writes,
     "capture, one row": one_row,
     "report": report,
     "report --format hlog": hlog,

@@ -33,7 +33,7 @@ from pgtrace.capture import Apart, Backend, Lost, Probes, Tablespace
 from pgtrace.histogram import Histogram
 from pgtrace.lab.result import Finding
 from pgtrace.reporters import html
-from pgtrace.reporters.block import merge
+from pgtrace.reporters.chart import merge
 from pgtrace.reporters.html_charts import Charts, Group, Layer
 
 ASSETS = Path(html.__file__).parent / "assets"

@@ -28,6 +28,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "slot": layout.Slot,
     "chunk": layout.Chunk,
     "apart": layout.Apart,
+    "apart_writes": layout.ApartWrites,
     "query": layout.QueryRecord,
     "charged": layout.Charged,
     "slot_key": layout.SlotKey,
@@ -47,6 +48,13 @@ KERNELS_OWN = {"file_key", "handle_key", "request"}
 """Of these, user space sees nothing."""
 RENAMED = {("task", "scratch"): "text"}
 ENUMS: dict[str, dict[str, str]] = {
+    "operation": {
+        "OP_READ": "read",
+        "OP_WRITE": "write",
+        "OP_FSYNC": "fsync",
+        "OP_FDATASYNC": "fdatasync",
+        "OP_SYNC_FILE_RANGE": "sync_file_range",
+    },
     "source": {
         "PAGE_CACHE": "page_cache",
         "READAHEAD_ISSUED": "readahead_issued",
@@ -77,6 +85,7 @@ ENUMS: dict[str, dict[str, str]] = {
     "protocol": {"PROTOCOL_UNKNOWN": "unknown", "SIMPLE": "simple", "EXTENDED": "extended"},
 }
 ORDERS = {
+    "operation": layout.OPERATIONS,
     "source": layout.SOURCES,
     "pattern": layout.PATTERNS,
     "kind": layout.KINDS,
@@ -236,12 +245,15 @@ def test_unpacking_finds_each_member(
 def test_a_key_has_one_number(run: Run) -> None:
     """The formula of the header, for each combination: no two share a number."""
     expressions = {}
-    for scope, performer, direct, size, pattern, source in product(
-        *(ENUMS[name] for name in ("scope", "performer")),
+    for scope, operation, performer, direct, size, pattern, source in product(
+        *(ENUMS[name] for name in ("scope", "operation", "performer")),
         (0, 1),
         *(ENUMS[name] for name in ("size", "pattern", "source")),
     ):
-        outer = f"(({scope} * PERFORMERS + {performer}) * 2 + {direct})"
+        outer = f"({scope} * OPERATIONS + {operation})"
+        outer = f"(({outer} * PERFORMERS + {performer}) * 2 + {direct})"
+        done = ENUMS["operation"][operation]
+        syncs = done not in ("read", "write")
         number = f"(({outer} * SIZES + {size}) * PATTERNS + {pattern}) * SOURCES + {source}"
         expressions[number] = {
             "scope": ENUMS["scope"][scope],
@@ -251,6 +263,8 @@ def test_a_key_has_one_number(run: Run) -> None:
             "pattern": ENUMS["pattern"][pattern],
             "source": ENUMS["source"][source],
             "file": 7,
+            "operation": "fsync" if syncs else done,
+            "call": done if syncs else None,
         }
     found = {n: expressions[each] for each, n in numbers(run, list(expressions)).items()}
     assert found == {n: slots.key_of(n, 7)._asdict() for n in range(layout.KEYS)}

@@ -29,7 +29,8 @@ from pgtrace.capture import (
 )
 from pgtrace.capture_file import load
 from pgtrace.reporters import hlog, json, text
-from pgtrace.reporters.block import block, chart
+from pgtrace.reporters.block import block
+from pgtrace.reporters.chart import chart
 
 PROMISED = """\
 ■ 4.33 s    94,418 reads   737.6 MiB   mean 14.4 µs   p50 9.5 µs   p99 88 µs   max 2.3 ms

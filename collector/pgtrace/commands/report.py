@@ -127,7 +127,7 @@ def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> 
 
 def width(to_file: bool) -> int:
     """How wide text may be: as the terminal, where it goes to one."""
-    from ..reporters.block import WIDTH
+    from ..reporters.chart import WIDTH
 
     return WIDTH if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import DatabaseError, IncompleteError, TargetError, UsageError
 
 if TYPE_CHECKING:
-    from ..capture import Capture
+    from ..capture import Capture, Operation
     from ..postgres.processes import Server
     from ..session import Stopper, Watched
     from ..targets import Filters, Target
@@ -36,6 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
         "--engine",
         choices=("libbpf", "bcc"),
         help="bcc needs no BTF, but the kernel's headers; otherwise libbpf, if it can",
+    )
+    parser.add_argument(
+        "--operations",
+        type=_operations,
+        default=("read",),
+        metavar="LIST",
+        help="what to measure, of read,write,fsync (read); fsync is also fdatasync and "
+        "sync_file_range",
     )
     parser.add_argument(
         "--no-charge",
@@ -136,6 +144,7 @@ def attached(
                 charge=args.charge,
                 dsn=args.dsn,
                 by_relation=args.by == "relation",
+                operations=args.operations,
                 most_backends=getattr(args, "max_backends", 1),
                 most_statements=getattr(args, "max_statements", 1),
             )
@@ -259,6 +268,8 @@ def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
         missing.append(
             f"{lost.reads} reads, {lost.queries} queries and {lost.backends} backends were lost"
         )
+    if lost.writes or lost.fsyncs:
+        missing.append(f"{lost.writes} writes and {lost.fsyncs} fsyncs were lost")
     if missing:
         raise IncompleteError(f"incomplete: {'; '.join(missing)}")
 
@@ -267,6 +278,18 @@ def _pid(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 22:
         raise argparse.ArgumentTypeError(f"{text!r} is not a pid")
     return int(text)
+
+
+def _operations(text: str) -> "tuple[Operation, ...]":
+    from ..engines import OPERATIONS
+
+    asked = text.split(",")
+    wrong = [each for each in asked if each not in OPERATIONS]
+    if wrong:
+        raise argparse.ArgumentTypeError(
+            f"{wrong[0]!r} is none of {', '.join(OPERATIONS)}; separate several by commas"
+        )
+    return tuple(each for each in OPERATIONS if each in asked)
 
 
 def _count(text: str) -> int:

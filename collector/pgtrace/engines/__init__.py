@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+from ..capture import Call, Kind, Operation, Pattern, Performer, Scope, Size, Source
 from ..capture import EngineName as EngineName
-from ..capture import Kind, Pattern, Performer, Scope, Size, Source
 from ..capture import Protocol as ProtocolName
 
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
+"""A way in for reads, and for other operations."""
+OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
 QueriesWay = Literal["usdt", "uprobe", "none"]
 
 
 class Key(NamedTuple):
-    """What is told apart of reads."""
+    """What is told apart of reads, writes and fsyncs."""
 
     scope: Scope
     performed_by: Performer
@@ -23,6 +25,9 @@ class Key(NamedTuple):
     source: Source
     file: int = 0
     """Index in Engine.files()."""
+    operation: Operation = "read"
+    call: Call | None = None
+    """Of an fsync, which it was. It has no size, and no pattern."""
 
 
 class File(NamedTuple):
@@ -46,7 +51,10 @@ UNKNOWN_FILE = File("unknown")
 
 @dataclass(slots=True)
 class Counts:
-    """Reads of one key: nanoseconds and bytes; `buckets` maps a bucket's index to its count."""
+    """Reads, or writes or fsyncs, of one key: nanoseconds and bytes.
+
+    `buckets` maps a bucket's index to its count.
+    """
 
     count: int = 0
     bytes: int = 0
@@ -173,9 +181,15 @@ class TaskSnapshot:
     reads: ReadsByKey = field(default_factory=dict)
     failed: ApartCounts = field(default_factory=ApartCounts)
     short: ApartCounts = field(default_factory=ApartCounts)
+    failed_writes: ApartCounts = field(default_factory=ApartCounts)
+    short_writes: ApartCounts = field(default_factory=ApartCounts)
+    failed_fsyncs: ApartCounts = field(default_factory=ApartCounts)
     lost_reads: int = 0
+    lost_writes: int = 0
+    lost_fsyncs: int = 0
     lost_queries: int = 0
-    in_flight: bool = False
+    in_flight: Operation | None = None
+    """What it is in the midst of."""
     application_name: bytes = b""
     """As its last query found it."""
     running: QueryEvent | None = None
@@ -221,6 +235,8 @@ class Request:
     """A way in that is forced; None takes the best that loads."""
     engine: EngineName | None = None
     """One that is forced; None takes libbpf, and bcc where there is no BTF."""
+    operations: tuple[Operation, ...] = ("read",)
+    """What is measured."""
     only: int = 0
     """The thread of the first member, if it matters most: it is found first."""
     listed: bool = False
@@ -263,6 +279,8 @@ class Engine(Protocol):
     reads_way: ReadsWay
     queries_way: QueriesWay
     not_measured: list[str]
+    operations: tuple[Operation, ...]
+    """What is measured, all by one way in."""
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
         """With Request.per_query the queries that ended since the last call; does not wait.
@@ -308,7 +326,7 @@ class Engine(Protocol):
         """What was read so far. It only grows; the first is UNKNOWN_FILE."""
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
-        """Count, bytes and nanoseconds of all reads since tracing began: cheap."""
+        """Count, bytes and nanoseconds of all that was measured since tracing began: cheap."""
 
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""

@@ -6,7 +6,7 @@ tests/unit/test_layout.py compiles the header and holds every size and offset ag
 import ctypes
 from ctypes import c_char, c_uint8, c_uint32, c_uint64
 
-from ..capture import Kind, Pattern, Performer, Protocol, Scope, Size, Source
+from ..capture import Call, Kind, Operation, Pattern, Performer, Protocol, Scope, Size, Source
 
 SUBS = 16
 CHUNKS = 38
@@ -22,6 +22,13 @@ NOBODY = 0xFFFFFFFF
 STATEMENT = 1 << 62
 OTHERS = STATEMENT - 1
 
+OPERATIONS: tuple[Operation | Call, ...] = (
+    "read",
+    "write",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+)
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
 PATTERNS: tuple[Pattern, ...] = ("sequential", "near", "random", "first", "unknown")
 KINDS: tuple[Kind, ...] = (
@@ -38,7 +45,9 @@ SIZES: tuple[Size, ...] = ("1", "2-4", "5-15", "16+")
 SCOPES: tuple[Scope, ...] = ("outside", "query")
 PERFORMERS: tuple[Performer, ...] = ("backend", "io_uring")
 PROTOCOLS: tuple[Protocol, ...] = ("unknown", "simple", "extended")
-KEYS = len(SCOPES) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
+KEYS = (
+    len(SCOPES) * len(OPERATIONS) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
+)
 SIMPLE = 1
 RECORD_QUERY = 1
 RECORD_CHARGED = 2
@@ -60,7 +69,7 @@ class Options(ctypes.Structure):
         ("per_query", c_uint32),
         ("page_bytes", c_uint32),
         ("literals", c_uint32),
-        ("unused", c_uint32),
+        ("writes", c_uint32),
     )
 
 
@@ -127,6 +136,18 @@ class Apart(ctypes.Structure):
         ("bytes", c_uint64),
         ("device_bytes", c_uint64),
         ("total_ns", c_uint64),
+    )
+
+
+class ApartWrites(ctypes.Structure):
+    """struct apart_writes."""
+
+    _fields_ = (
+        ("lost_writes", c_uint64),
+        ("lost_syncs", c_uint64),
+        ("failed", Apart),
+        ("cut_short", Apart),
+        ("failed_syncs", Apart),
     )
 
 
@@ -285,10 +306,11 @@ class Task(ctypes.Structure):
         ("postmaster", c_uint32),
         ("files_used", c_uint32),
         ("streams_used", c_uint32),
-        ("unused", c_uint32),
+        ("operation", c_uint32),
         ("index", c_uint32),
         ("chosen", c_uint32),
         ("folding", c_uint32),
+        ("other_ns", c_uint64),
         ("began_ns", c_uint64),
         ("ended_ns", c_uint64),
         ("lost_reads", c_uint64),
@@ -296,6 +318,7 @@ class Task(ctypes.Structure):
         ("charge", Charge),
         ("failed", Apart),
         ("cut_short", Apart),
+        ("writes", ApartWrites),
         ("ignored_file", c_uint64),
         ("ignored_inode", c_uint64),
         ("last_request", c_uint64),
@@ -305,6 +328,7 @@ class Task(ctypes.Structure):
         ("hashing", Hashing),
         ("files", FileState * FILES),
         ("streams", Stream * FILES),
+        ("written", c_uint64 * FILES),
         ("started_for", c_uint64),
         ("found", FileEntry),
         ("others", Calls),
@@ -328,11 +352,9 @@ class Handle(ctypes.Structure):
 
     _fields_ = (
         ("payer", c_uint32),
-        ("unused", c_uint32),
+        ("pattern", c_uint32),
         ("query", c_uint64),
         ("asked_ns", c_uint64),
-        ("pattern", c_uint32),
-        ("known", c_uint32),
     )
 
 

@@ -54,6 +54,7 @@ class LibbpfEngine:
         self._io_workers = False
         self._per_query = request.per_query
         self.reads_way: ReadsWay = way
+        self.operations = request.operations
         self.queries_way: QueriesWay = "none"
         self.not_measured: list[str] = list(request.not_measured)
         self._ended: deque[tuple[float, bytes]] = deque()
@@ -210,7 +211,8 @@ class LibbpfEngine:
         return {}
 
     def _prepare(self, request: Request) -> None:
-        wanted = [probes.PREFIX[self.reads_way], probes.EXIT, probes.FILL]
+        wanted = [probes.prefix(self.reads_way, each) for each in request.operations]
+        wanted += [probes.EXIT, probes.FILL]
         wanted += [probes.QUERIES] if request.binaries else []
         wanted += [probes.NO_USDT] if self._no_usdt else []
         wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
@@ -230,6 +232,7 @@ class LibbpfEngine:
             per_query=request.per_query,
             page_bytes=mmap.PAGESIZE,
             literals=request.literals,
+            writes="write" in request.operations,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
@@ -261,7 +264,8 @@ class LibbpfEngine:
 
     def _attach(self, request: Request) -> None:
         # First what may be refused: links of uprobes take long to come and to go
-        probes.attach_reads(self._object, self.reads_way)
+        for operation in request.operations:
+            probes.attach_operation(self._object, self.reads_way, operation)
         probes.attach_exit(self._object)
         self._attach_queries(request)
         if request.aio:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..capture import Operation
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
 from . import ReadsWay
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
-PREFIX = {"fentry": "pgt_f_", "kprobe": "pgt_k_", "tracepoint": "pgt_tp_"}
+_PREFIX = {"fentry": "pgt_f", "kprobe": "pgt_k", "tracepoint": "pgt_tp"}
+_OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
 QUERIES, NO_USDT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_i_", "pgt_a_"
 EXIT, FILL = "pgt_exit", "pgt_fill"
 TRACEFS = Path("/sys/kernel/tracing/events")
@@ -24,13 +26,27 @@ of a read is one. On 5.10 that can be got round, but the kernel hung as such pro
 went; kprobes do as well there."""
 _CAP_SYS_ADMIN = 21  # include/uapi/linux/capability.h
 
-_FUNCTIONS = ("readv_exit", "read_exit", "readv", "read")
-_SYSTEM_CALLS = {
-    "read": "pgt_tp_read",
-    "pread64": "pgt_tp_pread",
-    "readv": "pgt_tp_readv",
-    "preadv": "pgt_tp_preadv",
-    "preadv2": "pgt_tp_preadv",
+_FUNCTIONS: dict[Operation, tuple[str, ...]] = {
+    "read": ("readv", "read"),
+    "write": ("writev", "write"),
+    "fsync": ("fsync", "fdatasync", "range"),
+}
+_SYSTEM_CALLS: dict[Operation, dict[str, str]] = {
+    "read": {
+        "read": "read",
+        "pread64": "pread",
+        "readv": "readv",
+        "preadv": "preadv",
+        "preadv2": "preadv",
+    },
+    "write": {
+        "write": "write",
+        "pwrite64": "pwrite",
+        "writev": "writev",
+        "pwritev": "pwritev",
+        "pwritev2": "pwritev",
+    },
+    "fsync": {"fsync": "fsync", "fdatasync": "fdatasync", "sync_file_range": "range"},
 }
 _PROVIDER = "postgresql"
 _USDT = {
@@ -75,18 +91,25 @@ def why_not(way: ReadsWay) -> str | None:
     return None
 
 
-def attach_reads(loaded: Object, way: ReadsWay) -> None:
+def prefix(way: ReadsWay, operation: Operation) -> str:
+    """With what the names of its programs begin."""
+    return _PREFIX[way] + _OPERATION[operation]
+
+
+def attach_operation(loaded: Object, way: ReadsWay, operation: Operation) -> None:
     """Attach one way in. Exits first: a read whose entry was not seen is not counted."""
+    of_it = prefix(way, operation)
     try:
         if way == "tracepoint":
-            for call, program in _SYSTEM_CALLS.items():
-                loaded.attach_tracepoint("pgt_tp_exit", "syscalls", f"sys_exit_{call}")
-                loaded.attach_tracepoint(program, "syscalls", f"sys_enter_{call}")
+            for call, program in _SYSTEM_CALLS[operation].items():
+                loaded.attach_tracepoint(f"{of_it}exit", "syscalls", f"sys_exit_{call}")
+                loaded.attach_tracepoint(of_it + program, "syscalls", f"sys_enter_{call}")
         else:
-            for function in _FUNCTIONS:
-                loaded.attach(PREFIX[way] + function)
+            for suffix in ("_exit", ""):
+                for function in _FUNCTIONS[operation]:
+                    loaded.attach(of_it + function + suffix)
     except LibbpfError as error:
-        raise refusal(error, f"reads by {way}") from error
+        raise refusal(error, f"{operation}s by {way}") from error
 
 
 def attach_exit(loaded: Object) -> None:

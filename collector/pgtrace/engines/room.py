@@ -33,7 +33,7 @@ class Room(NamedTuple):
         """What a request needs."""
         summed = request.binaries and not request.per_query
         statements = request.most_statements if summed else 1
-        slots = max(
+        slots = len(request.operations) * max(
             _FEWEST_SLOTS,
             request.most_tasks * _SLOTS_PER_TASK,
             statements * _SLOTS_PER_STATEMENT,

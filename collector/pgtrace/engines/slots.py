@@ -5,6 +5,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from ctypes import sizeof
 
+from ..capture import Call, Operation
 from ..libbpf.objects import Object
 from . import Counts, Key, ReadsByKey, add_reads, layout
 
@@ -38,7 +39,8 @@ def key_of(number: int, file: int = 0) -> Key:
     rest, pattern = divmod(rest, len(layout.PATTERNS))
     rest, size = divmod(rest, len(layout.SIZES))
     rest, direct = divmod(rest, 2)
-    scope, performer = divmod(rest, len(layout.PERFORMERS))
+    rest, performer = divmod(rest, len(layout.PERFORMERS))
+    scope, operation = divmod(rest, len(layout.OPERATIONS))
     return Key(
         layout.SCOPES[scope],
         layout.PERFORMERS[performer],
@@ -47,7 +49,15 @@ def key_of(number: int, file: int = 0) -> Key:
         layout.PATTERNS[pattern],
         layout.SOURCES[source],
         file,
+        *_operation(layout.OPERATIONS[operation]),
     )
+
+
+def _operation(name: Operation | Call) -> tuple[Operation, Call | None]:
+    """What the kernel tells apart, as an operation and the call that it was."""
+    if name == "read" or name == "write":  # noqa: PLR1714  # mypy follows no `in`
+        return name, None
+    return "fsync", name
 
 
 class SlotPool:

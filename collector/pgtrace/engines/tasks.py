@@ -4,6 +4,7 @@ import struct
 import time
 from ctypes import sizeof
 
+from ..capture import Operation
 from ..libbpf.objects import Object
 from . import ApartCounts, Member, TaskSnapshot, layout
 from .slots import BEGUN_BEFORE
@@ -106,9 +107,14 @@ class TaskTable:
             task.ended_ns,
             failed=_apart(task.failed),
             short=_apart(task.cut_short),
+            failed_writes=_apart(task.writes.failed),
+            short_writes=_apart(task.writes.cut_short),
+            failed_fsyncs=_apart(task.writes.failed_syncs),
             lost_reads=task.lost_reads,
+            lost_writes=task.writes.lost_writes,
+            lost_fsyncs=task.writes.lost_syncs,
             lost_queries=task.lost_queries,
-            in_flight=task.start_ns != 0,
+            in_flight=_in_flight(task),
             application_name=task.query.application_name,
             started_for=task.started_for,
         )
@@ -156,6 +162,14 @@ class TaskTable:
 
     def _write(self, index: int, task: layout.Task) -> None:
         self._memory[index * _SIZE : (index + 1) * _SIZE] = bytes(task)
+
+
+def _in_flight(task: layout.Task) -> Operation | None:
+    if task.start_ns:
+        return "read"
+    if not task.other_ns:
+        return None
+    return "write" if layout.OPERATIONS[task.operation] == "write" else "fsync"
 
 
 def _apart(apart: layout.Apart) -> ApartCounts:

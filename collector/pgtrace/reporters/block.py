@@ -1,17 +1,15 @@
 """The block of text that stands for some reads: sums, where served, histogram, a sentence."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from .. import units
-from ..capture import Apart, Reads
-from ..histogram import Histogram
+from ..capture import READ_ALONE, Apart, Operation, Reads, of_operation
+from . import writes
+from .chart import INDENT, WIDTH, chart, kinds, merge, sums
 
-WIDTH = 80
-LONGEST_BAR = 48
-SHORTEST_BAR = 8
-INDENT = 12
-UNTRACED = ("writes", "fsync", "locks", "CPU")
+NAMES: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsync"}
+UNTRACED = ("locks", "CPU")
 """What no probe of this version looks at."""
 
 SOURCES = {
@@ -28,12 +26,9 @@ PERFORMERS = {
 }
 
 
-def merge(reads: Iterable[Reads]) -> Histogram:
-    """Return the latencies of all `reads` together; ValueError if their buckets are not ours."""
-    total = Histogram()
-    for r in reads:
-        total += Histogram.from_buckets(r.histogram.buckets, r.total_ns, r.min_ns, r.max_ns)
-    return total
+def untraced(operations: Sequence[Operation]) -> list[str]:
+    """What was not looked at: because nobody asked for it, or because no probe does."""
+    return [*(name for each, name in NAMES.items() if each not in operations), *UNTRACED]
 
 
 def block(
@@ -45,61 +40,35 @@ def block(
     failed: Apart | None = None,
     short: Apart | None = None,
     waited_ns: int | None = None,
+    operations: Sequence[Operation] = READ_ALONE,
     width: int = WIDTH,
 ) -> list[str]:
     """Return the lines for `reads`, made within `elapsed_ns` (None: not known).
 
     `lead` stands before the sums, such as "■ 4.33 s". `not_measured` is what the session lacked,
-    of each the words before a colon; what no session measures is added. `waited_ns` is how long
-    the backend waited for asynchronous reads. `width` shortens the bars; sentences are left whole.
+    of each the words before a colon; what no session measures is added, and what was not asked
+    for: `operations` is what was. `waited_ns` is how long the backend waited for asynchronous
+    reads. `width` shortens the bars; sentences are left whole.
     """
-    reads = [r for r in reads if r.operation == "read"]
-    missing = list(dict.fromkeys([*(m.partition(":")[0] for m in not_measured), *UNTRACED]))
-    total = merge(reads)
+    everything, reads = reads, of_operation(reads)
+    missing = [*(m.partition(":")[0] for m in not_measured), *untraced(operations)]
+    missing = list(dict.fromkeys(missing))
     lead = f"{lead:<{INDENT}}" if len(lead) < INDENT - 1 else f"{lead}  "
-    if not any(r.count for r in reads):
+    if "read" not in operations:
+        lines = writes.lines(everything, operations, width, lead)
+    elif not any(r.count for r in reads):
         none = "reads: not measured" if "reads" in missing else "no reads"
         lines = [lead + none, *apart(failed, short)]
-        return [*lines, "  " + _not_measured(missing)]
-    lines = [lead + _sums(reads, total), *_served(reads), *_kinds(reads), *_details(reads)]
-    lines += [*apart(failed, short), *chart(total, width)]
-    return [*lines, "  " + in_words(reads, elapsed_ns, waited_ns, missing)]
-
-
-def chart(latencies: Histogram, width: int = WIDTH) -> list[str]:
-    """Return the log2 histogram, one line per power of two, with its share of the time.
-
-    No row is left out between the first and the last, and none at the ends.
-    """
-    rows = latencies.fold_time()
-    if not rows:
-        return []
-    most = max(count for _, _, count, _ in rows)
-    digits = max(10, len(units.count(most)) + 2)
-    longest = max(SHORTEST_BAR, min(LONGEST_BAR, width - digits - 22))
-    lines = [f"{'from':>6}{'reads':>{digits + 3}}{'time':>{longest + 11}}"]
-    for low, _, count, time in rows:
-        bar = "█" * round(count * longest / most)
-        share = units.percent(time, latencies.total_ns)
-        number = units.count(count)
-        lines.append(f"{units.bucket(low):>9}{number:>{digits}}  {bar:<{longest}}{share:>10}")
-    return lines
-
-
-def _sums(reads: Sequence[Reads], total: Histogram) -> str:
-    """How many, how much, how long. Percentiles are right within 3.2 %, so two digits do."""
-    p50, p99 = total.percentile(50) or 0, total.percentile(99) or 0
-    count = sum(r.count for r in reads)
-    return "   ".join(
-        [
-            f"{units.count(count)} {'read' if count == 1 else 'reads'}",
-            units.size(sum(r.bytes for r in reads)),
-            f"mean {units.duration(total.total_ns / count)}",
-            f"p50 {units.duration(p50, 2)}",
-            f"p99 {units.duration(p99, 2)}",
-            f"max {units.duration(total.max_ns or 0, 2)}",
-        ]
-    )
+        lines += writes.lines(everything, operations, width)
+    else:
+        total = merge(reads)
+        lines = [lead + sums(reads, total, "read", "reads")]
+        lines += [*_served(reads), *kinds(reads), *_details(reads)]
+        lines += [*apart(failed, short), *chart(total, width)]
+        lines += writes.lines(everything, operations, width)
+    parts = _sentence(reads, elapsed_ns, waited_ns) if any(r.count for r in reads) else []
+    parts += writes.sentence(everything, operations, elapsed_ns)
+    return [*lines, "  " + _words(parts, missing)]
 
 
 def _served(reads: Sequence[Reads]) -> list[str]:
@@ -114,22 +83,6 @@ def _served(reads: Sequence[Reads]) -> list[str]:
     if unknown:
         parts.append(f"unknown {units.count(unknown)}")
     parts.append(f"from device {units.size(sum(r.device_bytes for r in reads))}")
-    return [" " * INDENT + "   ".join(parts)]
-
-
-def _kinds(reads: Sequence[Reads]) -> list[str]:
-    """What was read, where there is more to say than that it was relations."""
-    counts: Counter[str] = Counter()
-    times: Counter[str] = Counter()
-    for r in reads:
-        counts[r.kind] += r.count
-        times[r.kind] += r.total_ns
-    if counts.keys() <= {"relation", "unknown"}:
-        return []
-    parts = [
-        f"{kind} {units.count(counts[kind])} in {units.duration(time)}"
-        for kind, time in times.most_common()
-    ]
     return [" " * INDENT + "   ".join(parts)]
 
 
@@ -156,28 +109,37 @@ def _details(reads: Sequence[Reads]) -> list[str]:
     return [" " * INDENT + "   ".join(parts)] if parts else []
 
 
-def apart(failed: Apart | None, short: Apart | None) -> list[str]:
-    """Return the line for reads that are in no histogram; none if there were none."""
-    parts = []
+def apart(failed: Apart | None, short: Apart | None, what: str = "") -> list[str]:
+    """Return the line for reads in no histogram, or `what` else; none if there were none."""
+    parts = [what] if what else []
     if failed and failed.count:
         parts.append(f"failed {units.count(failed.count)} in {units.duration(failed.total_ns)}")
     if short and short.count:
         got = f"got {units.size(short.bytes)} in {units.duration(short.total_ns)}"
         parts.append(f"came short {units.count(short.count)}, {got}")
-    return [" " * INDENT + "   ".join([*parts, "(not counted above)"])] if parts else []
+    found = len(parts) > bool(what)
+    return [" " * INDENT + "   ".join([*parts, "(not counted above)"])] if found else []
 
 
 def in_words(
     reads: Sequence[Reads], elapsed_ns: int | None, waited_ns: int | None, missing: Sequence[str]
 ) -> str:
-    """How much of the time was reading, how much of that waiting, and what is not known.
+    """How much of the time was reading, how much of that waiting, and what is not known."""
+    return _words(_sentence(reads, elapsed_ns, waited_ns), missing)
+
+
+def _words(parts: Sequence[str], missing: Sequence[str]) -> str:
+    return ". ".join([*parts, f"Not measured: {', '.join(missing)}."])
+
+
+def _sentence(reads: Sequence[Reads], elapsed_ns: int | None, waited_ns: int | None) -> list[str]:
+    """How much of the time was reading, and how much of that waiting.
 
     Only what the backend itself read is a part of its time: what others read for it overlaps.
     """
     own = [r for r in reads if r.performed_by == "backend"]
-    parts = [_own(own, elapsed_ns) if own else "The backend itself made no read"]
-    parts += _overlapped(reads, waited_ns)
-    return f"{'. '.join(parts)}. {_not_measured(missing)}"
+    took = _own(own, elapsed_ns) if own else "The backend itself made no read"
+    return [took, *_overlapped(reads, waited_ns)]
 
 
 def _own(reads: Sequence[Reads], elapsed_ns: int | None) -> str:
@@ -219,7 +181,3 @@ def _overlapped(reads: Sequence[Reads], waited_ns: int | None) -> list[str]:
     if waited_ns is not None and times.keys() & {"io worker", "io_uring"}:
         line += f", for which the backend waited {units.duration(waited_ns)}"
     return [line]
-
-
-def _not_measured(missing: Sequence[str]) -> str:
-    return f"Not measured: {', '.join(missing)}."

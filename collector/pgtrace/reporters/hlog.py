@@ -9,7 +9,7 @@ from datetime import datetime
 from .. import __version__
 from ..capture import Capture, Reads
 from ..histogram import MAX_BITS, Histogram
-from .block import merge
+from .chart import merge
 
 DIGITS = 3
 NS_PER_MS = 1_000_000
@@ -32,7 +32,7 @@ def render(capture: Capture) -> str:
     tagged: dict[tuple[int, str, str, str], list[Reads]] = {}
     for backend in capture.backends:
         for reads in backend.reads:
-            tag = (backend.pid, reads.operation, reads.source, reads.scope)
+            tag = (backend.pid, reads.call or reads.operation, reads.source, reads.scope)
             tagged.setdefault(tag, []).append(reads)
     for key, several in sorted(tagged.items()):
         latencies = merge(several)

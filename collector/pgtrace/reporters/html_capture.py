@@ -3,19 +3,21 @@
 from collections.abc import Sequence
 
 from .. import units
-from ..capture import Backend, Capture, Reads, Tablespace
-from .block import UNTRACED
+from ..capture import Backend, Capture, Reads, Tablespace, of_operation
+from .block import untraced
+from .chart import merge
 from .html_charts import Charts
 from .html_parts import Row, escaped, paragraphs, part, section, table
 from .html_reads import COLUMNS, numbers, view
 from .html_statements import statements, waited
-from .places import MOST_RELATIONS, about, grouped, relation_of
+from .places import MOST_RELATIONS, about, grouped, relation_of, written
 from .text import session
 
 MOST_DRAWN = 20
 """Backends with charts of their own; the others are added up in one row."""
-_NAV = (("reads", "All reads"), ("read", "What was read"), ("backends", "Backends"),
-        ("statements", "Statements"))  # fmt: skip
+_NAV = (("reads", "All reads"), ("read", "What was read"), ("writes", "Writes and fsync"),
+        ("backends", "Backends"), ("statements", "Statements"))  # fmt: skip
+_OF_WRITES = ("calls", "bytes", "time", "mean", "p50", "p99", "max")
 
 
 def page(capture: Capture, charts: Charts) -> tuple[str, str]:
@@ -25,6 +27,7 @@ def page(capture: Capture, charts: Charts) -> tuple[str, str]:
     by = {
         "reads": _everything(capture, charts, missing),
         "read": _places(capture),
+        "writes": _writes(capture),
         "backends": _backends(capture, charts, missing),
         "statements": statements(capture, charts, missing),
     }
@@ -50,20 +53,22 @@ def page(capture: Capture, charts: Charts) -> tuple[str, str]:
 def _how(capture: Capture, lines: Sequence[str]) -> str:
     """Losses stand out: every number below lacks them."""
     lost = capture.lost
-    bad = lost.reads or lost.queries or lost.backends
+    bad = lost.reads or lost.queries or lost.backends or lost.writes or lost.fsyncs
     content = [
         paragraphs([line], "warning" if bad and line.startswith("Lost") else "") for line in lines
     ]
-    content.append(paragraphs([f"No probe looks at {', '.join(UNTRACED)}: not measured."]))
+    unseen = ", ".join(untraced(capture.probes.operations))
+    content.append(paragraphs([f"No probe looks at {unseen}: not measured."]))
     return section("how", "How it was measured", "\n".join(content))
 
 
 def _missing(capture: Capture) -> list[str]:
-    return [missing.partition(":")[0] for missing in capture.probes.not_measured] + list(UNTRACED)
+    lacked = [missing.partition(":")[0] for missing in capture.probes.not_measured]
+    return lacked + untraced(capture.probes.operations)
 
 
 def _reads(backend: Backend) -> list[Reads]:
-    return [r for r in backend.reads if r.operation == "read"]
+    return of_operation(backend.reads)
 
 
 def _everything(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
@@ -114,6 +119,43 @@ def _places(capture: Capture) -> str:
         ),
     ]  # fmt: skip
     return "\n".join(tables)
+
+
+def _writes(capture: Capture) -> str:
+    """Which call, of which files, by whom; nothing where nobody asked for them."""
+    if not set(capture.probes.operations) - {"read"}:
+        return ""
+    found, rows = written(capture), []
+    for name, calls in found:
+        total = merge(calls)
+        sized = calls[0].operation == "write"
+        rows.append(
+            Row(
+                name,
+                [
+                    units.count(total.count),
+                    units.size(sum(r.bytes for r in calls)) if sized else "-",
+                    units.duration(total.total_ns),
+                    units.duration(total.total_ns / total.count),
+                    units.duration(total.percentile(50) or 0, 2),
+                    units.duration(total.percentile(99) or 0, 2),
+                    units.duration(total.max_ns or 0, 2),
+                ],
+            )
+        )
+    totals = capture.totals
+    apart = (
+        ("writes that failed", totals.failed_writes),
+        ("writes that came short", totals.short_writes),
+        ("fsyncs that failed", totals.failed_fsyncs),
+    )
+    said = [f"{units.count(n)} {name}" for name, n in apart if n]
+    lines = [f"In no number here: {', '.join(said)}."] if said else []
+    if not found:
+        return paragraphs(["None.", *lines])
+    return table("By call, file and type of backend", "", [("", _OF_WRITES)], rows) + paragraphs(
+        lines
+    )
 
 
 def _space(name: str, space: Tablespace | None, row: Row) -> Row:

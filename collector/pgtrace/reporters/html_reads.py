@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from .. import units
 from ..capture import Apart, Reads
-from .block import PERFORMERS, SOURCES, apart, in_words, merge
+from .block import PERFORMERS, SOURCES, apart, in_words
+from .chart import merge
 from .html_charts import Charts, Group, Layer
 from .html_parts import Row, paragraphs, sums, table
 from .places import grouped
@@ -18,7 +19,7 @@ _SPLITS: tuple[tuple[str, Callable[[Reads], str]], ...] = (
     ("where they were served", lambda r: NAMES[r.source]),
     ("inside a query, or outside", lambda r: r.scope),
     ("pattern", lambda r: r.pattern),
-    ("blocks at a time", lambda r: r.size),
+    ("blocks at a time", lambda r: r.size or ""),
     ("what was read", lambda r: r.kind),
     ("who read", lambda r: PERFORMERS[r.performed_by]),
     ("past the page cache", lambda r: "direct I/O" if r.direct else "through the page cache"),

@@ -9,9 +9,9 @@ from ..lab.figures import label
 from ..lab.result import Device, Finding, Result, Storage
 from ..statement import escape
 from . import lab_pages, lab_planner
-from .block import WIDTH
+from .chart import WIDTH
 from .sentence import sentence
-from .text import QUERIES, READS
+from .text import QUERIES, measured
 
 TITLES = {
     "pages": "Pages, sequential against random",
@@ -63,8 +63,8 @@ def head(result: Result, width: int) -> list[str]:
 def how(result: Result, width: int) -> list[str]:
     """Return by what it was measured, what was not, and what was lost."""
     probes, lost = result.probes, result.lost
-    reads, queries = READS[probes.reads], QUERIES[probes.queries]
-    lines = sentence(f"Reads by {reads}, {queries}, engine {probes.engine}.", width)
+    how = measured(probes.reads, probes.operations)
+    lines = sentence(f"{how}, {QUERIES[probes.queries]}, engine {probes.engine}.", width)
     if probes.shortest_ns is not None:
         lines += sentence(
             f"The shortest read that was seen took {units.duration(probes.shortest_ns)}: what is "

@@ -1,10 +1,12 @@
-"""What was read: a table by kind or by relation, and one by tablespace."""
+"""What was read: a table by kind or by relation, and one by tablespace; and what was written."""
 
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 from .. import units
-from ..capture import Capture, Reads, Tablespace
+from ..capture import Call, Capture, Reads, Tablespace, of_operation
 from ..statement import escape
+from .chart import merge
 
 MOST_RELATIONS = 20
 """Relations with a line of their own; the others are added up in one."""
@@ -16,9 +18,10 @@ def tables(capture: Capture) -> list[str]:
 
     Names stand last, and are left whole.
     """
-    reads = [r for backend in capture.backends for r in backend.reads if r.operation == "read"]
+    reads = of_operation(r for backend in capture.backends for r in backend.reads)
+    writes = _written(capture)
     if all(r.kind == "unknown" for r in reads):
-        return []
+        return writes
     if any(r.relation for r in reads):
         lines = _table("relation", grouped(reads, relation_of), most=MOST_RELATIONS)
     else:
@@ -26,7 +29,45 @@ def tables(capture: Capture) -> list[str]:
     spaces_about = {space.name: f"{space.name}: {about(space)}" for space in capture.tablespaces}
     spaces = grouped(reads, lambda r: r.tablespace or "(no tablespace)")
     named = [(spaces_about.get(name, name), of_it) for name, of_it in spaces]
-    return [*lines, "", *_table("tablespace", named)]
+    return [*lines, "", *_table("tablespace", named), *([""] if writes else []), *writes]
+
+
+def written(capture: Capture) -> list[tuple[str, list[Reads]]]:
+    """Writes and fsyncs by what they are called: which call, of which files, by whom. Writes first,
+    then each call; of those the ones that took longest first.
+    """
+    order = ("write", *get_args(Call))
+    found: dict[tuple[int, str], list[Reads]] = {}
+    for backend in capture.backends:
+        for r in backend.reads:
+            if r.operation != "read":
+                who = backend.backend_type or "(type not known)"
+                of = relation_of(r) if r.relation else r.kind
+                call = r.call or r.operation
+                found.setdefault((order.index(call), f"{call}, {of}, {who}"), []).append(r)
+    keys = sorted(found, key=lambda key: (key[0], -_time(found[key]), key[1]))
+    return [(key[1], found[key]) for key in keys]
+
+
+def _written(capture: Capture) -> list[str]:
+    found = written(capture)
+    if not found:
+        return []
+    whole = sum(_time(of_it) for _, of_it in found)
+    lines = [f"{'calls':>11}{'size':>11}{'mean':>10}{'time':>10}{'p99':>9}{'max':>8}  what, of, by"]
+    for name, of_it in found:
+        total = merge(of_it)
+        sized = of_it[0].operation == "write"
+        lines.append(
+            f"{units.count(total.count):>11}"
+            f"{units.size(sum(r.bytes for r in of_it)) if sized else '':>11}"
+            f"{units.duration(total.total_ns / max(total.count, 1)):>10}"
+            f"{units.duration_beside(total.total_ns, whole):>10}"
+            f"{units.duration(total.percentile(99) or 0, 2):>9}"
+            f"{units.duration(total.max_ns or 0, 2):>8}"
+            f"  {escape(name)}"
+        )
+    return lines
 
 
 def relation_of(r: Reads) -> str:

@@ -12,7 +12,8 @@ from ..capture import Buffers, Capture
 from ..certainty import LEAST_READS, Figure
 from ..planner import PATTERNS, Cell, SpaceCosts, costs
 from ..statement import escape
-from .block import PERFORMERS, SOURCES, WIDTH
+from .block import PERFORMERS, SOURCES
+from .chart import WIDTH
 from .places import about
 
 if TYPE_CHECKING:

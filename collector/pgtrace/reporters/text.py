@@ -5,20 +5,34 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from .. import units
-from ..capture import Backend, Capture, Gap, Query
+from ..capture import Backend, Capture, Gap, Operation, Query, of_operation
 from ..histogram import Histogram
 from ..statement import ELLIPSIS, escape
 from . import places
-from .block import WIDTH, apart, block
+from .block import NAMES, apart, block
+from .chart import WIDTH
 
 MOST_STATEMENTS = 20
 """Statements of one backend that are drawn; the others are summed up."""
-READS = {
-    "fentry": "fentry (vfs_read, vfs_readv)",
-    "kprobe": "kprobe (vfs_read, vfs_readv)",
-    "tracepoint": "tracepoint (read, pread64, readv, preadv, preadv2)",
+_FUNCTIONS: dict[Operation, str] = {
+    "read": "vfs_read, vfs_readv",
+    "write": "vfs_write, vfs_writev",
+    "fsync": "sys_fsync, sys_fdatasync, sys_sync_file_range",
+}
+_SYSTEM_CALLS: dict[Operation, str] = {
+    "read": "read, pread64, readv, preadv, preadv2",
+    "write": "write, pwrite64, writev, pwritev, pwritev2",
+    "fsync": "fsync, fdatasync, sync_file_range",
 }
 QUERIES = {"usdt": "queries by USDT", "uprobe": "queries by uprobe", "none": "queries not measured"}
+
+
+def measured(way: str, operations: Sequence[Operation]) -> str:
+    """What is measured, and how: `Reads by fentry (vfs_read, vfs_readv)`."""
+    functions = _SYSTEM_CALLS if way == "tracepoint" else _FUNCTIONS
+    names = ", ".join(NAMES[each] for each in operations)
+    where = ", ".join(functions[each] for each in operations)
+    return f"{names[0].upper()}{names[1:]} by {way} ({where})"
 
 
 def render(capture: Capture, *, width: int = WIDTH) -> str:
@@ -26,12 +40,13 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
     lines = session(capture)
     silent = []
     for backend in capture.backends:
-        if backend.reads or backend.queries or backend.failed.count or backend.short.count:
+        if backend.reads or backend.queries or _apart(backend):
             lines += ["", *_backend(capture, backend, width)]
         else:
             silent.append(str(backend.pid))
     if silent:
-        text = f"Neither reads nor queries: {'backend' if len(silent) == 1 else 'backends'} "
+        nothing = " nor ".join([*(NAMES[each] for each in capture.probes.operations), "queries"])
+        text = f"Neither {nothing}: {'backend' if len(silent) == 1 else 'backends'} "
         lines += ["", *_wrap(text + ", ".join(silent), width)]
     if not capture.backends:
         lines += ["", "No backend was seen."]
@@ -49,13 +64,16 @@ def session(capture: Capture) -> list[str]:
     lines = [
         f"Capture of {started:%Y-%m-%d %H:%M:%S} UTC, {units.duration(capture.duration_s * 1e9)}, "
         f"kernel {escape(host.kernel)}, {cpus}",
-        f"Reads by {READS[probes.reads]}, {QUERIES[probes.queries]}, engine {probes.engine}.",
+        f"{measured(probes.reads, probes.operations)}, {QUERIES[probes.queries]}, "
+        f"engine {probes.engine}.",
     ]
     if probes.shortest_ns is not None:
         lines.append(f"The shortest read that was seen took {units.duration(probes.shortest_ns)}.")
     lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
     kinds = (
         (lost.reads, "read", "reads"),
+        (lost.writes, "write", "writes"),
+        (lost.fsyncs, "fsync", "fsyncs"),
         (lost.queries, "query", "queries"),
         (lost.backends, "whole backend", "whole backends"),
     )
@@ -69,9 +87,15 @@ def session(capture: Capture) -> list[str]:
         lines.append(line)
     else:
         lines.append("Lost: nothing.")
-    if lost.in_flight:
-        were = "read was" if lost.in_flight == 1 else "reads were"
-        lines.append(f"{units.count(lost.in_flight)} {were} under way when tracing stopped.")
+    under_way = (
+        (lost.in_flight, "read"),
+        (lost.writes_in_flight, "write"),
+        (lost.fsyncs_in_flight, "fsync"),
+    )
+    for number, what in under_way:
+        if number:
+            were = f"{what} was" if number == 1 else f"{what}s were"
+            lines.append(f"{units.count(number)} {were} under way when tracing stopped.")
     return lines + [_gap(gap) for gap in capture.gaps]
 
 
@@ -96,35 +120,62 @@ def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
         backend.application_name,
     ]
     lines = ["  ".join(escape(part) for part in parts if part)]
-    missing = capture.probes.not_measured
+    missing, operations = capture.probes.not_measured, capture.probes.operations
     traced_ns = round(capture.duration_s * 1e9)
     if capture.probes.queries == "none":
-        lines += block(backend.reads, traced_ns, missing, lead="All reads", width=width)
+        lead = "All reads" if operations == ["read"] else "All"
+        lines += block(
+            backend.reads, traced_ns, missing, lead=lead, operations=operations, width=width
+        )
     else:
         inside = [r for r in backend.reads if r.scope == "query"]
         outside = [r for r in backend.reads if r.scope == "outside"]
         waits = [query.waited_ns for query in backend.queries if query.waited_ns is not None]
         waited_ns = sum(waits) if waits else None
         lines += block(
-            inside, traced_ns, missing, lead="In queries", waited_ns=waited_ns, width=width
+            inside,
+            traced_ns,
+            missing,
+            lead="In queries",
+            waited_ns=waited_ns,
+            operations=operations,
+            width=width,
         )
-        lines += ["", *block(outside, traced_ns, missing, lead="Outside", width=width)]
-    lines += apart(backend.failed, backend.short)
+        lines.append("")
+        lines += block(
+            outside, traced_ns, missing, lead="Outside", operations=operations, width=width
+        )
+    lines += _apart(backend)
     for query in backend.queries[:MOST_STATEMENTS]:
-        lines += ["", *_statement(query, missing, width)]
+        lines += ["", *_statement(query, missing, operations, width)]
     rest = backend.queries[MOST_STATEMENTS:]
     if rest:
         took = units.duration(sum(q.latency.total_ns for q in rest))
-        reads_count = units.count(sum(r.count for q in rest for r in q.reads))
+        counts = [
+            f"{units.count(sum(r.count for q in rest for r in of_operation(q.reads, each)))} "
+            f"{NAMES[each]}"
+            for each in operations
+        ]
         lines += [
             "",
             f"{units.count(len(rest))} more statements, in --format json: "
-            f"{units.count(sum(q.calls for q in rest))} calls, {took}, {reads_count} reads",
+            f"{units.count(sum(q.calls for q in rest))} calls, {took}, {', '.join(counts)}",
         ]
     return lines
 
 
-def _statement(query: Query, missing: Sequence[str], width: int) -> list[str]:
+def _apart(backend: Backend) -> list[str]:
+    """What failed or came short."""
+    return [
+        *apart(backend.failed, backend.short),
+        *apart(backend.failed_writes, backend.short_writes, "writes:"),
+        *apart(backend.failed_fsyncs, None, "fsync:"),
+    ]
+
+
+def _statement(
+    query: Query, missing: Sequence[str], operations: Sequence[Operation], width: int
+) -> list[str]:
     text = "(text not known)" if query.text is None else escape(query.text)
     if query.text_cut and not text.endswith(ELLIPSIS):
         text = f"{text.rstrip()} {ELLIPSIS}"
@@ -152,7 +203,13 @@ def _statement(query: Query, missing: Sequence[str], width: int) -> list[str]:
     lead = f"■ {units.duration(latency.total_ns)}" if latency.count else "□"
     elapsed_ns = latency.total_ns or None
     return lines + block(
-        query.reads, elapsed_ns, missing, lead=lead, waited_ns=query.waited_ns, width=width
+        query.reads,
+        elapsed_ns,
+        missing,
+        lead=lead,
+        waited_ns=query.waited_ns,
+        operations=operations,
+        width=width,
     )
 
 
