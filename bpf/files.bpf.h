@@ -35,11 +35,11 @@ enum file_flags {
 /* Where a file system reads in threads of its own, neither the bytes nor the sleep of the
  * reading task tell where a read was served. Overlay is counted among them: what lies below
  * it is not known here. */
-static __noinline __u32 file_system_flags(struct inode *inode)
+static __noinline __u32 file_system_flags(struct inode *inode, __u32 type)
 {
 	struct super_block *super = BPF_CORE_READ(inode, i_sb);
 
-	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFREG)
+	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) != type)
 		return 0;
 	switch (BPF_CORE_READ(super, s_magic)) {
 	case BTRFS_SUPER_MAGIC:
@@ -147,10 +147,11 @@ __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
 	return 0;
 }
 
-/* Puts the file among those that the task read last; FILES if its reads do not count. */
-static __noinline __u32 remember_file(struct task *task, struct file *file, struct inode *inode)
+/* Puts a file of that type among those that the task read last; FILES if its reads do not count. */
+static __noinline __u32 remember_file(struct task *task, struct file *file, struct inode *inode,
+				      __u32 type)
 {
-	__u32 i, opened, flags = file_system_flags(inode);
+	__u32 i, opened, flags = file_system_flags(inode, type);
 	struct file_state *state;
 	__u64 number;
 
@@ -201,7 +202,22 @@ static __always_inline bool find_file(struct task *task, struct file *file)
 			break;
 	i = unknown(task, i);
 	if (i >= FILES)
-		i = remember_file(task, file, inode);
+		i = remember_file(task, file, inode, S_IFREG);
+	if (i >= FILES)
+		return false;
+	task->file = i;
+	return true;
+}
+
+/* The same for an fsync, which may be of a directory. */
+static __always_inline bool find_synced(struct task *task, struct file *file)
+{
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	__u32 i;
+
+	if (!inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFDIR)
+		return find_file(task, file);
+	i = remember_file(task, file, inode, S_IFDIR);
 	if (i >= FILES)
 		return false;
 	task->file = i;

@@ -166,6 +166,7 @@ struct iovec {
 
 #define S_IFMT	0170000
 #define S_IFREG 0100000
+#define S_IFDIR 0040000
 /* include/uapi/asm-generic/fcntl.h; arm64 has its own */
 #if defined(__TARGET_ARCH_arm64)
 #define O_DIRECT 0200000

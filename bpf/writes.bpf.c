@@ -8,7 +8,7 @@ static __always_inline int write_enter(struct task *task, struct file *file, __u
 {
 	struct counters counters;
 
-	if (!file || !find_file(task, file))
+	if (!file || !(operation == OP_WRITE ? find_file(task, file) : find_synced(task, file)))
 		return 0;
 	counters = current_counters();
 	if (task->last_request)

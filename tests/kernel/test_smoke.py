@@ -6,8 +6,10 @@ bpf/kernel.bpf.h.
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,7 +17,8 @@ from fix_cluster import SETTINGS, bindir
 from fix_markers import ENGINE, PG_VERSION, matches
 from fix_reader import Reader
 from pgtrace import trace
-from pgtrace.engines import ReadsWay
+from pgtrace.capture import Call, Totals, of_operation
+from pgtrace.engines import OPERATIONS, ReadsWay
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer
@@ -45,6 +48,36 @@ def test_way_counts_each_read(
     assert (taken.totals.reads, taken.totals.bytes) == (1000, 1000 * 8192)
     assert (taken.totals.failed, taken.totals.short) == (0, 0)
     assert (taken.lost.reads, taken.lost.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_way_counts_each_write_and_fsync(
+    writer: Callable[..., Reader], disk_directory: Path, way: ReadsWay
+) -> None:
+    """A write into a file opened with O_DSYNC is one, and no fsync."""
+    file = disk_directory / f"written by {way}"
+    for call in ("pwrite", "pwritev"):
+        for sync in get_args(Call):
+            options = ("--call", call, "--count", 200, "--sync", sync)
+            totals, found = _written(writer(file, *options), way)
+            assert (totals.writes, totals.written_bytes) == (200, 200 * 8192)
+            assert (totals.fsyncs, found) == (20, {sync: 20})
+            assert (totals.reads, totals.failed_writes, totals.failed_fsyncs) == (0, 0, 0)
+    totals, _ = _written(writer(file, "--dsync", "--count", 20), way)
+    assert (totals.writes, totals.fsyncs) == (20, 0)
+
+
+def _written(one: Reader, way: ReadsWay) -> tuple[Totals, dict[str | None, int]]:
+    with trace(one.pid, any_process=True, reads=way, operations=OPERATIONS) as tracer:
+        one.go()
+    taken = tracer.capture()
+    assert taken.probes.reads == way
+    fsyncs = of_operation((r for b in taken.backends for r in b.reads), "fsync")
+    assert (taken.lost.writes, taken.lost.fsyncs) == (0, 0)
+    found: Counter[str | None] = Counter()
+    for each in fsyncs:
+        found[each.call] += each.count
+    return taken.totals, dict(found)
 
 
 @pytest.mark.parametrize("way", WAYS)

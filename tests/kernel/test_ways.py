@@ -16,6 +16,7 @@ import test_buckets
 import test_patterns
 import test_reads
 import test_sources
+import test_writes
 
 from bpf_left import leftovers, ours, raised
 from fix_cluster import Connection
@@ -28,12 +29,13 @@ from pgtrace_command import wait_for
 
 pytestmark = pytest.mark.kernel(">= 6.1")
 
-for module in test_reads, test_patterns, test_sources, test_buckets:
+for module in test_reads, test_patterns, test_sources, test_buckets, test_writes:
     shared = {name: each for name, each in vars(module).items() if name.startswith("test_")}
     assert shared, f"no tests in {module}"
     assert not shared.keys() & globals().keys(), f"two tests of one name: {shared}"
     globals().update(shared)
 worker, holes = test_reads.worker, test_patterns.holes
+written, process = test_writes.written, test_writes.process
 
 
 @pytest.fixture(params=["fentry", "kprobe"] if ENGINE == "libbpf" else ["kprobe"])
@@ -67,6 +69,18 @@ def test_reads_are_told_apart_by_tracepoints_too(
     test_reads.test_failed_and_short_reads_are_counted_apart(worker, data_file, "tracepoint")
     test_reads.test_each_pattern(worker, data_file, "tracepoint")
     test_reads.test_only_files_count(worker, data_file, "tracepoint")
+
+
+def test_writes_and_fsyncs_are_counted_by_tracepoints_too(
+    writer: Callable[..., Reader], process: test_writes.Worker, written: Path
+) -> None:
+    for call in test_writes.WRITE_CALLS:
+        test_writes.test_every_write_is_counted(writer, written, "tracepoint", call)
+        written.unlink()
+    for call in test_writes.SYNCS:
+        test_writes.test_every_fsync_is_counted(writer, written, "tracepoint", call)
+    test_writes.test_a_write_with_o_dsync_is_counted_once(writer, written, "tracepoint")
+    test_writes.test_a_directory_is_synced(process, written, "tracepoint")
 
 
 def test_the_best_way_is_chosen(
