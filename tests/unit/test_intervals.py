@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtrace import intervals
-from pgtrace.capture import Interval, Performer
+from pgtrace.capture import Interval, Operation, Performer
 from pgtrace.engines import UNKNOWN_FILE, File, Key
 from pgtrace.intervals import LENGTH_S, MOST, Intervals
 
@@ -21,8 +21,8 @@ FILES = [
 ]
 
 
-def key(file: int, performed_by: Performer = "backend") -> Key:
-    return Key("query", performed_by, False, "1", "random", "device", file)
+def key(file: int, performed_by: Performer = "backend", operation: Operation = "read") -> Key:
+    return Key("query", performed_by, False, "1", "random", "device", file, operation)
 
 
 class Counting:
@@ -129,3 +129,13 @@ def test_a_long_session_has_intervals_of_equal_length() -> None:
     assert MOST / 2 <= len(listed) <= MOST
     lengths = {round(b.second - a.second) for a, b in pairwise(listed[:-1])}
     assert lengths == {4}
+
+
+def test_writes_are_in_no_interval() -> None:
+    """They are no part of what a block costs to read."""
+    counting = Counting()
+    counting.read(1, 3)
+    counting.counted[key(1, operation="write")] = (5, 5 * 8192, 5000)
+    counting.counted[key(1, operation="fsync")] = (1, 0, 10**6)
+    counting.wait(1.5)
+    assert [cost.reads for each in counting.listed() for cost in each.costs] == [3]

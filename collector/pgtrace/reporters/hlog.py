@@ -9,13 +9,14 @@ from datetime import datetime
 from .. import __version__
 from ..capture import Capture, Reads
 from ..histogram import MAX_BITS, Histogram
+from .block import NAMES
 from .chart import merge
 
 DIGITS = 3
 NS_PER_MS = 1_000_000
 _COMMENTS = f"""\
 #[Histogram log format version 1.3]
-#pgtrace {__version__}: latencies of reads. Tag: process id, operation, source, scope.
+#pgtrace {__version__}: latencies of OPERATIONS. Tag: process id, operation, source, scope.
 #Values are in ns: middles of pgtrace's buckets, within 3.2 % of what was measured.
 #Interval_Max is in ms: the greatest value in ns / {NS_PER_MS}, as it was measured.
 """
@@ -24,8 +25,9 @@ _COMMENTS = f"""\
 def render(capture: Capture) -> str:
     """Return the log: one interval, the whole session, and one line for each tag in it."""
     start = datetime.fromisoformat(capture.started)
+    operations = ", ".join(NAMES[each] for each in capture.probes.operations)
     lines = [
-        _COMMENTS
+        _COMMENTS.replace("OPERATIONS", operations)
         + f"#[StartTime: {start.timestamp():.3f} (seconds since epoch), {capture.started}]",
         '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
     ]

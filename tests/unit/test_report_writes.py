@@ -1,0 +1,131 @@
+"""Reports of writes and fsyncs: beside reads, never among them."""
+
+from pathlib import Path
+
+import pytest
+from test_reporters import CACHED, some_backend, some_capture, some_reads
+
+from pgtrace.capture import Apart, Lost, Operation, Probes, of_operation
+from pgtrace.capture_file import load, write
+from pgtrace.engines import OPERATIONS
+from pgtrace.errors import UsageError
+from pgtrace.reporters import hlog, places, text
+from pgtrace.reporters.block import block
+
+SYNC = {"operation": "fsync", "size": None, "pattern": "unknown", "bytes": 0, "blocks": 0}
+WRITE = some_reads([(30_000, 12)], operation="write", kind="wal")
+LASTING = some_reads([(2_000_000, 3)], **SYNC, call="fdatasync", source="wait", kind="wal")
+RANGE = some_reads([(9_000, 5)], **SYNC, call="sync_file_range", source="unknown")
+ALL = [CACHED, WRITE, LASTING, RANGE]
+PROBES = Probes("libbpf", "tracepoint", "usdt", operations=list(OPERATIONS))
+
+
+def test_a_block_shows_each_call_with_its_own_histogram() -> None:
+    lines = block(ALL, 10**9, [], lead="■ 1.00 s", operations=OPERATIONS)
+    reads = block([CACHED], 10**9, [], lead="■ 1.00 s")
+    assert lines[: len(reads) - 1] == reads[:-1]
+    bar = "█" * 48
+    assert [" ".join(line.split()) for line in lines[len(reads) - 1 : -1]] == [
+        "12 writes 96.0 KiB mean 30.0 µs p50 30 µs p99 30 µs max 30 µs",
+        "page cache 12",
+        "wal 12 in 360 µs",
+        "from writes time",
+        f"16.4 µs 12 {bar} 100 %",
+        "3 fdatasync mean 2.00 ms p50 2.0 ms p99 2.0 ms max 2.0 ms",
+        "waited 3",
+        "wal 3 in 6.00 ms",
+        "from calls time",
+        f"1.05 ms 3 {bar} 100 %",
+        "5 sync_file_range mean 9.00 µs p50 9.0 µs p99 9.0 µs max 9.0 µs",
+        "from calls time",
+        f"8.2 µs 5 {bar} 100 %",
+    ]
+    assert "Writing took 360 µs (0 %). Fsync took 6.04 ms (1 %). " in lines[-1]
+    assert lines[-1].endswith("Not measured: locks, CPU.")
+
+
+@pytest.mark.parametrize(
+    ("operations", "shown", "missing"),
+    [
+        (("read",), "no reads", "writes, fsync, locks, CPU"),
+        (("write",), "no writes", "reads, fsync, locks, CPU"),
+        (("fsync",), "no fsync", "reads, writes, locks, CPU"),
+        (("read", "fsync"), "no reads|no fsync", "writes, locks, CPU"),
+        (OPERATIONS, "no reads|no writes|no fsync", "locks, CPU"),
+    ],
+)
+def test_what_was_not_asked_for_is_not_measured_and_not_none(
+    operations: tuple[Operation, ...], shown: str, missing: str
+) -> None:
+    *lines, last = block([], 10**9, [], lead="■ 1.00 s", operations=operations)
+    assert "|".join(line.removeprefix("■ 1.00 s").strip() for line in lines) == shown
+    assert lines[0].startswith("■ 1.00 s")
+    assert last == f"  Not measured: {missing}."
+
+
+def test_totals_keep_reads_apart() -> None:
+    apart = {"failed_writes": Apart(2), "short_writes": Apart(1), "failed_fsyncs": Apart(4)}
+    taken = some_capture(some_backend(reads=ALL, queries=[], **apart), probes=PROBES)
+    totals, reads = taken.totals, of_operation(ALL)
+    assert reads == [CACHED]
+    assert (totals.reads, totals.bytes, totals.read_ns) == (
+        CACHED.count,
+        CACHED.bytes,
+        CACHED.total_ns,
+    )
+    assert (totals.writes, totals.written_bytes, totals.write_ns) == (12, 12 * 8192, 360_000)
+    assert (totals.fsyncs, totals.fsync_ns) == (8, 6_045_000)
+    assert (totals.failed_writes, totals.short_writes, totals.failed_fsyncs) == (2, 1, 4)
+    assert (totals.failed, totals.short) == (0, 0)
+    assert taken.probes.shortest_ns == CACHED.min_ns
+    report = text.render(taken)
+    assert "writes:   failed 2 in 0 ns   came short 1, got 0 B in 0 ns" in report
+    assert "fsync:   failed 4 in 0 ns" in report
+
+
+def test_a_file_of_them_is_read_back_and_checked(tmp_path: Path) -> None:
+    taken = some_capture(some_backend(reads=ALL), probes=PROBES, lost=Lost(writes=3, fsyncs=1))
+    file = tmp_path / "capture.json"
+    write(taken, file)
+    assert load(file) == taken
+    file.write_text(file.read_text().replace('"writes": 12', '"writes": 13'))
+    with pytest.raises(UsageError, match=r"totals\.writes is 13"):
+        load(file)
+    report = text.render(taken)
+    assert "Lost, and in no number below: 3 writes and 1 fsync.\n" in report
+
+
+def test_the_table_tells_call_file_and_type_of_backend() -> None:
+    checkpointer = some_backend(
+        backend_type="checkpointer",
+        reads=[some_reads([(5_000, 7)], operation="write", kind="relation"), RANGE],
+        queries=[],
+    )
+    taken = some_capture(some_backend(reads=ALL), checkpointer, probes=PROBES)
+    shown = places.tables(taken)
+    table = shown[next(i for i, line in enumerate(shown) if "what, of, by" in line) :]
+    assert [line.partition("  ")[2].rpartition("  ")[2] for line in table] == [
+        "what, of, by",
+        "write, wal, client backend",
+        "write, relation, checkpointer",
+        "fdatasync, wal, client backend",
+        "sync_file_range, unknown, checkpointer",
+        "sync_file_range, unknown, client backend",
+    ]
+    assert table[1].split()[:3] == ["12", "96.0", "KiB"]
+    assert "KiB" not in table[3], "an fsync has no size"
+    without = some_capture(some_backend())
+    assert not any("what, of, by" in line for line in places.tables(without))
+
+
+def test_a_log_tells_the_calls_apart() -> None:
+    taken = some_capture(some_backend(reads=ALL), probes=PROBES)
+    lines = hlog.render(taken).splitlines()
+    assert "latencies of reads, writes, fsync. Tag" in lines[1]
+    tags = [line.partition(",")[0] for line in lines if line.startswith("Tag=")]
+    assert tags == [
+        "Tag=5167.fdatasync.wait.query",
+        "Tag=5167.read.page_cache.query",
+        "Tag=5167.sync_file_range.unknown.query",
+        "Tag=5167.write.page_cache.query",
+    ]
