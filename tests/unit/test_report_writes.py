@@ -9,7 +9,7 @@ from pgtrace.capture import Apart, Lost, Operation, Probes, of_operation
 from pgtrace.capture_file import load, write
 from pgtrace.engines import OPERATIONS
 from pgtrace.errors import UsageError
-from pgtrace.reporters import hlog, places, text
+from pgtrace.reporters import hlog, html, places, text
 from pgtrace.reporters.block import block
 
 SYNC = {"operation": "fsync", "size": None, "pattern": "unknown", "bytes": 0, "blocks": 0}
@@ -129,3 +129,14 @@ def test_a_log_tells_the_calls_apart() -> None:
         "Tag=5167.sync_file_range.unknown.query",
         "Tag=5167.write.page_cache.query",
     ]
+
+
+def test_a_page_has_them_in_a_part_of_their_own() -> None:
+    """Where nobody asked for them it says so, and has no such part."""
+    page = html.render(some_capture(some_backend(reads=ALL), probes=PROBES))
+    assert 'id="writes"' in page
+    assert "fdatasync, wal, client backend" in page
+    assert "No probe looks at locks, CPU: not measured." in page
+    without = html.render(some_capture(some_backend()))
+    assert 'id="writes"' not in without
+    assert "No probe looks at writes, fsync, locks, CPU: not measured." in without
