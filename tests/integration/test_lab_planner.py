@@ -29,7 +29,7 @@ from pgtrace.lab.planner_table import hold
 from pgtrace.lab.progress import Progress
 from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace.lab.storages import Place
-from pgtrace_command import run
+from pgtrace_command import Pgtrace, run
 
 pytestmark = pytest.mark.pg("15")
 
@@ -214,3 +214,20 @@ def test_a_server_that_is_there_already_is_not_started_again_for_it() -> None:
     ended = run("lab", "pages", "--memory", "--planner", "--dsn", "")
     assert ended.code == 2
     assert "--planner is for a server of its own" in ended.err
+
+
+def test_an_interrupted_sweep_keeps_what_was_measured_and_decides_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "planner.json"
+    sizes = "--rows", 20_000, "--runs", 1
+    with Pgtrace("-v", "lab", "pages", "--memory", "--planner", *sizes, "-o", file) as started:
+        started.wait_for("4 of 24: planner")
+        ended = started.stop()
+    assert ended.code == 0, ended.err
+    result = capture_file.load_any(file)
+    assert isinstance(result, Result)
+    assert result.partial
+    assert 3 <= sum(cell.plan is not None for cell in result.cells) < 24
+    assert {cell.pattern for cell in result.cells if not cell.plan} == {"sequential", "random"}
+    (found,) = named(result, "random_page_cost")
+    assert found.verdict == "not decided: no run of the sweep is whole"
+    assert "no run of the sweep is whole" in run("report", file).out

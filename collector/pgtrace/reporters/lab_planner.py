@@ -61,7 +61,8 @@ def _range(details: RangeDetails, runs: int, width: int) -> list[str]:
     for title, row in (("value", names), ("regret", parts)):
         cells = "".join(f"{text:>{size}}" for text, size in zip(row, widths, strict=True))
         lines.append(f"    {title:<7}{cells}")
-    lines.append(f"    * the present value; {details.points} points, {runs} runs")
+    made = f"{details.points} points, {runs} {'run' if runs == 1 else 'runs'}"
+    lines.append(f"    * the present value; {made}")
     out = details.held_out
     if out:
         lines += sentence(
@@ -84,12 +85,15 @@ def _crossings(found: Sequence[Finding], current: float | None) -> list[str]:
         details = known(each, CrossingDetails)
         if details is None:
             continue
+        unsure = each.value is not None and each.low is None and (each.units or 0) > 1
         about, plans = details.circumstance, f"{details.first}, {details.then}"
         lines.append(
             f"    {escape(about.column):<10}{100 * about.cached:>5.0f} %"
             f"{about.io_concurrency:>9}{about.clients:>8}  {plans:<{_PLANS}}"
-            f"{_share(each.value):>9}{_share(details.believed):>15}"
+            f"{_share(each.value) + '?' * unsure:>9}{_share(details.believed):>15}"
         )
+    if any("%?" in line for line in lines):
+        lines.append("    ? not in every run")
     return lines
 
 
