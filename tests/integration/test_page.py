@@ -19,6 +19,7 @@ from captures import (
     some_backend,
     some_capture,
     some_query,
+    some_reads,
 )
 from chromium import COMMAND, Chromium, Page
 from html_page import HtmlPage
@@ -110,6 +111,18 @@ def test_every_chart_is_drawn_in_its_colours(
         assert set(names) == {key for layer in chart["layers"] for key in layer["keys"]}
     assert page.complaints() == []
     assert page.requests() == [(tmp_path / "page.html").as_uri()]
+
+
+@pytest.mark.parametrize("ns", [0, 1, 3_000, 2**41])
+def test_a_single_read_is_drawn(chromium: Chromium, tmp_path: Path, ns: int) -> None:
+    """The shortest and the longest that there are, and one within a decade of its own."""
+    reads = [some_reads([(ns, 1)], source="device")]
+    page, written = opened(chromium, tmp_path, some_capture(Backend(7, reads=reads)))
+    assert [chart["kind"] for chart in written.charts] == ["latencies", "percentiles"]
+    for canvas in (canvas for figure in page.run(COLOURS) for canvas in figure):
+        # A share of no time has no height
+        assert colour(page, "device") in canvas or ns == 0
+    assert page.complaints() == []
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

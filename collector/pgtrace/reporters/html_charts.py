@@ -7,7 +7,7 @@ from math import log10
 from typing import Any
 
 from .. import units
-from ..histogram import Histogram
+from ..histogram import MAX_BITS, Histogram
 from .html_parts import Row, figure, table, text
 
 _ENDS: dict[float, str] = {0: "min", 100: "max"}
@@ -101,7 +101,8 @@ class Charts:
                 (f"{group.name} share of the time".strip(), names),
                 (group.name, ["time"]),
             ]
-        edges = [units.bucket(low) for low in [*lows, 2 * lows[-1] or 1]]
+        above = "more" if lows[-1] >= 1 << MAX_BITS else units.bucket(2 * lows[-1] or 1)
+        edges = [*(units.bucket(low) for low in lows), above]
         content = table("Reads by latency, from … up to the next row", "from", heads, rows)
         return self._chart(
             "latencies", title, heads=heads, content=content, opened=opened, layers=layers,

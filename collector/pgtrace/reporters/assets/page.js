@@ -20,6 +20,12 @@
     }
     return found.filter((value) => value >= from && value <= upto);
   };
+  // Within a decade or two, powers of ten are too few to read a place by.
+  const ticks = (from, upto) => {
+    const found = decades(from / 10, upto).flatMap((n) => [n, 2 * n, 5 * n])
+      .filter((n) => n >= from && n <= upto);
+    return found.length > 9 ? decades(from, upto) : found;
+  };
   const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
   const time = (ns) => {
     const [size, unit] = TIMES.find(([least]) => ns >= least) ?? TIMES[3];
@@ -73,7 +79,7 @@
           axes: [
             axis({ label: "percentile of the reads", splits: (u) => roomy(u, marks.filter((m) => m <= end)),
               values: (_, splits) => splits.map((m) => names[marks.indexOf(m)]) }),
-            axis({ label: "latency", splits: (u, _, min, max) => decades(min, max),
+            axis({ label: "latency", splits: (u, _, min, max) => ticks(min, max),
               values: (_, splits) => splits.map(time) }),
           ],
         }],
@@ -84,11 +90,6 @@
   const UNITS = { time, percent: (n) => `${+n.toPrecision(3)} %`, number: (n) => n.toLocaleString("en-US") };
   KINDS.lines = (chart) => {
     const rows = chart.layers[0].points.map(([x]) => x);
-    // Within a decade or two, powers of ten are too few to read a place by.
-    const ticks = (from, upto) => {
-      const found = decades(from / 10, upto).flatMap((n) => [n, 2 * n, 5 * n]).filter((n) => n >= from && n <= upto);
-      return found.length > 9 ? decades(from, upto) : found;
-    };
     const x = (label) => axis({ label, splits: (u, _, min, max) => ticks(min, max),
       values: (_, splits) => splits.map(UNITS[chart.unit]) });
     return {
