@@ -158,12 +158,9 @@ class Page:
             if event.get("method") == "Network.requestWillBeSent"
         ]
 
-    def picture(self, file: Path, clip: tuple[int, int] | None = None) -> None:
-        """Save the whole page as a PNG, or what lies between two heights of it."""
-        width, height = self.run("[innerWidth, document.documentElement.scrollHeight]")
-        top, bottom = clip or (0, height)
-        area = {"x": 0, "y": top, "width": width, "height": min(bottom, height) - top, "scale": 1}
-        told = self.ask("Page.captureScreenshot", clip=area, captureBeyondViewport=True)
+    def picture(self, file: Path) -> None:
+        """Save the whole page as a PNG."""
+        told = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(told["data"]))
 
 

@@ -1,6 +1,10 @@
-"""The HTML page in headless Chromium: what it shows once its scripts ran, and how it is used."""
+"""The HTML page in headless Chromium: what it shows once its scripts ran, and how it is used.
+
+PGTRACE_PICTURES=DIR keeps pictures of it there, to be looked at.
+"""
 
 import base64
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +115,9 @@ def test_every_chart_is_drawn_in_its_colours(
         assert set(names) == {key for layer in chart["layers"] for key in layer["keys"]}
     assert page.complaints() == []
     assert page.requests() == [(tmp_path / "page.html").as_uri()]
+    if "PGTRACE_PICTURES" in os.environ:
+        name = f"{kind}-{'dark' if dark else 'light'}.png"
+        page.picture(Path(os.environ["PGTRACE_PICTURES"]) / name)
 
 
 @pytest.mark.parametrize("ns", [0, 1, 3_000, 2**41])
