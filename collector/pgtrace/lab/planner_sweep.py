@@ -4,58 +4,26 @@ What the planner would pick at another random_page_cost is asked by EXPLAIN, nev
 follows from it is in planner_findings.py.
 """
 
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import PgtraceError
-from . import planner_table
+from . import planner_plans, planner_table
 from .laboratory import Laboratory
+from .planner_findings import ASKED
 from .planner_points import CIRCUMSTANCES, SELECTIVITIES, VALUES, Circumstance, Point
 from .planner_regret import PLANS, Plan
+from .planner_timing import run_all
 from .result import Cell, Finding
 from .tables import Table
 
-if TYPE_CHECKING:
-    import psycopg
-
-MEASURED = "planner"
-"""The finding that holds what the planner said."""
 STOPPED_AFTER = 4
 """Times the sequential scan: a plan is not waited for any longer."""
 LEAST_WAIT_S = 1.0
 _ENOUGH_STOPS = 2
 """A busy moment of the host may stop one."""
-_EXPLAIN = "explain (analyze, buffers, timing off, format json) "
-_NODES: dict[Plan, str] = {
-    "sequential": "Seq Scan",
-    "bitmap": "Bitmap Heap Scan",
-    "index": "Index Scan",
-}
-_ENABLED: dict[Plan, str] = {
-    "sequential": "enable_seqscan",
-    "bitmap": "enable_bitmapscan",
-    "index": "enable_indexscan",
-}
-_ALONE = (
-    "-c max_parallel_workers_per_gather=0 -c jit=off -c enable_indexonlyscan=off -c seq_page_cost=1"
-)
-
-
-class _Ran(NamedTuple):
-    """One client's query: seconds, blocks; how many, and of which source, is not known of one that
-    was stopped.
-    """
-
-    elapsed_s: float
-    stopped: bool = False
-    hits: int | None = None
-    reads: int | None = None
 
 
 @dataclass
@@ -137,14 +105,14 @@ class Sweep:
         circumstance = point.circumstance
         # The same rows, and the same share cached, for every plan of a point and run
         random = Random(f"{self.seed} {number} {run}")
-        wanted = max(1, round(point.selectivity * self.rows))
+        wanted = self._wanted(point)
         queries = [
             planner_table.query(
                 circumstance.column, self.rows, wanted, random.randint(1, self.rows)
             )
             for _ in range(circumstance.clients)
         ]
-        options = f"{table.options} {_ALONE} {_only(plan)}"
+        options = f"{table.options} {planner_plans.ALONE} {planner_plans.only(plan)}"
         options += f" -c effective_io_concurrency={circumstance.io_concurrency}"
         with ExitStack() as stack:
             server = self.lab.server
@@ -158,7 +126,7 @@ class Sweep:
             resident = planner_table.hold(table, circumstance.cached, random)
             began_s = (datetime.now(UTC) - self.lab.started).total_seconds()
             with self.lab.runner.interruption.allowed():
-                ran = _run_all(clients, queries, plan)
+                ran = run_all(clients, queries, plan)
         return Cell(
             storage,
             run,
@@ -175,106 +143,33 @@ class Sweep:
     def _ask(self, storage: str) -> Finding:
         """What the planner picks at each value, and what it believes each plan to cost now."""
         table = self.tables[storage]
-        with closing(self.lab.server.connect(f"{table.options} {_ALONE}")) as session:
+        options = f"{table.options} {planner_plans.ALONE}"
+        with closing(self.lab.server.connect(options)) as session:
             row = session.execute("select current_setting('random_page_cost')::float").fetchone()
             assert row is not None
-            known: dict[tuple[float, str], tuple[list[Plan], dict[Plan, float]]] = {}
+            values = sorted({*self.values, row[0]})
+            asked: dict[tuple[float, str], tuple[list[Plan], dict[Plan, float]]] = {}
             for point in self.points:
                 key = point.selectivity, point.circumstance.column
-                if key not in known:
-                    wanted = max(1, round(point.selectivity * self.rows))
-                    text = planner_table.query(key[1], self.rows, wanted, self.rows // 3)
-                    known[key] = self._picked(session, text, row[0]), _costs(session, text, row[0])
-            each = [known[p.selectivity, p.circumstance.column] for p in self.points]
+                if key not in asked:
+                    text = planner_table.query(
+                        key[1], self.rows, self._wanted(point), self.rows // 3
+                    )
+                    plans = planner_plans.picked(session, text, values)
+                    asked[key] = plans, planner_plans.costs(session, text)
+            each = [asked[p.selectivity, p.circumstance.column] for p in self.points]
             details = {
-                "values": self._values(row[0]),
+                "values": values,
                 "current": row[0],
-                "picked": [picked for picked, _ in each],
+                "picked": [plans for plans, _ in each],
                 "costs": [costs for _, costs in each],
                 "correlations": planner_table.correlations(session),
             }
-        return Finding(MEASURED, "what the planner picks, and why", storage, details=details)
+        return Finding(ASKED, "what the planner picks, and why", storage, details=details)
 
-    def _values(self, current: float) -> list[float]:
-        return sorted({*self.values, current})
-
-    def _picked(self, session: "psycopg.Connection[Any]", text: str, current: float) -> list[Plan]:
-        found = []
-        for value in self._values(current):
-            session.execute(f"set random_page_cost = {value}".encode())
-            found.append(_scan(_explain(session, text))[0])
-        return found
-
-
-def _costs(session: "psycopg.Connection[Any]", text: str, current: float) -> dict[Plan, float]:
-    """In the planner's unit, at the present setting."""
-    session.execute(f"set random_page_cost = {current}".encode())
-    found = {}
-    for plan in PLANS:
-        for other in PLANS:
-            session.execute(f"set {_ENABLED[other]} = {other == plan}".encode())
-        found[plan] = _scan(_explain(session, text))[1]
-    for plan in PLANS:
-        session.execute(f"reset {_ENABLED[plan]}".encode())
-    return found
-
-
-def _only(plan: Plan) -> str:
-    return " ".join(f"-c {_ENABLED[other]}={other == plan}" for other in PLANS)
-
-
-def _run_all(
-    clients: "list[psycopg.Connection[Any]]", queries: list[str], plan: Plan
-) -> list[_Ran]:
-    """All at once."""
-    with ThreadPoolExecutor(len(clients)) as threads:
-        running = [
-            threads.submit(_run, client, text, plan)
-            for client, text in zip(clients, queries, strict=True)
-        ]
-        try:
-            return [each.result() for each in running]
-        except BaseException:
-            for client in clients:
-                client.cancel()
-            raise
-
-
-def _run(client: "psycopg.Connection[Any]", text: str, plan: Plan) -> _Ran:
-    import psycopg
-
-    began = time.perf_counter()
-    try:
-        row = client.execute(f"{_EXPLAIN}{text}".encode()).fetchone()
-    except psycopg.errors.QueryCanceled:
-        return _Ran(time.perf_counter() - began, stopped=True)
-    assert row is not None
-    (explained,) = row[0]
-    top = explained["Plan"]
-    if _scan(top)[0] != plan:
-        raise PgtraceError(f"the server does not run a {plan} scan of {text}")
-    return _Ran(
-        explained["Execution Time"] / 1000,
-        hits=top["Shared Hit Blocks"],
-        reads=top["Shared Read Blocks"],
-    )
+    def _wanted(self, point: Point) -> int:
+        return max(1, round(point.selectivity * self.rows))
 
 
 def _sum(each: list[int | None]) -> int | None:
     return None if None in each else sum(filter(None, each))
-
-
-def _explain(session: "psycopg.Connection[Any]", text: str) -> dict[str, Any]:
-    row = session.execute(f"explain (format json) {text}".encode()).fetchone()
-    assert row is not None
-    plan: dict[str, Any] = row[0][0]["Plan"]
-    return plan
-
-
-def _scan(plan: dict[str, Any]) -> tuple[Plan, float]:
-    """Which scan is below the aggregate, and what it costs by the planner."""
-    below = plan["Plans"][0]
-    for name, node in _NODES.items():
-        if below["Node Type"] == node:
-            return name, below["Total Cost"]
-    raise PgtraceError(f"the planner chose a {below['Node Type']}, which is not known here")
