@@ -153,9 +153,9 @@ def _writes(capture: Capture) -> str:
     lines = [f"In no number here: {', '.join(said)}."] if said else []
     if not found:
         return paragraphs(["None.", *lines])
-    return table("By call, file and type of backend", "", [("", _OF_WRITES)], rows) + paragraphs(
-        lines
-    )
+    return table(
+        "By call, file and type of backend", "what, of, by", [("", _OF_WRITES)], rows
+    ) + paragraphs(lines)
 
 
 def _space(name: str, space: Tablespace | None, row: Row) -> Row:
