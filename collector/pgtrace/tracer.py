@@ -110,17 +110,15 @@ class Tracer:
             self._poll()
             return self.registry.look().accounts[0]
 
-    def read_count(self) -> int:
-        """How many reads were counted so far."""
+    def counts(self) -> dict[Operation, int]:
+        """How many of each operation that is measured were counted so far."""
         with self._lock:
             self._poll()
-            accounts = self.registry.look().accounts
-            return sum(
-                counts.count
-                for account in accounts
-                for key, counts in account.reads.items()
-                if key.operation == "read"
-            )
+            found = dict.fromkeys(self.engine.operations, 0)
+            for account in self.registry.look().accounts:
+                for key, counts in account.reads.items():
+                    found[key.operation] += counts.count
+            return found
 
     def wall_time(self, monotonic_ns: int) -> datetime:
         """When that was, in UTC."""

@@ -11,7 +11,7 @@ from ..errors import PgtraceError
 from . import tracing
 
 if TYPE_CHECKING:
-    from ..capture import Capture
+    from ..capture import Capture, Operation
 
 
 class CaptureCommand:
@@ -67,7 +67,7 @@ class CaptureCommand:
             def tick() -> None:
                 tracer.poll()
                 if progress.is_due():
-                    progress.show(tracer.read_count())
+                    progress.show(tracer.counts())
 
             session.run(stopper, watched, args.duration, tick)
             progress.clear()
@@ -88,8 +88,11 @@ class _Progress:
         self._last = now
         return True
 
-    def show(self, reads: int) -> None:
-        print(f"\r{self._last - self._start:.0f} s, {reads:,} reads ", end="", file=sys.stderr)
+    def show(self, counts: "dict[Operation, int]") -> None:
+        from ..reporters.block import NAMES
+
+        so_far = ", ".join(f"{count:,} {NAMES[each]}" for each, count in counts.items())
+        print(f"\r{self._last - self._start:.0f} s, {so_far} ", end="", file=sys.stderr)
 
     def clear(self) -> None:
         if self._wanted:
