@@ -33,11 +33,13 @@ class Room(NamedTuple):
         """What a request needs."""
         summed = request.binaries and not request.per_query
         statements = request.most_statements if summed else 1
-        slots = len(request.operations) * max(
+        slots = max(
             _FEWEST_SLOTS,
             request.most_tasks * _SLOTS_PER_TASK,
             statements * _SLOTS_PER_STATEMENT,
         )
+        # Reads are told apart by more than others are
+        slots = slots * (1 + len(request.operations)) // 2
         return cls(
             tasks=request.most_tasks,
             statements=statements,
