@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bpf_left import leftovers
 
 BENCH = Path(__file__).parents[2] / "scripts/bench"
@@ -43,6 +45,14 @@ def test_startup() -> None:
         assert 1 < printed["tools"][tool]["mebibytes"]["median"] < 1000
     assert [each["goal"] for each in printed["ratios"]] == [0.5, 0.5]
     assert leftovers() == {}
+
+
+@pytest.mark.pg("15")
+def test_lab_versions() -> None:
+    printed = figures("lab_versions", "--rounds", 1)
+    assert set(printed["random_block_us"]) == {"15", "17", "18"}
+    assert all(each["median"] > 100 for each in printed["random_block_us"].values())
+    assert [each["verdict"] for each in printed["ratios"]] == ["not decided"] * 2
 
 
 def test_for_people() -> None:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from fix_storage import private_mounts
 from pgtrace import capture_file
 from pgtrace.lab.result import Result
+from pgtrace.postgres import processes
 from pgtrace_command import Ended, Pgtrace, run, wait_for
 
 pytestmark = pytest.mark.pg("15")
@@ -43,9 +45,10 @@ def place(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(own)
 
 
-def pages(place: Path, file: Path) -> Pgtrace:
-    sizes = "--rows", ROWS, "--runs", RUNS
-    return Pgtrace("lab", "pages", "-v", "--storage", f"shm={place}", *sizes, "-o", file)
+def pages(place: Path, file: Path, *options: object, rows: int = ROWS) -> Pgtrace:
+    sizes = "--rows", rows, "--runs", RUNS
+    named = "--storage", f"shm={place}"
+    return Pgtrace("lab", "pages", "-v", *named, *sizes, "-o", file, *options)
 
 
 def clusters() -> set[Path]:
@@ -124,6 +127,41 @@ def test_runs_that_were_whole_are_kept(place: Path, tmp_path: Path) -> None:
     shown = run("report", file)
     assert shown.code == 0
     assert "interrupted" in shown.out.lower() or "partial" in shown.out.lower()
+
+
+def test_a_server_that_dies_is_an_error_and_leaves_nothing(place: Path, tmp_path: Path) -> None:
+    with pages(place, tmp_path / "F", rows=2_000_000) as started:
+        started.wait_for("Loading")
+        (base,) = ours(started)
+        master = int((base / "data/postmaster.pid").read_text().split()[0])
+        sessions = wait_for(
+            lambda: [
+                backend.pid
+                for backend in processes.server(master).backends()
+                if backend.backend_type == "client backend"
+            ]
+        )
+        os.kill(sessions[0], signal.SIGKILL)
+        end = ended(started, place, {base})
+    assert end.code == 1
+    assert "the server gave up: " in end.err
+    assert "unexpected" not in end.err.split(":")[1]
+
+
+def test_server_and_tracer_keep_to_their_cpus(place: Path, tmp_path: Path) -> None:
+    last = max(os.sched_getaffinity(0))
+    with pages(place, tmp_path / "F", "--cpu-server", last, "--cpu-tracer", 0) as started:
+        started.wait_for("Loading")
+        (base,) = ours(started)
+        master = int((base / "data/postmaster.pid").read_text().split()[0])
+        family = [backend.pid for backend in processes.server(master).backends()]
+        assert len(family) > 1
+        for pid in family:
+            with suppress(ProcessLookupError):
+                assert os.sched_getaffinity(pid) == {last}
+        assert os.sched_getaffinity(started.pid) == {0}
+        started.send(signal.SIGINT)
+        ended(started, place, {base})
 
 
 @pytest.mark.parametrize("moment", ["Loading", "1 of", "4 of"])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import PgtraceError, UsageError
+from ..errors import DatabaseError, PgtraceError, UsageError
 from . import tracing
 
 if TYPE_CHECKING:
@@ -121,9 +121,25 @@ def run(
     interruption = Interruption()
     try:
         return measure(progress, interruption)
+    except Exception as error:
+        raise (_of_the_server(args, error) or error) from error
     finally:
         progress.clear()
         interruption.restore()
+
+
+def _of_the_server(args: argparse.Namespace, error: Exception) -> PgtraceError | None:
+    """What the server said against it, in one line; None if the error is another's."""
+    if "psycopg" not in sys.modules:
+        return None
+    import psycopg
+
+    if not isinstance(error, psycopg.Error):
+        return None
+    said = str(error).strip().partition("\n")[0]
+    if args.dsn is not None:
+        return DatabaseError(f"--dsn: {said}; what was made there is removed")
+    return PgtraceError(f"the server gave up: {said}; its disk, its memory or its end may say why")
 
 
 def hand_over(args: argparse.Namespace, result: "Result") -> None:

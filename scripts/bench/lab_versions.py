@@ -1,0 +1,139 @@
+"""What a random block costs by version: `scripts/bench/lab_versions` calls it."""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import bench
+from bench import BenchError, Ratio
+
+from pgtrace import capture_file
+from pgtrace.errors import PgtraceError
+from pgtrace.lab.result import Cell, Result
+
+VERSIONS = (15, 17, 18)
+FIRST, *OTHERS = VERSIONS
+TOLERANCE = 1.15
+ROWS = 50_000
+SCRIPTS = Path(__file__).parents[1]
+
+
+def run(*command: object) -> str:
+    """Run one of our scripts; its output."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{command[0]}: {done.stderr.strip()[-500:]}")
+    return done.stdout.strip()
+
+
+def random_block_us(cells: list[Cell]) -> float:
+    """Microseconds of reading per block, of the query by index."""
+    reads = [read for cell in cells if cell.pattern == "random" for read in cell.reads]
+    return sum(r.total_ns for r in reads) / sum(r.blocks for r in reads) / 1000
+
+
+def once(version: int, bindir: str, storage: Path, file: Path) -> float:
+    """One experiment of one run."""
+    place = Path(tempfile.mkdtemp(prefix=f"pg{version}-", dir=storage))
+    place.chmod(0o777)  # the user's number differs by root
+    sizes = "--rows", ROWS, "--runs", 1, "--force"
+    run(sys.executable, "-m", "pgtrace", "lab", "pages", "--storage", f"ssd={place}",
+        "--pg-bin", bindir, *sizes, "-o", file)  # fmt: skip
+    place.rmdir()
+    result = capture_file.load_any(file)
+    if not isinstance(result, Result) or not str(result.server.version).startswith(f"{version}"):
+        raise BenchError(f"{bindir} is not PostgreSQL {version}")
+    return random_block_us(result.cells)
+
+
+def measure(directory: Path, rounds: int) -> dict[int, list[list[float]]]:
+    """All versions on one simulated SSD, in turn; which is first is drawn each time."""
+    bindirs = {version: run(SCRIPTS / "pg", version).splitlines()[-1] for version in VERSIONS}
+    storage = directory / "ssd"
+    found: dict[int, list[list[float]]] = {version: [] for version in VERSIONS}
+    run(SCRIPTS / "storage", "ssd", storage)
+    try:
+        for number in range(rounds):
+            for version in random.sample(VERSIONS, len(VERSIONS)):
+                bench.progress(f"round {number + 1} of {rounds}: PostgreSQL {version}")
+                cost = once(version, bindirs[version], storage, directory / "result.json")
+                found[version].append([cost])
+        bench.progress("")
+    finally:
+        run(SCRIPTS / "storage", "stop", storage)
+    return found
+
+
+def verdict(ratio: Ratio) -> str:
+    """Whether the whole interval is within the tolerance, or outside."""
+    if ratio.rounds >= bench.ROUNDS_MIN and 1 / TOLERANCE <= ratio.low <= ratio.high <= TOLERANCE:
+        return "met"
+    outside = ratio.low > TOLERANCE or ratio.high < 1 / TOLERANCE
+    return "not met" if ratio.rounds >= bench.ROUNDS_MIN and outside else "not decided"
+
+
+def report(found: dict[int, list[list[float]]], *, as_json: bool) -> str:
+    """Everything that was measured, for people or for programs."""
+    ratios = {v: bench.ratio(f"{v} to {FIRST}", found[v], found[FIRST], None) for v in OTHERS}
+    costs = {version: bench.quartiles(rounds) for version, rounds in found.items()}
+    rounds = len(found[FIRST])
+    if as_json:
+        document = {
+            "host": bench.host(),
+            "rounds": rounds,
+            "random_block_us": {
+                version: dict(zip(("lower_quartile", "median", "upper_quartile"), q, strict=True))
+                for version, q in costs.items()
+            },
+            "ratios": [
+                each.as_json() | {"goal": TOLERANCE, "verdict": verdict(each)}
+                for each in ratios.values()
+            ],
+        }
+        return json.dumps(document, indent=2)
+    lines = [
+        bench.host(),
+        f"`lab pages` on a simulated SSD, {ROWS:,} rows; {rounds} rounds",
+        "",
+        f"{'PostgreSQL':<12} {'a random block':>16}  [quartiles]",
+    ]
+    for version, (low, middle, high) in costs.items():
+        lines.append(f"  {version:<10} {middle:13.1f} µs  [{low:.1f}, {high:.1f}]")
+    lines += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
+    for each in ratios.values():
+        lines.append(f"{each.line()}   goal within {TOLERANCE - 1:.0%}: {verdict(each)}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench/lab_versions",
+        description="Whether `pgtrace lab pages` finds the same random read on PostgreSQL 15, 17 "
+        "and 18; docs/benchmarks.md says more.",
+    )
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each version (10)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    bench.interruptible()
+    try:
+        base = os.environ.get("PGTRACE_TEST_DIRECTORY", "/var/tmp")
+        with tempfile.TemporaryDirectory(prefix="pgtrace-bench-", dir=base) as name:
+            directory = Path(name)
+            directory.chmod(0o755)
+            print(report(measure(directory, max(1, args.rounds)), as_json=args.json))
+    except PgtraceError as error:
+        print(f"lab_versions: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
