@@ -324,6 +324,14 @@ static void read_model(int count, char **words)
 	snprintf(name, sizeof(name), "simulated-%s", words[0]);
 }
 
+/* Our mount namespace would hold whatever else was mounted when it began, such as another simulated
+ * device: that could not end before us. From here on no path leads anywhere. */
+static void forget_mounts(void)
+{
+	if (umount2("/", MNT_DETACH))
+		err(1, "the mounts");
+}
+
 /* Its lock says that we are alive. */
 static void open_log(const char *path)
 {
@@ -338,7 +346,7 @@ int main(int argc, char **argv)
 {
 	char path[32], byte;
 	pthread_t server;
-	int file, device;
+	int file, device, nothing;
 
 	if (argc < 4)
 		errx(2, "usage: storage SIZE LOG MODEL");
@@ -356,15 +364,18 @@ int main(int argc, char **argv)
 	close(file);
 	measure(device);
 	open_log(argv[2]);
+	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (nothing < 0)
+		err(1, "/dev/null");
+	forget_mounts();
 
 	puts(path);
 	fflush(stdout);
 	while (read(STDIN_FILENO, &byte, 1) > 0)
 		;
 	/* Whoever waits for the end of our output is not to wait for our end. */
-	file = open("/dev/null", O_RDWR);
 	for (int i = 0; i < 3; i++)
-		dup2(file, i);
+		dup2(nothing, i);
 	close(device);
 	pthread_join(server, NULL);
 	return 0;

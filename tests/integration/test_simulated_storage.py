@@ -256,7 +256,8 @@ def test_a_disk_of_other_parameters(tmp_path: Path) -> None:
         read_direct(path, [random.randrange(BLOCKS) for _ in range(READS)])
         reads = disk.reads_since(mark)
     assert max(read.model_ns for read in reads) <= 1_000_000 + 40_000 + 8_192
-    assert 500_000 < mean(read.model_ns for read in reads) < 600_000
+    # Half a turn, a short seek and the transfer: 0.52 ms, five standard errors to either side
+    assert 440_000 < mean(read.model_ns for read in reads) < 600_000
 
 
 def test_what_is_rotational_is_said(simulated_hdd: SimulatedStorage) -> None:
@@ -284,6 +285,21 @@ def test_nothing_is_left(tmp_path: Path, others: list[str]) -> None:
     assert run_storage("stop", directory).returncode == 0
     wait_for(lambda: set(is_left(directory)) <= set(others), 10)
     assert run_storage("stop", directory).returncode == 0
+
+
+def test_the_first_of_two_can_be_ended_first(tmp_path: Path, others: list[str]) -> None:
+    """Their programs have mount namespaces of their own, and hold nothing of each other."""
+    first, second = tmp_path / "ssd", tmp_path / "hdd"
+    assert run_storage("ssd", first, "--size", "64M").returncode == 0
+    assert run_storage("hdd", second, "--size", "64M").returncode == 0
+    try:
+        ended = run_storage("stop", first)
+        assert ended.returncode == 0, ended.stderr
+        assert [left for left in is_left(first) if "loop" not in left] == []
+    finally:
+        assert run_storage("stop", second).returncode == 0
+        assert run_storage("stop", first).returncode == 0
+    wait_for(lambda: set(is_left(second)) <= set(others), 10)
 
 
 def test_nothing_is_left_after_the_program_was_killed(tmp_path: Path, others: list[str]) -> None:
