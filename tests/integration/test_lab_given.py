@@ -83,6 +83,32 @@ def test_a_killed_run_leaves_nothing_on_the_server_after_restore(
     assert not state.exists()
 
 
+def test_files_of_a_server_that_is_away_are_not_touched(
+    cluster: PrivateCluster, place: Path, tmp_path: Path
+) -> None:
+    """Its tablespace would be torn out of it; the next try finds everything as it was."""
+    arguments = "--dsn", cluster.dsn(), "--storage", f"ssd={place}", "--rows", ROWS
+    with Pgtrace("lab", "pages", "-v", *arguments, "-o", tmp_path / "F") as started:
+        started.wait_for("1 of")
+        state = Path(f"/run/pgtrace/lab-{started.pid}.json")
+        started.send(signal.SIGKILL)
+        started.ended()
+    cluster.stop()
+    try:
+        refused = run("lab", "restore")
+        assert refused.code == 1
+        assert "drop schema" in refused.err
+        assert "`pgtrace lab restore` tries again" in refused.err
+        assert [file for file in place.rglob("*") if file.is_file()]
+        assert state.exists()
+    finally:
+        cluster.start()
+    run("lab", "restore")
+    assert ours(cluster) == []
+    assert list(place.iterdir()) == []
+    assert not state.exists()
+
+
 def test_ctrl_c_leaves_nothing_on_the_server(
     cluster: PrivateCluster, place: Path, tmp_path: Path
 ) -> None:

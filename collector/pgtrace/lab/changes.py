@@ -30,6 +30,9 @@ class Cluster(msgspec.Struct, tag="cluster", frozen=True):
     data: str
     socket_directory: str
 
+    def __str__(self) -> str:
+        return f"removing the server in {self.base}"
+
     def undo(self) -> str | None:
         """Return what was done, None if nothing had to be."""
         if not Path(self.base).exists():
@@ -42,6 +45,9 @@ class Directory(msgspec.Struct, tag="directory", frozen=True):
     """A directory that is made."""
 
     path: str
+
+    def __str__(self) -> str:
+        return f"removing {self.path}"
 
     def undo(self) -> str | None:
         """As of Cluster."""
@@ -57,6 +63,9 @@ class Setting(msgspec.Struct, tag="setting", frozen=True):
 
     path: str
     value: str
+
+    def __str__(self) -> str:
+        return f"setting {self.path} to {self.value.strip()}"
 
     def undo(self) -> str | None:
         """As of Cluster."""
@@ -77,6 +86,9 @@ class Statement(msgspec.Struct, tag="statement", frozen=True):
     present: str
     drop: str
 
+    def __str__(self) -> str:
+        return f"{self.drop} ({self.conninfo})"
+
     def undo(self) -> str | None:
         """As of Cluster. Raises psycopg.Error if the database cannot be reached."""
         import psycopg
@@ -85,7 +97,7 @@ class Statement(msgspec.Struct, tag="statement", frozen=True):
             if not connection.execute(self.present.encode()).fetchall():
                 return None
             connection.execute(self.drop.encode())
-        return f"{self.drop} ({self.conninfo})"
+        return f"did {self}"
 
 
 Change = Cluster | Directory | Setting | Statement
@@ -178,8 +190,8 @@ def _undo(file: Path, document: _Document) -> Iterator[str]:
     _write(file, document)
     change, reason = failed[0]
     raise PgtraceError(
-        f"could not be undone: {change}: {str(reason).splitlines()[0]}; mend that, then "
-        f"`pgtrace lab restore` tries again ({file})"
+        f"{change} failed: {str(reason).splitlines()[0]}; mend that, then `pgtrace lab restore` "
+        f"tries again ({file})"
     )
 
 
