@@ -7,6 +7,7 @@ PGTRACE_UPDATE_DOCS=1 scripts/test tests/integration/test_screens.py
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,11 @@ import pytest
 
 from fix_cluster import SEQUENTIAL, SETTINGS, Connection, make_cold
 from fix_markers import PG_VERSION
+from lab_runs import usable
 from pgtrace.errors import UnsupportedError
 from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace_command import Pgtrace
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -375,7 +378,46 @@ def not_postgresql(stage: Stage) -> tuple[str, str]:
         idle.wait()
 
 
+@contextmanager
+def storage(stage: Stage) -> Iterator[tuple[Path, Callable[[str], str]]]:
+    """A directory on the disk for an experiment, and what shows it as one of a reader's."""
+    place = usable(stage.cluster.base.parent)
+    yield place, lambda shown: shown.replace(str(place), "/mnt/ssd")
+    shutil.rmtree(place)
+
+
+def lab_pages(stage: Stage) -> tuple[str, str]:
+    with storage(stage) as (place, as_shown):
+        sizes = "--rows", 20_000, "--runs", 2, "-o", "pages.json", "--force"
+        shown = stage.run("lab", "pages", "--storage", f"ssd={place}", "--memory", *sizes)
+        command = "sudo pgtrace lab pages --storage ssd=/mnt/ssd --memory -o pages.json"
+        return command, as_shown(shown)
+
+
+def lab_in_use(stage: Stage) -> tuple[str, str]:
+    with storage(stage) as (place, as_shown):
+        (place / "backups").mkdir()
+        shown = stage.run("lab", "pages", "--storage", f"ssd={place}")
+        return "sudo pgtrace lab pages --storage ssd=/mnt/ssd", as_shown(shown)
+
+
+def lab_restore(stage: Stage) -> tuple[str, str]:
+    """Without what others of this host left, or are at."""
+    with storage(stage) as (place, as_shown):
+        named = "--storage", f"ssd={place}", "--rows", 20_000
+        with Pgtrace("lab", "pages", "-v", *named) as started:
+            started.wait_for("1 of")
+            started.send(signal.SIGKILL)
+            started.ended()
+        lines = stage.run("lab", "restore").splitlines(keepends=True)
+        shown = "".join(line for line in lines if str(place) in line)
+        return "sudo pgtrace lab restore", as_shown(shown)
+
+
 SCENES = {
+    "lab pages": lab_pages,
+    "lab, a directory in use": lab_in_use,
+    "lab restore": lab_restore,
     "doctor": doctor,
     "list": servers,
     "attach, a cold sequential scan": sequential,
