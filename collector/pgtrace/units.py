@@ -70,6 +70,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def rate(per_second: float) -> str:
+    """Show bytes per second as storage is sold: `213 MB/s`."""
+    return f"{number(per_second / 1e6)} MB/s"
+
+
 def number(value: float) -> str:
     """Show a number that is not negative with three digits: `0.0131`, `4.61`, `25.2`, `1,234`.
 

@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "environment says",
     )
     parser.add_argument(
-        "--shared-host", action="store_true", help="with --dsn: although other clients are there"
+        "--shared-host",
+        action="store_true",
+        help="although others use the server of --dsn, or a device whose settings are changed",
     )
     parser.add_argument(
         "--drop-caches",
@@ -69,13 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result itself")
 
 
-def setup(args: argparse.Namespace) -> "Setup":
-    """What the options say. Raises UsageError."""
+def setup(args: argparse.Namespace, *, wide: bool = False, changes_device: bool = False) -> "Setup":
+    """What the options say: for a table with wide rows, and of an experiment that changes a
+    device's settings. Raises UsageError.
+    """
     from ..lab.laboratory import Setup
     from ..lab.pinning import Pins
     from ..lab.planner_table import MOST_ROWS
     from ..lab.server import BASE
     from ..lab.storages import MEMORY, Place, parse
+    from ..postgres import sample
 
     if args.output:
         from ..capture_file import check_writable
@@ -85,7 +90,7 @@ def setup(args: argparse.Namespace) -> "Setup":
     for option, given in own:
         if args.dsn is not None and given:
             raise UsageError(f"{option} is for a server of its own: leave it or --dsn out")
-    if args.shared_host and args.dsn is None:
+    if args.shared_host and args.dsn is None and not changes_device:
         raise UsageError("--shared-host is for --dsn: a server of its own has no other clients")
     places = [parse(text) for text in args.storage]
     if args.memory:
@@ -104,6 +109,7 @@ def setup(args: argparse.Namespace) -> "Setup":
         dsn=args.dsn,
         shared_host=args.shared_host,
         planner_rows=min(args.rows, MOST_ROWS) if args.planner else 0,
+        shape=sample.WIDE if wide else sample.NARROW,
     )
 
 

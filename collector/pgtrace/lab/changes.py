@@ -124,6 +124,12 @@ class Changes:
         self._document.changes.append(change)
         _write(self._file, self._document)
 
+    def once(self, setting: Setting) -> None:
+        """The same for a setting that is changed again and again: its first value comes back."""
+        paths = {each.path for each in self._document.changes if isinstance(each, Setting)}
+        if setting.path not in paths:
+            self.will(setting)
+
     def __enter__(self) -> Self:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self

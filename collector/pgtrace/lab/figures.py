@@ -103,12 +103,12 @@ def _figures(storage: Storage, pattern: Pattern, cells: Sequence[Cell]) -> Figur
         storage=storage,
         pattern=pattern,
         runs=len(cells),
-        all=_part(reads),
-        by_source={s: _part(of) for s in SOURCES if (of := [r for r in reads if r.source == s])},
-        by_kind={k: _part([r for r in reads if r.kind == k]) for k in kinds},
-        by_size={s: _part(of) for s in SIZES if (of := [r for r in reads if r.size == s])},
-        by_order={o: _part(of) for o in ORDERS if (of := [r for r in reads if r.pattern == o])},
-        by_performer={p: _part([r for r in reads if r.performed_by == p]) for p in performers},
+        all=part(reads),
+        by_source={s: part(of) for s in SOURCES if (of := [r for r in reads if r.source == s])},
+        by_kind={k: part([r for r in reads if r.kind == k]) for k in kinds},
+        by_size={s: part(of) for s in SIZES if (of := [r for r in reads if r.size == s])},
+        by_order={o: part(of) for o in ORDERS if (of := [r for r in reads if r.pattern == o])},
+        by_performer={p: part([r for r in reads if r.performed_by == p]) for p in performers},
         elapsed_ns=sum(cell.elapsed_s for cell in cells) * 1e9,
         rows=sum(cell.rows or 0 for cell in cells),
         shared_hits=_known([cell.shared_hits for cell in cells]),
@@ -121,5 +121,6 @@ def _known(counts: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _part(reads: Sequence[Reads]) -> Part:
+def part(reads: Sequence[Reads]) -> Part:
+    """These added up."""
     return Part(latencies(reads), sum(r.bytes for r in reads), sum(r.device_bytes for r in reads))

@@ -13,7 +13,7 @@ from .. import units
 from ..capture import Host, Kind, Probes
 from ..engines import ReadsWay
 from ..errors import PermissionDeniedError, UnsupportedError, UsageError
-from ..postgres import proc
+from ..postgres import proc, sample
 from ..postgres.processes import major_of
 from . import planner_table, storages
 from .changes import Changes
@@ -25,12 +25,21 @@ from .result import Cell, Experiment, Result
 from .runs import Runner
 from .server import BASE, WORKED_IN, LabServer, check_private, memory_available, private_server
 from .storages import Place
-from .tables import ROW_BYTES, State, Table, load
+from .tables import State, Table, load
 
 DIRECT_IO = 16
 """The first version with debug_io_direct."""
 _RELATIONS: tuple[tuple[str, Kind], ...] = (("table", "heap"), ("index", "index"))
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+
+
+def check_root() -> None:
+    """Raise PermissionDeniedError for anybody else."""
+    if os.geteuid() != 0:
+        raise PermissionDeniedError(
+            "an experiment traces, empties page caches and starts a server as another user: "
+            "run it as root"
+        )
 
 
 @dataclass(frozen=True)
@@ -53,24 +62,22 @@ class Setup:
     """It may have other clients."""
     planner_rows: int = 0
     """Of the table that the planner's sweep needs; 0 if it is not asked for."""
+    shape: sample.Shape = sample.NARROW
+    """Of the table's rows."""
 
     def check(self) -> Given | None:
         """Refuse what cannot go well, before anything is written; return what --dsn leads to.
 
         Raises PgtraceError's kinds.
         """
-        if os.geteuid() != 0:
-            raise PermissionDeniedError(
-                "an experiment traces, empties page caches and starts a server as another user: "
-                "run it as root"
-            )
+        check_root()
         self.pins.check()
         storages.check_apart(self.places)
         given, ids, user = self._look_at_server()
         for place in self.places:
             if place.has_tablespace:
                 storages.check_usable(place, ids, user)
-        size = self.rows * ROW_BYTES + self.planner_rows * planner_table.ROW_BYTES
+        size = self.rows * self.shape.row_bytes + self.planner_rows * planner_table.ROW_BYTES
         own = Place("the server", given.server.directory.resolve() if given else BASE)
         storages.check_room([(own, WORKED_IN), *((place, size) for place in self.places)])
         held = sum(place.medium != "device" for place in self.places)
@@ -102,6 +109,8 @@ class Laboratory:
     runner: Runner
     progress: Progress
     started: datetime
+    changes: Changes
+    """For what an experiment changes on top."""
 
     def __post_init__(self) -> None:
         self._identity = self.server.identity
@@ -171,11 +180,11 @@ def laboratory(
         for place in setup.places:
             with interruption.allowed():
                 progress.say(f"Loading {setup.rows:,} rows into {place.name}")
-                tables[place.name] = load(server, place.name, setup.rows)
+                tables[place.name] = load(server, place.name, setup.rows, setup.shape)
         runner = Runner(server, interruption, started, setup.reads_way)
         if setup.drop_caches:
             runner.prepare = _drop_caches
-        yield Laboratory(setup, server, tables, runner, progress, started)
+        yield Laboratory(setup, server, tables, runner, progress, started, changes)
 
 
 @contextmanager

@@ -66,11 +66,19 @@ class Cell(msgspec.Struct, omit_defaults=True):
     """It was not waited for: it takes longer than `elapsed_s`."""
     cpu_s: float | None = None
     """Of the backend, user and system."""
+    cpu_wait_s: float | None = None
+    """That it could have run, and no CPU was free."""
+    client_cpu_s: float | None = None
+    """Of the client, for rows that it received."""
     shared_hits: int | None = None
     """Blocks found in shared_buffers, as EXPLAIN (BUFFERS) counts them."""
     shared_reads: int | None = None
     device_requests: int | None = None
     """Reads that the device completed meanwhile, /sys/block/*/stat: of anybody."""
+    device_read_bytes: int | None = None
+    """Of these."""
+    device_busy_s: float | None = None
+    """For how long it had a request, as the kernel's clock tick sees it."""
     resident_before: float | None = None
     """Share of the relation's pages that the page cache held when the run began (mincore)."""
     reads: list[Reads] = []

@@ -1,8 +1,9 @@
-"""One measured run of one query: by EXPLAIN, so that no row has to travel, on a traced backend.
+"""One measured run of one query, on a traced backend.
 
 `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF)` executes the query and throws its rows away in the server:
 what is measured is neither the formatting of rows nor the client. It asks no clock per row, and
-says how many blocks were found in shared buffers and how many were not.
+says how many blocks were found in shared buffers and how many were not. A COPY has no EXPLAIN: its
+rows travel, and are thrown away here.
 """
 
 import contextlib
@@ -12,16 +13,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..capture import Capture, Lost, Probes, Reads
 from ..engines import ReadsWay
+from ..errors import PgtraceError
 from ..tracer import trace
 from .interruption import Interruption
 from .server import LabServer
 from .tables import State, Table
 
+if TYPE_CHECKING:
+    import psycopg
+
 _EXPLAIN = "explain (analyze, buffers, timing off, format json) "
+
+
+class Ran(NamedTuple):
+    """What executing a query told; None is what it could not."""
+
+    rows: int
+    shared_hits: int | None = None
+    shared_reads: int | None = None
+    client_cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +44,65 @@ class Query:
 
     text: str
     options: str = ""
+
+    def plan(self, backend: "psycopg.Connection[Any]") -> None:
+        """Let the session read of catalogs what it will need."""
+        backend.execute(f"explain {self.text}".encode())
+
+    def execute(self, backend: "psycopg.Connection[Any]") -> Ran:
+        """Do it, without its rows leaving the server."""
+        row = backend.execute(f"{_EXPLAIN}{self.text}".encode()).fetchone()
+        assert row is not None
+        explained = row[0][0]
+        parts = explained["Plan"], explained.get("Planning", {})
+        hits, reads = (
+            sum(part.get(f"Shared {what} Blocks", 0) for part in parts) for what in ("Hit", "Read")
+        )
+        return Ran(int(parts[0]["Actual Rows"]), hits, reads)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(Query):
+    """`copy … to stdout`, whose rows are thrown away as they come."""
+
+    planned: str = ""
+    """A COPY of nothing that needs the same of the catalogs."""
+
+    def plan(self, backend: "psycopg.Connection[Any]") -> None:
+        """As of Query."""
+        self._execute(backend, self.planned)
+
+    def execute(self, backend: "psycopg.Connection[Any]") -> Ran:
+        """Do it; rows are those that came."""
+        began = time.thread_time()
+        rows = self._execute(backend, self.text)
+        return Ran(rows, client_cpu_s=time.thread_time() - began)
+
+    @staticmethod
+    def _execute(backend: "psycopg.Connection[Any]", text: str) -> int:
+        # By libpq itself: psycopg's own loop takes several times as long for a row, and the
+        # server would wait for it.
+        libpq = backend.pgconn
+        begun = libpq.exec_(text.encode())
+        if begun.status != libpq_status().COPY_OUT:
+            raise PgtraceError(f"{text}: {begun.error_message.decode(errors='replace').strip()}")
+        fetch, rows = libpq.get_copy_data, 0
+        while fetch(0)[0] > 0:
+            rows += 1
+        ended = libpq.get_result()
+        if ended is None or ended.status != libpq_status().COMMAND_OK:
+            why = libpq.error_message.decode(errors="replace").strip()
+            raise PgtraceError(f"{text}: {why}")
+        while libpq.get_result():
+            pass
+        return rows
+
+
+def libpq_status() -> Any:
+    """psycopg's names of what libpq returns."""
+    from psycopg.pq import ExecStatus
+
+    return ExecStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +115,15 @@ class Measured:
     rows: int
     cpu_s: float | None
     """Of the backend: what I/O workers took is not in it."""
-    shared_hits: int
-    shared_reads: int
+    cpu_wait_s: float | None
+    """That it could have run, and no CPU was free."""
+    client_cpu_s: float | None
+    """Of this process, for the rows that it received."""
+    shared_hits: int | None
+    shared_reads: int | None
     device_requests: int | None
+    device_read_bytes: int | None
+    device_busy_s: float | None
     resident_before: float
     reads: list[Reads]
 
@@ -70,31 +149,33 @@ class Runner:
         """Measure it once. The session has planned it before: catalogs are not in its reads."""
         with contextlib.closing(self.server.fresh(f"{table.options} {query.options}")) as backend:
             pid = backend.info.backend_pid
-            backend.execute(f"explain {query.text}".encode())
+            query.plan(backend)
             with trace(pid, reads=self.reads_way, by_relation=True) as tracer:
                 with self.interruption.allowed():
                     self.prepare()
                     resident = table.bring(state)
-                    requests, cpu = _requests(table), _cpu_ns(pid)
+                    device, cpu = device_counts(table.files[0]), _cpu(pid)
                     began_s = (datetime.now(UTC) - self.started).total_seconds()
                     began = time.perf_counter()
-                    row = backend.execute(f"{_EXPLAIN}{query.text}".encode()).fetchone()
+                    ran = query.execute(backend)
                     elapsed = time.perf_counter() - began
-                requests_after, cpu_after = _requests(table), _cpu_ns(pid)
+                device_after, cpu_after = device_counts(table.files[0]), _cpu(pid)
             capture = tracer.capture()
-        assert row is not None
-        explained = row[0][0]
-        parts = explained["Plan"], explained.get("Planning", {})
         self._keep(capture)
-        spent = _less(cpu_after, cpu)
+        requests, read_bytes, busy_s = _less(device_after, device)
+        cpu_s, cpu_wait_s = _less(cpu_after, cpu)
         return Measured(
             began_s=began_s,
             elapsed_s=elapsed,
-            rows=int(parts[0]["Actual Rows"]),
-            cpu_s=None if spent is None else spent / 1e9,
-            shared_hits=sum(part.get("Shared Hit Blocks", 0) for part in parts),
-            shared_reads=sum(part.get("Shared Read Blocks", 0) for part in parts),
-            device_requests=_less(requests_after, requests),
+            rows=ran.rows,
+            cpu_s=cpu_s,
+            cpu_wait_s=cpu_wait_s,
+            client_cpu_s=ran.client_cpu_s,
+            shared_hits=ran.shared_hits,
+            shared_reads=ran.shared_reads,
+            device_requests=requests,
+            device_read_bytes=read_bytes,
+            device_busy_s=busy_s,
             resident_before=resident,
             reads=table.named([r for b in capture.backends for r in b.reads if b.pid == pid]),
         )
@@ -116,24 +197,28 @@ class Runner:
         )
 
 
-def _requests(table: Table) -> int | None:
-    """Reads that the device of its first file completed, of anybody: Documentation/block/stat.rst.
-    None where no device is behind it."""
-    number = table.files[0].stat().st_dev
-    file = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
+def device_counts(file: Path) -> tuple[int, int, float] | tuple[None, None, None]:
+    """Reads that the device of a file completed, their bytes, and the seconds in which it had
+    requests, all of anybody: Documentation/block/stat.rst. None where no device is behind it.
+    """
+    number = file.stat().st_dev
+    counts = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
     try:
-        return int(file.read_text().split()[0])
+        fields = counts.read_text().split()
     except OSError:
-        return None
+        return None, None, None
+    return int(fields[0]), int(fields[2]) * 512, int(fields[9]) / 1e3
 
 
-def _cpu_ns(pid: int) -> int | None:
-    """Nanoseconds on a CPU: Documentation/scheduler/sched-stats.rst. None if it is not counted."""
+def _cpu(pid: int) -> tuple[float, float] | tuple[None, None]:
+    """Seconds on a CPU, and waiting for one: Documentation/scheduler/sched-stats.rst. None if they
+    are not counted."""
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) or None
+        on, waited = map(int, Path(f"/proc/{pid}/schedstat").read_text().split()[:2])
     except OSError:
-        return None
+        return None, None
+    return (on / 1e9, waited / 1e9) if on else (None, None)
 
 
-def _less(after: int | None, before: int | None) -> int | None:
-    return None if after is None or before is None else after - before
+def _less(after: tuple[Any, ...], before: tuple[Any, ...]) -> list[Any]:
+    return [None if a is None or b is None else a - b for a, b in zip(after, before, strict=True)]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 State = Literal["cold", "cached"]
 """Of the page cache, before a run."""
-ROW_BYTES = 110
-"""Of table and index, rounded up: 107 rows to a heap page, 366 entries to a leaf."""
 ATTEMPTS = 5
 """A host may reclaim page cache at any moment, as it likes; a page under way cannot be evicted."""
 _CHUNK = 1 << 20
@@ -96,12 +94,12 @@ class Table:
                     pass
 
 
-def load(server: LabServer, storage: str, rows: int) -> Table:
+def load(server: LabServer, storage: str, rows: int, shape: sample.Shape = sample.NARROW) -> Table:
     """Load it into the storage's tablespace."""
     space = server.spaces[storage]
     options = f"-c search_path={space.schema},pg_catalog -c default_tablespace={space.tablespace}"
     with server.connect(options) as connection:
-        sample.create_table(connection, rows)
+        sample.create_table(connection, rows, shape)
         connection.execute(f"alter table {sample.TABLE} set (autovacuum_enabled = off)")
         files = relation_files(server.datadir, connection, sample.TABLE, space.location)
         return Table(storage, space, files, _names(connection))

@@ -1,6 +1,6 @@
 """Document 002's table and its two queries, on which reads are watched."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import psycopg
@@ -12,6 +12,22 @@ HIGHEST_ID = 2_000_000_000
 INDEX_ROWS = 5_000
 
 SEQUENTIAL = f"select * from {TABLE}"
+COPY = f"copy {TABLE} to stdout"
+
+
+class Shape(NamedTuple):
+    """How wide its rows are."""
+
+    info: str
+    """The expression that fills the column of this name."""
+    row_bytes: int
+    """Of table and index, rounded up."""
+
+
+NARROW = Shape("md5(random()::text)", 110)
+"""Document 002's: 107 rows to a heap page, 366 entries to a leaf."""
+WIDE = Shape("repeat('digoal', 100)", 720)
+"""As wide as document 000's: 12 rows to a heap page, so that a scan has little to do for each."""
 
 
 def index_scan(rows: int) -> str:
@@ -27,7 +43,7 @@ def index_scan_of(rows: int, turn: int) -> str:
     return f"select * from {TABLE} where id > {above} and id <= {above + width}"
 
 
-def create_table(connection: "psycopg.Connection[Any]", rows: int) -> None:
+def create_table(connection: "psycopg.Connection[Any]", rows: int, shape: Shape = NARROW) -> None:
     """Create and fill it where the session's settings say; the same rows every time. Needs
     autocommit.
 
@@ -39,7 +55,7 @@ def create_table(connection: "psycopg.Connection[Any]", rows: int) -> None:
         connection.execute(f"create table {TABLE} (id int, info text, crt_time timestamp)")
         connection.execute("select setseed(0.002)")
         connection.execute(
-            f"insert into {TABLE} select (random() * {HIGHEST_ID})::int, md5(random()::text), "
+            f"insert into {TABLE} select (random() * {HIGHEST_ID})::int, {shape.info}, "
             f"{FIRST_TIME} + i * interval '1 us' from generate_series(1, %s) as i",
             (rows,),
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..lab import planner_findings
 from ..lab.figures import label
 from ..lab.result import Finding, Result, Storage
-from . import html_pages, html_planner, lab, lab_pages
+from . import html_pages, html_planner, html_readahead, lab, lab_pages, lab_readahead
 from .html_charts import Charts
 from .html_parts import Row, escaped, paragraphs, section, table
 from .lab_findings import capital, interval, label_of
@@ -34,6 +34,10 @@ def page(result: Result, charts: Charts) -> tuple[str, str]:
         chapters += html_pages.chapters(result, charts)
         chapters += html_planner.chapters(result, charts)
         told = lab_pages.NAMES | planner_findings.NAMES
+    elif result.experiment == "readahead":
+        how += lab_readahead.runs(result, _WHOLE)
+        chapters += html_readahead.chapters(result, charts)
+        told = lab_readahead.NAMES
     others = [f for f in result.findings if f.name not in told]
     chapters.append(("findings", "Findings", findings(result, others)))
     chapters = [("how", "How it was measured", paragraphs(how)), *chapters]

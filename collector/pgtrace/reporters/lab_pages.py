@@ -42,13 +42,13 @@ def sections(result: Result, width: int) -> list[str]:
 def runs(result: Result, width: int) -> list[str]:
     """Return what was run, how caches were made cold or full, and which runs do not count."""
     options = result.options
-    lines = sentence(_table_and_runs(result), width)
+    lines = sentence(table_and_runs(result), width)
     queries = options.get("queries")
     if isinstance(queries, dict):
         for pattern in PATTERNS:
             if pattern in queries:
                 lines += sentence(f"{capital(pattern)}: {queries[pattern]}", width)
-    lines += sentence(_made(result), width)
+    lines += sentence(made(result), width)
     for out in left_out(result):
         lines += sentence(f"Left out: {_cell(result, out.cell)}: {out.why}.", width)
     missing = [_cell(result, cell) for cell in unproven(result)]
@@ -61,31 +61,32 @@ def runs(result: Result, width: int) -> list[str]:
     return lines
 
 
-def _table_and_runs(result: Result) -> str:
+def table_and_runs(result: Result, table: str = "document 002's table") -> str:
+    """Return what was read, and how often."""
     options = result.options
     parts = []
-    if rows := _number(options, "rows"):
+    if rows := number(options, "rows"):
         named = (
-            ("heap", _number(options, "table_bytes")),
-            ("index", _number(options, "index_bytes")),
+            ("heap", number(options, "table_bytes")),
+            ("index", number(options, "index_bytes")),
         )
         sizes = [f"{name} {units.size(size)}" for name, size in named if size]
         of = f" ({', '.join(sizes)})" if sizes else ""
-        parts.append(f"document 002's table, {units.count(rows)} rows{of}")
+        parts.append(f"{table}, {units.count(rows)} rows{of}")
     if isinstance(options.get("shared_buffers"), str):
         parts.append(f"shared_buffers {options['shared_buffers']}")
     made = len({cell.run for cell in result.cells if cell.pattern and cell.plan is None})
-    asked = _number(options, "runs") or made
+    asked = number(options, "runs") or made
     runs = f"{made} {'run' if made == 1 else 'runs'}"
     if made != asked:
         runs = f"{made} of {asked} runs"
-    seed = _number(options, "seed")
+    seed = number(options, "seed")
     order = "" if seed is None else f", in an order drawn at random with seed {seed}"
     parts.append(f"{runs} of each query on each storage{order}")
     return f"{capital('; '.join(parts))}."
 
 
-def _made(result: Result) -> str:
+def made(result: Result) -> str:
     """How caches were made cold or full, how that was proven, and who ran on which CPU."""
     options = result.options
     by = options.get("cold_by")
@@ -119,7 +120,8 @@ def _cell(result: Result, cell: Cell) -> str:
     return f"{label_of(result, cell.storage)}, {cell.pattern}, run {cell.run}"
 
 
-def _number(options: Mapping[str, object], key: str) -> int | None:
+def number(options: Mapping[str, object], key: str) -> int | None:
+    """Return an option that is a count, None if it is none."""
     value = options.get(key)
     return value if isinstance(value, int) and value >= 0 else None
 

@@ -1,0 +1,271 @@
+"""`pgtrace lab readahead` on devices of known latency: what it measures, and that every device has
+its read-ahead again at whatever end."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from statistics import geometric_mean
+from typing import NamedTuple
+
+import pytest
+
+from fix_storage import Request, Simulated, SimulatedSsd, private_mounts
+from lab_runs import in_memory, lab, loaded, of, usable
+from pgtrace.capture import Reads
+from pgtrace.lab.device_settings import ReadAhead, read_ahead
+from pgtrace.lab.knee import NEAR
+from pgtrace.lab.result import Cell, Finding, Result
+from pgtrace.lab.storages import Place
+from pgtrace_command import Pgtrace, run
+from scans import histogram
+
+pytestmark = pytest.mark.pg("15")
+
+STATE = Path("/run/pgtrace")
+ROWS = 6_000
+STEPS = (0, 16, 64, 256, 2048)
+RUNS = 2
+SECTOR = 512
+
+
+class Measured(NamedTuple):
+    """What was found on a device."""
+
+    device: SimulatedSsd
+    result: Result
+    stderr: str
+
+
+@pytest.fixture(scope="module", params=[4000, 200], ids=["4ms", "200us"])
+def measured(
+    request: pytest.FixtureRequest, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory
+) -> Measured:
+    """The sweep on one, and on tmpfs, which cannot be measured."""
+    device = simulated(latency_us=request.param)
+    file = tmp_path_factory.mktemp("lab") / "readahead.json"
+    before = ahead_of(device).sectors()
+    with in_memory() as tmpfs:
+        ended = lab(
+            "readahead", "--storage", f"ssd={usable(device.directory)}",
+            "--storage", f"shm={tmpfs}", "--sectors", ",".join(map(str, STEPS)),
+            "--rows", ROWS, "--runs", RUNS, "-o", file,
+        )  # fmt: skip
+    assert ahead_of(device).sectors() == before, "after a normal end"
+    return Measured(device, loaded(file), ended.stderr)
+
+
+def ahead_of(device: SimulatedSsd) -> ReadAhead:
+    return read_ahead(Place("ssd", device.directory))
+
+
+def scans(result: Result, sectors: int) -> list[Cell]:
+    return [c for c in of(result, "ssd", "sequential") if c.read_ahead_sectors == sectors]
+
+
+def finding(result: Result, name: str) -> Finding:
+    (found,) = [f for f in result.findings if f.name == name]
+    return found
+
+
+def from_device(reads: list[Reads]) -> int:
+    return sum(r.device_bytes for r in reads if r.source in ("device", "readahead_issued"))
+
+
+def requests_of(measured: Measured, cell: Cell) -> list[Request]:
+    """Its device's reads while it ran; the clocks of the log and of the result agree to 5 ms."""
+    assert cell.began_s is not None
+    offset = time.time() - time.monotonic()
+    began = datetime.fromisoformat(measured.result.started).timestamp() + cell.began_s - offset
+    first, last = (began - 0.005) * 1e9, (began + cell.elapsed_s + 0.005) * 1e9
+    all_of_them = measured.device.requests()
+    return [r for r in all_of_them if r.kind == "read" and first <= r.start_ns <= last]
+
+
+def test_both_queries_ran_cold_at_each_step_in_every_run(measured: Measured) -> None:
+    cells = measured.result.cells
+    for number in range(1, RUNS + 1):
+        made = [(c.read_ahead_sectors, c.pattern) for c in cells if c.run == number]
+        assert sorted(made, key=str) == sorted(
+            ((s, p) for s in STEPS for p in ("sequential", "random")), key=str
+        )
+    assert {c.resident_before for c in cells} == {0}
+    assert {c.rows for c in cells if c.pattern == "sequential"} == {ROWS}
+
+
+def test_the_bytes_asked_of_the_device_are_the_tables(measured: Measured) -> None:
+    table = measured.result.options["table_bytes"]
+    for cell in of(measured.result, "ssd", "sequential"):
+        assert from_device(cell.reads) == pytest.approx(table, rel=0.01)
+    assert finding(measured.result, "bytes").value == pytest.approx(1, abs=0.01)
+    assert "exactly that at every step" in finding(measured.result, "bytes").verdict
+
+
+def test_a_backend_reads_ahead_as_far_as_was_set_for_it(measured: Measured) -> None:
+    """Also where the one before it read further: the largest requests are the proof."""
+    for sectors in STEPS:
+        for cell in scans(measured.result, sectors):
+            sizes = [r.length for r in requests_of(measured, cell)]
+            assert len(sizes) == cell.device_requests
+            assert sum(sizes) == cell.device_read_bytes
+            # 4 KiB without read-ahead; a block is read as one request, whatever the read-ahead
+            assert max(sizes) == max(sectors * SECTOR, 4096)
+
+
+def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measured) -> None:
+    times = [geometric_mean(c.elapsed_s for c in scans(measured.result, s)) for s in STEPS]
+    # Of 16 and 0, and all others, one is four or more times as much as the other
+    assert times[0] > times[1] > times[2] > times[3]
+    named = next(s for s, t in zip(STEPS, times, strict=True) if t <= NEAR * min(times))
+    knee = finding(measured.result, "knee")
+    assert knee.value == named
+    assert knee.value in STEPS[3:]
+    assert knee.low is not None and knee.high is not None
+    assert knee.low <= knee.value <= knee.high
+    for name in "turn", "limit":
+        assert finding(measured.result, name).verdict
+
+
+def test_without_read_ahead_one_hump_tells_the_latency(measured: Measured) -> None:
+    cells = scans(measured.result, 0)
+    reads = [r for c in cells for r in c.reads]
+    assert {r.source for r in reads} == {"device"}
+    each = sum(c.device_requests or 0 for c in cells) / sum(r.count for r in reads)
+    assert each == 2, "of 4 KiB"
+    humps = [f for f in measured.result.findings if f.name == "hump" and f.details["sectors"] == 0]
+    assert len(humps) == 1
+    assert humps[0].details["reads"] == sum(r.count for r in reads)
+    # What a busy host adds is longer reads: the fullest bucket is of those that it left alone
+    buckets = histogram(reads).to_data().buckets
+    fullest = max(buckets, key=lambda bucket: bucket[2])
+    logged = [r.duration_ns for c in cells for r in requests_of(measured, c)]
+    assert fullest[0] == pytest.approx(each * measured.device.latency_ns, rel=0.1), (
+        fullest, sorted(logged)[len(logged) // 2],
+    )  # fmt: skip
+
+
+def test_what_cannot_be_measured_was_said_and_the_other_went_on(measured: Measured) -> None:
+    assert "--storage shm: read-ahead cannot be set" in measured.stderr
+    assert "tmpfs is memory" in measured.stderr
+    assert [s.name for s in measured.result.storages] == ["ssd"]
+    assert "tmpfs" in measured.result.options["left_out"]["shm"]
+
+
+def test_random_reads_are_measured_by_the_same_sweep(measured: Measured) -> None:
+    cells = of(measured.result, "ssd", "random")
+    assert len(cells) == len(STEPS) * RUNS
+    assert {c.rows for c in cells} == {cells[0].rows}
+    without = [c for c in cells if c.read_ahead_sectors == 0]
+    others = [c for c in cells if c.read_ahead_sectors]
+    assert min(c.device_requests or 0 for c in without) > max(
+        c.device_requests or 0 for c in others
+    ), "two requests for a block"
+    assert finding(measured.result, "random").verdict
+
+
+@pytest.fixture
+def own_state() -> Iterator[None]:
+    """What other experiments of this host left is not seen here, nor tried to be undone."""
+    STATE.mkdir(mode=0o700, exist_ok=True)
+    with private_mounts():
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", STATE], check=True)
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick(simulated: Simulated) -> SimulatedSsd:
+    """Mounted before any private namespace is made."""
+    return simulated(latency_us=200)
+
+
+@pytest.fixture
+def device(quick: SimulatedSsd, own_state: None) -> SimulatedSsd:
+    """One with a read-ahead that no step has."""
+    assert ahead_of(quick).disk.name.startswith("loop"), "and not the host's own disk"
+    quick.read_ahead(72)
+    return quick
+
+
+def sweep(place: Path, file: Path) -> Pgtrace:
+    return Pgtrace(
+        "lab", "readahead", "-v", "--storage", f"ssd={place}", "--sectors", "16,64,256",
+        "--rows", 1000, "--runs", 3, "-o", file,
+    )  # fmt: skip
+
+
+def changed(device: SimulatedSsd) -> bool:
+    return int(ahead_of(device).sectors()) != 144
+
+
+@pytest.mark.parametrize("end", ["Ctrl-C", "an exception", "kill -9"])
+def test_read_ahead_comes_back(device: SimulatedSsd, tmp_path: Path, end: str) -> None:
+    place = usable(device.directory)
+    with sweep(place, tmp_path / "F") as started:
+        started.wait_for("2 of")
+        assert changed(device)
+        if end == "an exception":
+            device.read_ahead(80)  # which the experiment notices
+        else:
+            started.send(signal.SIGINT if end == "Ctrl-C" else signal.SIGKILL)
+        ended = started.ended()
+    if end == "kill -9":
+        assert ended.code == -signal.SIGKILL
+        assert changed(device)
+        restored = run("lab", "restore")
+        assert restored.code == 0, restored.err
+        assert "read_ahead_kb to 72 again" in restored.out
+    elif end == "an exception":
+        assert ended.code == 1
+        assert "somebody else sets it" in ended.err
+    else:
+        assert ended.code == 130, ended.err
+    assert not changed(device)
+    assert list(place.iterdir()) == []
+    place.rmdir()
+
+
+def refused(*arguments: object) -> tuple[int, str]:
+    ended = run("lab", "readahead", *arguments)
+    assert ended.out == ""
+    return ended.code, ended.err
+
+
+def test_a_device_that_others_use_is_refused(tmp_path: Path) -> None:
+    code, said = refused("--storage", f"here={tmp_path}")
+    assert code == 2, said
+    assert "--shared-host" in said
+    assert "is also used by the system itself, /" in said
+
+
+def test_another_file_system_on_the_device_is_another_user(
+    quick: SimulatedSsd, tmp_path: Path
+) -> None:
+    """Not a second mount of the same one."""
+    from pgtrace.lab.device_settings import users
+
+    device = quick
+    ahead, number = ahead_of(device), device.directory.stat().st_dev
+    assert list(users(ahead.disk, number)) == []
+    with private_mounts():
+        subprocess.run(["mount", "--bind", device.directory, tmp_path], check=True)
+        assert list(users(ahead.disk, number)) == []
+        assert list(users(ahead.disk, os.makedev(0, 0))) == sorted(
+            map(str, (device.directory, tmp_path))
+        )
+
+
+def test_storages_without_a_device_are_refused_by_name(tmp_path: Path) -> None:
+    lower, upper, work, merged = (tmp_path / n for n in ("lower", "upper", "work", "merged"))
+    for directory in (lower, upper, work, merged):
+        directory.mkdir()
+    with in_memory() as tmpfs, private_mounts():
+        options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+        subprocess.run(["mount", "-t", "overlay", "-o", options, "o", merged], check=True)
+        code, said = refused("--storage", f"a={tmpfs}", "--storage", f"b={merged}")
+    assert code == 5, said
+    assert "tmpfs is memory" in said
+    assert "overlay" in said
+    assert "name a directory on a block device" in said
