@@ -20,6 +20,7 @@ from pgtrace.lab.device_settings import ReadAhead, read_ahead
 from pgtrace.lab.knee import NEAR
 from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace.lab.storages import Place
+from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import Pgtrace, run
 from scans import histogram
 
@@ -223,6 +224,32 @@ def test_read_ahead_comes_back(device: SimulatedSsd, tmp_path: Path, end: str) -
     else:
         assert ended.code == 130, ended.err
     assert not changed(device)
+    assert list(place.iterdir()) == []
+    place.rmdir()
+
+
+def test_a_server_that_was_there_gets_a_fresh_backend_for_each_step(
+    quick: SimulatedSsd, tmp_path: Path
+) -> None:
+    """One whose shared buffers hold no more than a part of the table."""
+    file, place = tmp_path / "F", usable(quick.directory)
+    with PrivateCluster({"shared_buffers": "1MB"}, directory=Path("/var/tmp")) as server:
+        to = "readahead", "--dsn", server.dsn(), "--storage", f"ssd={place}"
+        ended = run("lab", *map(str, to), "--rows", "1000", "--sectors", "0,64")
+        assert ended.code == 2
+        assert "would hold most of the table" in ended.err
+        lab(*to, "--sectors", "0,64", "--rows", 20_000, "--runs", 2, "-o", file)
+    result = loaded(file)
+    assert result.options["restarted"] is False
+    for sectors in (0, 64):
+        for cell in scans(result, sectors):
+            own = sum(r.bytes for r in cell.reads if r.kind == "heap")
+            assert own > 0
+            assert from_device(cell.reads) == pytest.approx(own, rel=0.05), "no other was missing"
+            sizes = [r.length for r in requests_of(Measured(quick, result, ""), cell)]
+            assert max(sizes) == max(sectors * SECTOR, 4096)
+    rows = [c.rows for c in of(result, "ssd", "random")]
+    assert len(set(rows)) > 1, "each reads rows of its own"
     assert list(place.iterdir()) == []
     place.rmdir()
 

@@ -28,6 +28,7 @@ _SESSION = (
     "-c max_parallel_workers_per_gather=0 -c jit=off -c synchronize_seqscans=off "
     "-c statement_timeout=0"
 )
+_BUFFERS = "select pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_buffers'))"
 _OTHERS = """
 select count(*) from pg_catalog.pg_stat_activity
 where backend_type = 'client backend' and pid <> pg_catalog.pg_backend_pid()
@@ -41,6 +42,8 @@ class Given:
     conninfo: str
     """Without a password: that is in libpq's environment."""
     server: processes.Server
+    shared_buffers: int
+    """Their size in bytes."""
 
     @property
     def ids(self) -> tuple[int, int]:
@@ -90,12 +93,13 @@ def find(dsn: str, *, shared_host: bool) -> Given:
                 )
             own = _one(connection, "select system_identifier from pg_control_system()")
             server = _running(own, info.backend_pid)
+            buffers = int(_one(connection, _BUFFERS))
             parts = {"host": info.host, "port": info.port, "user": info.user, "dbname": info.dbname}
     except psycopg.Error as error:
         raise DatabaseError(f"--dsn: {str(error).strip().partition(chr(10))[0]}") from error
     if password:
         os.environ["PGPASSWORD"] = str(password)
-    return Given(make_conninfo("", **parts), server)
+    return Given(make_conninfo("", **parts), server, buffers)
 
 
 def _running(identifier: Any, backend_pid: int) -> processes.Server:

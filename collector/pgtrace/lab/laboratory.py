@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -64,6 +64,8 @@ class Setup:
     """Of the table that the planner's sweep needs; 0 if it is not asked for."""
     shape: sample.Shape = sample.NARROW
     """Of the table's rows."""
+    check_given: Callable[["Setup", Given], None] = lambda _setup, _given: None
+    """Raises what speaks against the server of --dsn in one experiment."""
 
     def check(self) -> Given | None:
         """Refuse what cannot go well, before anything is written; return what --dsn leads to.
@@ -92,6 +94,7 @@ class Setup:
         """The user that it runs as, too."""
         if self.dsn is not None:
             given = find(self.dsn, shared_host=self.shared_host)
+            self.check_given(self, given)
             return given, given.ids, given.user
         cluster = check_private(self.bindir, self.user)
         if self.direct_io:

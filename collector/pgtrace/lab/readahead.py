@@ -9,12 +9,15 @@ the read-ahead that it had.
 
 import mmap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from .. import units
 from ..errors import UnsupportedError, UsageError
 from ..postgres import sample
-from . import given
 from .device_settings import SECTOR, read_ahead
+from .given import Given
 from .interruption import Interruption
 from .laboratory import Laboratory, Setup
 from .pages import INDEX_FIRST
@@ -59,26 +62,31 @@ def steps(text: str) -> list[int]:
     return sorted(found)
 
 
-def queries(rows: int, run: int | None = None) -> dict[Pattern, Query]:
-    """The documents', by the pattern in which they read; where what an earlier run read may be in
-    shared buffers still, rows that are this run's own.
+def queries(rows: int, turn: int | None = None) -> dict[Pattern, Query]:
+    """The documents', by the pattern in which they read; where what was read before may be in
+    shared buffers still, rows that are this turn's own.
     """
-    by_index = sample.index_scan(rows) if run is None else sample.index_scan_of(rows, run)
+    by_index = sample.index_scan(rows) if turn is None else sample.index_scan_of(rows, turn)
     return {
         "sequential": Copy(sample.COPY, planned=_NOTHING),
         "random": Query(by_index, INDEX_FIRST),
     }
 
 
-def check_server(setup: Setup) -> None:
-    """Raise UnsupportedError if files of the server of --dsn keep an earlier read-ahead."""
-    if setup.dsn is None:
-        return
-    found = given.find(setup.dsn, shared_host=setup.shared_host)
+def check_given(setup: Setup, found: Given) -> None:
+    """Raise UnsupportedError if files of the server of --dsn keep an earlier read-ahead, UsageError
+    if its shared buffers would hold the table, so that nothing of it would be read.
+    """
     if any(b.backend_type == "io worker" for b in found.server.backends()):
         raise UnsupportedError(
             "--dsn: its I/O workers keep files open, with the read-ahead that they had then; set "
             "io_method = sync there, or leave --dsn out for a server that is restarted"
+        )
+    held = found.shared_buffers
+    if setup.rows * setup.shape.row_bytes < 2 * held:
+        raise UsageError(
+            f"--dsn: its shared buffers, {units.size(held)}, would hold most of the table, and it "
+            f"is not restarted; take {2 * held // setup.shape.row_bytes + 1:,} or more --rows"
         )
 
 
@@ -95,7 +103,7 @@ def measure(
 
     Raises what in_random_order() does, and PgtraceError if somebody else sets it meanwhile.
     """
-    check_server(setup)
+    setup = replace(setup, check_given=check_given)
     shown = queries(setup.rows, None if setup.dsn is None else 1)
     options: dict[str, Any] = {
         "sectors": list(sectors),
@@ -107,18 +115,21 @@ def measure(
         for pattern in shown
     ]  # fmt: skip
     return in_random_order(
-        "readahead", setup, measured, _cell,
+        "readahead", setup, measured, partial(_cell, sectors),
         runs=runs, options=options, progress=progress, interruption=interruption,
     )  # fmt: skip
 
 
-def _cell(lab: Laboratory, run: int, measured: tuple[str, int, Pattern]) -> Cell:
+def _cell(
+    steps: Sequence[int], lab: Laboratory, run: int, measured: tuple[str, int, Pattern]
+) -> Cell:
     storage, sectors, pattern = measured
     lab.progress.step(f"run {run}, {storage}, {pattern}, read-ahead {sectors:,} sectors")
     (place,) = (place for place in lab.setup.places if place.name == storage)
     device = read_ahead(place)
     device.set(sectors, lab.changes)
-    query = queries(lab.setup.rows, None if lab.server.restarts else run)[pattern]
+    turn = (run - 1) * len(steps) + steps.index(sectors) + 1
+    query = queries(lab.setup.rows, None if lab.server.restarts else turn)[pattern]
     found = lab.runner.run(lab.tables[storage], query, "cold")
     device.check(sectors)
     return Cell(
