@@ -28,6 +28,8 @@ from .sentence import sentence
 
 __all__ = ["NAMES", "sections"]
 
+_WIDEST = 15
+"""Characters of an interval; that of two unlike runs may have more."""
 _COUNTED: tuple[tuple[Source, int], ...] = (
     ("device", 9),
     ("readahead_issued", 9),
@@ -177,7 +179,8 @@ def _interval(knee: Knee | None, step: Step) -> str:
         return "the best"
     if ratio is None or ratio.low is None or ratio.high is None:
         return "one run: none"
-    return f"{units.number(ratio.low)} to {units.number(ratio.high)}"
+    shown = f"{units.number(ratio.low)} to {units.number(ratio.high)}"
+    return shown if len(shown) <= _WIDEST else "too wide to say"
 
 
 def _verdict(found: Finding) -> str:
