@@ -136,8 +136,10 @@ class Tracer:
             self._poll()
             return self._capture(time.monotonic_ns())
 
-    def stop(self) -> Capture:
-        """Detach, leave nothing in the kernel, and return what was measured."""
+    def stop(self, *, wait: bool = False) -> Capture:
+        """Detach, leave nothing in the kernel, and return what was measured. With `wait`, once no
+        probe slows anybody any more, which may take seconds.
+        """
         with self._lock:
             if self._finished:
                 return self._finished
@@ -152,7 +154,7 @@ class Tracer:
                 if self.names:
                     self.names.close()
                 self.registry.close()
-                self.engine.close()
+                self.engine.close(wait=wait)
             return self._finished
 
     def _poll(self, *, settled: bool = False) -> None:

@@ -337,5 +337,5 @@ class Engine(Protocol):
     def detach(self) -> None:
         """Stop measuring; what was measured can still be read."""
 
-    def close(self) -> None:
-        """Leave nothing behind in the kernel."""
+    def close(self, *, wait: bool = False) -> None:
+        """Leave nothing behind in the kernel: within seconds, with `wait` when it returns."""

@@ -182,8 +182,8 @@ class LibbpfEngine:
             self._tasks.ignore(serial)
         self._detached = True
 
-    def close(self) -> None:
-        """Leave nothing behind in the kernel."""
+    def close(self, *, wait: bool = False) -> None:
+        """Leave nothing behind in the kernel, soon, or when it returns."""
         self._records.close()
         self._durations_ring.close()
         self._pool.close()
@@ -192,7 +192,7 @@ class LibbpfEngine:
         self._tasks.close()
         del self._live
         self._live_memory.close()
-        self._object.close()
+        self._object.close(wait=wait)
 
     def _types(self) -> Path | None:
         """What stands for the kernel's BTF; None: itself."""

@@ -237,14 +237,14 @@ class Object:
         while len(self._links) > keep:
             self._lib.bpf_link__destroy(self._links.pop())
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = False) -> None:
         """Detach and give everything back to the kernel.
 
-        The kernel takes a grace period for each link, together seconds: a child process waits
-        for them, and ends.
+        The kernel takes a grace period for each link, together seconds: without `wait` a child
+        process waits for them, and ends.
         """
         if self._links:
-            with _held_by_a_child():
+            with contextlib.nullcontext() if wait else _held_by_a_child():
                 self.detach()
         if self._pointer:
             self._lib.bpf_object__close(self._pointer)
