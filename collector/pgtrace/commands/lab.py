@@ -8,6 +8,7 @@ from ..errors import UsageError
 EXPERIMENTS = {
     "pages": ("lab_pages", "sequential against random page reads, per storage (document 002)"),
     "readahead": ("lab_readahead", "read-ahead and the true device read (documents 003, 000)"),
+    "buffers": ("lab_buffers", "what shared_buffers does to a scan (document 004)"),
     "restore": ("lab_restore", "undo what an experiment left that was killed"),
 }
 """By name: module and one line of help."""

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from ..lab.laboratory import Setup
     from ..lab.progress import Progress
     from ..lab.result import Result
+    from ..lab.storages import Place
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of every experiment."""
+def add_arguments(parser: argparse.ArgumentParser, *, own_server: bool = False) -> None:
+    """Options of every experiment; without a server given, of one that has to start its own."""
     parser.add_argument(
         "--storage",
         action="append",
@@ -41,17 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", default="postgres", metavar="NAME", help="who runs the server (postgres)"
     )
-    parser.add_argument(
-        "--dsn",
-        metavar="DSN",
-        help="a server that runs here already, in a schema of its own; '' is what libpq's "
-        "environment says",
-    )
-    parser.add_argument(
-        "--shared-host",
-        action="store_true",
-        help="although others use the server of --dsn, or a device whose settings are changed",
-    )
+    if own_server:
+        parser.set_defaults(dsn=None, shared_host=False)
+    else:
+        _add_given(parser)
     parser.add_argument(
         "--drop-caches",
         action="store_true",
@@ -71,15 +65,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result itself")
 
 
-def setup(args: argparse.Namespace, *, wide: bool = False, changes_device: bool = False) -> "Setup":
+def _add_given(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dsn",
+        metavar="DSN",
+        help="a server that runs here already, in a schema of its own; '' is what libpq's "
+        "environment says",
+    )
+    parser.add_argument(
+        "--shared-host",
+        action="store_true",
+        help="although others use the server of --dsn, or a device whose settings are changed",
+    )
+
+
+def setup(
+    args: argparse.Namespace,
+    usual: "Sequence[Place]" = (),
+    *,
+    wide: bool = False,
+    changes_device: bool = False,
+) -> "Setup":
     """What the options say: for a table with wide rows, and of an experiment that changes a
-    device's settings. Raises UsageError.
+    device's settings; `usual` are the places if none is named. Raises UsageError.
     """
+    from ..lab import storages
     from ..lab.laboratory import Setup
     from ..lab.pinning import Pins
     from ..lab.planner_table import MOST_ROWS
     from ..lab.server import BASE
-    from ..lab.storages import MEMORY, Place, parse
     from ..postgres import sample
 
     if args.output:
@@ -92,9 +106,10 @@ def setup(args: argparse.Namespace, *, wide: bool = False, changes_device: bool 
             raise UsageError(f"{option} is for a server of its own: leave it or --dsn out")
     if args.shared_host and args.dsn is None and not changes_device:
         raise UsageError("--shared-host is for --dsn: a server of its own has no other clients")
-    places = [parse(text) for text in args.storage]
+    places = [storages.parse(text) for text in args.storage]
     if args.memory:
-        places.append(Place(MEMORY, BASE, "memory"))
+        places.append(storages.Place(storages.MEMORY, BASE, "memory"))
+    places = places or list(usual)
     if not places:
         raise UsageError("which storage? name an empty directory: --storage ssd=/mnt/ssd")
     return Setup(

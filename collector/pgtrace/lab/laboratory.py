@@ -15,7 +15,7 @@ from ..engines import ReadsWay
 from ..errors import PermissionDeniedError, UnsupportedError, UsageError
 from ..postgres import proc, sample
 from ..postgres.processes import major_of
-from . import planner_table, storages
+from . import planner_table, storages, tables
 from .changes import Changes
 from .given import Given, find, given_server
 from .interruption import Interruption
@@ -25,7 +25,7 @@ from .result import Cell, Experiment, Result
 from .runs import Runner
 from .server import BASE, WORKED_IN, LabServer, check_private, memory_available, private_server
 from .storages import Place
-from .tables import State, Table, load
+from .tables import State, Table
 
 DIRECT_IO = 16
 """The first version with debug_io_direct."""
@@ -66,6 +66,10 @@ class Setup:
     """Of the table's rows."""
     check_given: Callable[["Setup", Given], None] = lambda _setup, _given: None
     """Raises what speaks against the server of --dsn in one experiment."""
+    load: Callable[[LabServer, str, int, sample.Shape], Table] = tables.load
+    """Makes the table of one storage."""
+    touched: bool = True
+    """Whether each of the private server's shared buffers is touched before a run."""
 
     def check(self) -> Given | None:
         """Refuse what cannot go well, before anything is written; return what --dsn leads to.
@@ -179,15 +183,15 @@ def laboratory(
         changes = stack.enter_context(Changes())
         progress.say("Preparing the server")
         server = stack.enter_context(_server(setup, given, changes))
-        tables = {}
+        made = {}
         for place in setup.places:
             with interruption.allowed():
                 progress.say(f"Loading {setup.rows:,} rows into {place.name}")
-                tables[place.name] = load(server, place.name, setup.rows, setup.shape)
+                made[place.name] = setup.load(server, place.name, setup.rows, setup.shape)
         runner = Runner(server, interruption, started, setup.reads_way)
         if setup.drop_caches:
             runner.prepare = _drop_caches
-        yield Laboratory(setup, server, tables, runner, progress, started, changes)
+        yield Laboratory(setup, server, made, runner, progress, started, changes)
 
 
 @contextmanager
@@ -203,7 +207,12 @@ def _server(setup: Setup, given: Given | None, changes: Changes) -> Iterator[Lab
     direct = {"debug_io_direct": "data"} if setup.direct_io else {}
     settings = {**setup.settings, **direct}
     with private_server(
-        *common, directories, settings=settings, bindir=setup.bindir, user=setup.user
+        *common,
+        directories,
+        settings=settings,
+        bindir=setup.bindir,
+        user=setup.user,
+        touched=setup.touched,
     ) as private:
         yield private
 

@@ -44,6 +44,15 @@ class Storage(msgspec.Struct, omit_defaults=True):
     device: Device | None = None
 
 
+class Again(msgspec.Struct, omit_defaults=True):
+    """A query executed once more by the same backend of the same server life, and not traced."""
+
+    elapsed_s: float
+    shared_hits: int | None = None
+    shared_reads: int | None = None
+    io_timing_s: float | None = None
+
+
 class Cell(msgspec.Struct, omit_defaults=True):
     """One run of one query. Of what varies, only the keys of its experiment are there."""
 
@@ -79,9 +88,14 @@ class Cell(msgspec.Struct, omit_defaults=True):
     """Of these."""
     device_busy_s: float | None = None
     """For how long it had a request, as the kernel's clock tick sees it."""
+    page_faults: int | None = None
+    """Of the backend, those that no device served: first touches of memory."""
+    io_timing_s: float | None = None
+    """EXPLAIN's own I/O timing of reads, with track_io_timing."""
     resident_before: float | None = None
     """Share of the relation's pages that the page cache held when the run began (mincore)."""
     reads: list[Reads] = []
+    again: list[Again] = []
 
 
 class Finding(msgspec.Struct, omit_defaults=True):

@@ -20,6 +20,7 @@ from ..engines import ReadsWay
 from ..errors import PgtraceError
 from ..tracer import trace
 from .interruption import Interruption
+from .result import Again
 from .server import LabServer
 from .tables import State, Table
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import psycopg
 
 _EXPLAIN = "explain (analyze, buffers, timing off, format json) "
+_IO_TIMING = ("I/O Read Time", "Shared I/O Read Time")
+"""Of blocks in shared buffers; the second name from PostgreSQL 17 on. Milliseconds."""
 
 
 class Ran(NamedTuple):
@@ -36,6 +39,7 @@ class Ran(NamedTuple):
     shared_hits: int | None = None
     shared_reads: int | None = None
     client_cpu_s: float | None = None
+    io_timing_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Query:
 
     text: str
     options: str = ""
+    again: int = 0
+    """How often it is executed once more afterwards, untraced, by the same backend."""
 
     def plan(self, backend: "psycopg.Connection[Any]") -> None:
         """Let the session read of catalogs what it will need."""
@@ -58,7 +64,13 @@ class Query:
         hits, reads = (
             sum(part.get(f"Shared {what} Blocks", 0) for part in parts) for what in ("Hit", "Read")
         )
-        return Ran(int(parts[0]["Actual Rows"]), hits, reads)
+        timed = [part[key] for part in parts for key in _IO_TIMING if key in part]
+        return Ran(
+            int(parts[0]["Actual Rows"]),
+            hits,
+            reads,
+            io_timing_s=sum(timed) / 1e3 if timed else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +136,11 @@ class Measured:
     device_requests: int | None
     device_read_bytes: int | None
     device_busy_s: float | None
+    page_faults: int | None
+    io_timing_s: float | None
     resident_before: float
     reads: list[Reads]
+    again: list[Again]
 
     def as_cell(self) -> dict[str, Any]:
         """By the names that a result's Cell has for them."""
@@ -155,12 +170,17 @@ class Runner:
                     self.prepare()
                     resident = table.bring(state)
                     device, cpu = device_counts(table.files[0]), _cpu(pid)
+                    faults = _page_faults(pid)
                     began_s = (datetime.now(UTC) - self.started).total_seconds()
                     began = time.perf_counter()
                     ran = query.execute(backend)
                     elapsed = time.perf_counter() - began
                 device_after, cpu_after = device_counts(table.files[0]), _cpu(pid)
-            capture = tracer.capture()
+                faults_after = _page_faults(pid)
+                # probes that are still there would slow the executions that are not traced
+                capture = tracer.stop(wait=query.again > 0)
+            with self.interruption.allowed():
+                again = [_again(query, backend) for _ in range(query.again)]
         self._keep(capture)
         requests, read_bytes, busy_s = _less(device_after, device)
         cpu_s, cpu_wait_s = _less(cpu_after, cpu)
@@ -176,8 +196,11 @@ class Runner:
             device_requests=requests,
             device_read_bytes=read_bytes,
             device_busy_s=busy_s,
+            page_faults=faults_after - faults,
+            io_timing_s=ran.io_timing_s,
             resident_before=resident,
             reads=table.named([r for b in capture.backends for r in b.reads if b.pid == pid]),
+            again=again,
         )
 
     def _keep(self, capture: Capture) -> None:
@@ -195,6 +218,19 @@ class Runner:
             self.lost.in_flight + lost.in_flight,
             self.lost.backends + lost.backends,
         )
+
+
+def _again(query: Query, backend: "psycopg.Connection[Any]") -> Again:
+    began = time.perf_counter()
+    ran = query.execute(backend)
+    elapsed_s = time.perf_counter() - began
+    return Again(elapsed_s, ran.shared_hits, ran.shared_reads, ran.io_timing_s)
+
+
+def _page_faults(pid: int) -> int:
+    """Minor ones: minflt, the tenth field of proc_pid_stat(5)."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return int(text.rpartition(")")[2].split()[7])
 
 
 def device_counts(file: Path) -> tuple[int, int, float] | tuple[None, None, None]:

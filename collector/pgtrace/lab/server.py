@@ -107,9 +107,10 @@ class PrivateServer:
 
     restarts = True
 
-    def __init__(self, cluster: PrivateCluster, pins: Pins) -> None:
+    def __init__(self, cluster: PrivateCluster, pins: Pins, *, touched: bool = True) -> None:
         self._cluster = cluster
         self._pins = pins
+        self._touched = touched
         self.spaces: dict[str, Space] = {}
 
     @property
@@ -140,20 +141,22 @@ class PrivateServer:
 
     def fresh(self, options: str = "") -> "psycopg.Connection[Any]":
         """The first connection of a server just started again: nothing of any storage is in shared
-        buffers, and each buffer was touched once. Otherwise the first read into each would take
-        page faults, some µs, which say nothing of the storage.
+        buffers, and, if it is `touched`, each buffer was touched once. Otherwise the first read
+        into each takes page faults, some µs, which say nothing of the storage.
         """
         self._cluster.stop()
         with self._pins.for_server():
             self._cluster.start()
         backend = self.connect(options)
-        _execute_each(backend, _TOUCH_BUFFERS)
+        if self._touched:
+            _execute_each(backend, _TOUCH_BUFFERS)
         return backend
 
     def prepare(self) -> None:
         """Make what fresh() needs."""
-        with self.connect() as connection:
-            _execute_each(connection, _MAKE_FILLER)
+        if self._touched:
+            with self.connect() as connection:
+                _execute_each(connection, _MAKE_FILLER)
 
     def add_space(self, place: Place, directory: Path | None) -> None:
         """Make a tablespace in a directory, if there is one, and a schema for the storage."""
@@ -234,6 +237,7 @@ def private_server(
     settings: Mapping[str, object] | None = None,
     bindir: Path | None = None,
     user: str = "postgres",
+    touched: bool = True,
 ) -> Iterator[PrivateServer]:
     """Run one for the block, removed at any end, with tablespaces in these directories."""
     cluster = PrivateCluster(
@@ -249,7 +253,7 @@ def private_server(
         changes.will(
             Cluster(str(cluster.base), str(cluster.kernel_datadir), str(cluster.socket_dir))
         )
-        server = PrivateServer(cluster, pins)
+        server = PrivateServer(cluster, pins, touched=touched)
         server.prepare()
         for place in places:
             server.add_space(place, directories.get(place.name))

@@ -32,11 +32,13 @@ class Place:
     name: str
     directory: Path
     medium: Medium = "device"
+    with_server: bool = False
+    """Its table lies in the server's own directory."""
 
     @property
     def has_tablespace(self) -> bool:
         """The table held in the page cache needs none: it lies with the server."""
-        return self.medium != "memory"
+        return self.medium != "memory" and not self.with_server
 
 
 def parse(text: str) -> Place:

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from ..lab import planner_findings
 from ..lab.figures import label
 from ..lab.result import Finding, Result, Storage
-from . import html_pages, html_planner, html_readahead, lab, lab_pages, lab_readahead
+from . import (
+    html_buffers,
+    html_pages,
+    html_planner,
+    html_readahead,
+    lab,
+    lab_buffers,
+    lab_pages,
+    lab_readahead,
+)
 from .html_charts import Charts
 from .html_parts import Row, escaped, paragraphs, section, table
 from .lab_findings import capital, interval, label_of
@@ -38,6 +47,10 @@ def page(result: Result, charts: Charts) -> tuple[str, str]:
         how += lab_readahead.runs(result, _WHOLE)
         chapters += html_readahead.chapters(result, charts)
         told = lab_readahead.NAMES
+    elif result.experiment == "buffers":
+        how += lab_buffers.runs(result, _WHOLE)
+        chapters += html_buffers.chapters(result, charts)
+        told = lab_buffers.NAMES
     others = [f for f in result.findings if f.name not in told]
     chapters.append(("findings", "Findings", findings(result, others)))
     chapters = [("how", "How it was measured", paragraphs(how)), *chapters]

@@ -8,7 +8,7 @@ from ..lab import planner_findings
 from ..lab.figures import label
 from ..lab.result import Device, Finding, Result, Storage
 from ..statement import escape
-from . import lab_pages, lab_planner, lab_readahead
+from . import lab_buffers, lab_pages, lab_planner, lab_readahead
 from .chart import WIDTH
 from .sentence import sentence
 from .text import QUERIES, measured
@@ -32,6 +32,9 @@ def render(result: Result, *, width: int = WIDTH) -> str:
     elif result.experiment == "readahead":
         lines += lab_readahead.sections(result, width)
         told = lab_readahead.NAMES
+    elif result.experiment == "buffers":
+        lines += lab_buffers.sections(result, width)
+        told = lab_buffers.NAMES
     others = [f for f in result.findings if f.name not in told]
     if others:
         lines += ["", "Findings", *_others(others, width)]
