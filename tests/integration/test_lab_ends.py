@@ -21,16 +21,18 @@ from pgtrace_command import Ended, Pgtrace, run, wait_for
 pytestmark = pytest.mark.pg("15")
 
 STATE = Path("/run/pgtrace")
+SERVERS = Path("/var/tmp")
 ROWS = 20_000
 RUNS = 4
 
 
 @pytest.fixture(scope="module", autouse=True)
 def own_state() -> Iterator[None]:
-    """What other experiments of this host left is not seen here, nor tried to be undone."""
+    """What other experiments of this host made is not seen here, nor tried to be undone."""
     STATE.mkdir(mode=0o700, exist_ok=True)
     with private_mounts():
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", STATE], check=True)
+        for directory in STATE, SERVERS:
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
         yield
 
 
@@ -52,7 +54,7 @@ def pages(place: Path, file: Path, *options: object, rows: int = ROWS) -> Pgtrac
 
 
 def clusters() -> set[Path]:
-    return set(Path("/var/tmp").glob("pgtrace-*"))
+    return set(SERVERS.glob("pgtrace-*"))
 
 
 def ours(started: Pgtrace) -> set[Path]:

@@ -15,6 +15,7 @@ from ..engines import ReadsWay
 from ..errors import PermissionDeniedError, UnsupportedError, UsageError
 from ..postgres import proc, sample
 from ..postgres.processes import major_of
+from ..tracer import trace
 from . import planner_table, storages, tables
 from .changes import Changes
 from .given import Given, find, given_server
@@ -92,6 +93,8 @@ class Setup:
                 f"{units.size(held * size)} of tables cannot be held in memory: "
                 f"{units.size(memory_available())} are free; take fewer --rows"
             )
+        with trace(os.getpid(), any_process=True, reads=self.reads_way):
+            pass  # what cannot be traced is said now, and not when everything is loaded
         return given
 
     def _look_at_server(self) -> tuple[Given | None, tuple[int, int], str]:
