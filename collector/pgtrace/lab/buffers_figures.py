@@ -70,6 +70,12 @@ class Figures:
         return sum(timed) * 1e9 if len(timed) == len(self.cells) else None
 
     @property
+    def outside_ns(self) -> float | None:
+        """Of the query, what is not in EXPLAIN's I/O timing; None where it has none."""
+        timing = self.io_timing_ns
+        return None if timing is None else max(0.0, self.elapsed_ns - timing)
+
+    @property
     def cpu_wait_ns(self) -> float | None:
         """For which the backend could have run, and no CPU was free; None if it is not counted."""
         known = [c.cpu_wait_s for c in self.cells if c.cpu_wait_s is not None]

@@ -85,12 +85,13 @@ def _size(
         _row("  95 % over runs", {s: ("", _of(found, ELAPSED, s)) for s in of}),
         _row("  in traced reads", {s: ("", _time(f.read_ns, f)) for s, f in of.items()}),
         _row("  I/O timing", {s: ("", _time(f.io_timing_ns, f)) for s, f in of.items()}),
+        _row("  outside of it", {s: ("", _time(f.outside_ns, f)) for s, f in of.items()}),
         _row("  no CPU was free", {s: ("", _time(f.cpu_wait_ns, f)) for s, f in of.items()}),
         _row("page faults", {s: (_faults(f), "") for s, f in of.items()}),
     ]
     lines += sentence(
         "A block: the mean time of one at that level; of those touched, of the whole query, of "
-        "its reads, of EXPLAIN's own I/O timing, and of waiting for a CPU. A hit "
+        "its reads, of EXPLAIN's own I/O timing, of all else, and of waiting for a CPU. A hit "
         "makes no call that could be timed.",
         width, 2,
     )  # fmt: skip
@@ -206,7 +207,7 @@ _EXPLAINED = (
     "EXPLAIN's I/O timing begins when PostgreSQL looks at its clock before it calls its storage "
     "manager, and ends when it has looked again. So it has in it what the traced read has not: "
     "one look at the clock, PostgreSQL's own way to the file, the way into the kernel and back, "
-    "the tracer's own work, and waiting for a CPU, which the kernel takes away on the way back. "
+    "the tracer's own work, and waiting for a CPU that the kernel took away on the way back. "
     "It has not in it how a buffer is found for the block, nor, up to PostgreSQL 17, how its "
     "checksum is verified. On 18 with I/O workers or io_uring it is the time for which the backend "
     "waited, and not that of reads."
