@@ -16,9 +16,10 @@ from pgtrace import capture_file
 from pgtrace.capture import Reads, Source
 from pgtrace.errors import UsageError
 from pgtrace.histogram import Histogram
-from pgtrace.lab import readahead
-from pgtrace.lab.knee import NEAR, knee_of
-from pgtrace.lab.readahead_figures import humps, steps
+from pgtrace.lab import paired, readahead
+from pgtrace.lab.figures import part
+from pgtrace.lab.knee import NEAR, knee_of, turn_of
+from pgtrace.lab.readahead_figures import Step, humps, steps
 from pgtrace.lab.readahead_findings import findings
 from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace.reporters import html, lab
@@ -172,6 +173,40 @@ def test_the_knee_lies_between_its_ends_and_is_what_a_reader_would_name(
     best = min(step.time.value for step in found)
     wanted = next(s.sectors for s in found if s.time.value <= NEAR * best * (1 + 1e-9))
     assert knee.at.sectors == wanted
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
+@pytest.mark.parametrize("plateau", [False, True])
+def test_a_knee_or_turn_that_is_decided_is_seldom_wrong(noise: float, plateau: bool) -> None:
+    """Drift of a fifth hits a whole run, noise each measurement."""
+    seconds: dict[int, float] = dict(DOCUMENT_S) | ({16384: 18, 327680: 18} if plateau else {})
+    rng, trials = Random(7), 200
+    wrong, outside = 0, 0
+    for _ in range(trials):
+        drift = [rng.lognormvariate(0, 0.2) for _ in range(5)]
+        found = [
+            timed(s, [t * d * rng.lognormvariate(0, noise) for d in drift])
+            for s, t in seconds.items()
+        ]
+        knee = knee_of(found)
+        assert knee
+        turn = turn_of(knee, found)
+        decided = knee.low is knee.high
+        wrong += decided and knee.at.sectors != 8192
+        outside += not knee.low.sectors <= 8192 <= knee.high.sectors
+        if turn and turn.certain and turn.certain is turn.possible:
+            wrong += plateau or turn.certain.sectors != 327680
+    assert wrong <= trials / 40
+    assert outside <= trials / 5
+
+
+def timed(sectors: int, elapsed_s: Sequence[float]) -> Step:
+    """One that is known by its times alone."""
+    of_no_read = part([])
+    return Step(
+        sectors, dict(enumerate(elapsed_s)), paired.mean(list(elapsed_s)), of_no_read, {},
+        of_no_read, len(elapsed_s), None, None, None, None, None, None, None, 0,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 @pytest.mark.parametrize(

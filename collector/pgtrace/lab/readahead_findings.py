@@ -166,9 +166,12 @@ def _hump(storage: Storage, step: Step, hump: Hump) -> Finding:
         share = "" if reads > 0.9 * hump.reads else f"{units.share(reads / hump.reads)} "
         each = step.by_source[source].device_bytes / step.by_source[source].reads
         size = f", for {units.size(each)} each" if source in ("device", "readahead_issued") else ""
-        if source == "device" and step.requests_per_read and not step.count("readahead_issued"):
+        if size and step.requests_per_read and not step.sectors:
             size += f" in {units.number(step.requests_per_read)} requests"
-        said.append(f"{share}{_WORDS[source]}{size}")
+        words = _WORDS[source]
+        if source == "readahead_issued" and not step.sectors:
+            words = "asked the device, and were answered before they slept"
+        said.append(f"{share}{words}{size}")
     time = hump.total_ns / max(1, step.all.total_ns)
     words = (
         f"{units.bucket(hump.low_ns)} to {units.bucket(hump.high_ns)}: {units.count(hump.reads)} "

@@ -182,7 +182,7 @@ class Runner:
             with self.interruption.allowed():
                 again = [_again(query, backend) for _ in range(query.again)]
         self._keep(capture)
-        requests, read_bytes, busy_s = _less(device_after, device)
+        requests, read_bytes, busy_ms = _less(device_after, device)
         cpu_s, cpu_wait_s = _less(cpu_after, cpu)
         return Measured(
             began_s=began_s,
@@ -195,7 +195,8 @@ class Runner:
             shared_reads=ran.shared_reads,
             device_requests=requests,
             device_read_bytes=read_bytes,
-            device_busy_s=busy_s,
+            # The kernel keeps 32 bits of it, which are full after 50 days
+            device_busy_s=None if busy_ms is None else busy_ms % (1 << 32) / 1e3,
             page_faults=faults_after - faults,
             io_timing_s=ran.io_timing_s,
             resident_before=resident,
@@ -233,8 +234,8 @@ def _page_faults(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[7])
 
 
-def device_counts(file: Path) -> tuple[int, int, float] | tuple[None, None, None]:
-    """Reads that the device of a file completed, their bytes, and the seconds in which it had
+def device_counts(file: Path) -> tuple[int, int, int] | tuple[None, None, None]:
+    """Reads that the device of a file completed, their bytes, and the milliseconds in which it had
     requests, all of anybody: Documentation/block/stat.rst. None where no device is behind it.
     """
     number = file.stat().st_dev
@@ -243,7 +244,7 @@ def device_counts(file: Path) -> tuple[int, int, float] | tuple[None, None, None
         fields = counts.read_text().split()
     except OSError:
         return None, None, None
-    return int(fields[0]), int(fields[2]) * 512, int(fields[9]) / 1e3
+    return int(fields[0]), int(fields[2]) * 512, int(fields[9])
 
 
 def _cpu(pid: int) -> tuple[float, float] | tuple[None, None]:
