@@ -21,6 +21,7 @@
 #include "writes.bpf.c"
 #include "write_ways.bpf.c"
 #include "sync_ways.bpf.c"
+#include "checkpoints.bpf.c"
 #include "fill.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

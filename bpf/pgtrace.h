@@ -64,13 +64,23 @@ struct options {
 };
 
 /* What user space changes while the programs run. */
+enum checkpoint_phase {
+	CHECKPOINT_BEGIN,
+	CHECKPOINT_WRITE,
+	CHECKPOINT_SYNC,
+	CHECKPOINT_SYNCED,
+	CHECKPOINT_END,
+	CHECKPOINT_PHASES
+};
+
 struct live {
 	__u64 application_name[SERVERS]; /* where each one's children keep a pointer to it, or 0 */
 	__u32 postmasters[SERVERS];	 /* their children are traced; 0: no more of them */
 	__u32 io_workers[SERVERS]; /* whether it has such, to which its backends leave reads */
 	__u32 orphans;		   /* a postmaster ended: its children have another parent now */
 	__u32 unused;
-	__u64 lost_tasks; /* threads that there was no room for */
+	__u64 lost_tasks;			/* threads that there was no room for */
+	__u64 checkpoint_ns[CHECKPOINT_PHASES]; /* when each began in the last checkpoint, or 0 */
 };
 
 /* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only

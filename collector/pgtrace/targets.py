@@ -103,6 +103,8 @@ class Target:
         per_query: bool = False,
         literals: bool = False,
         operations: tuple[Operation, ...] = ("read",),
+        queries: bool = True,
+        checkpoints: bool = False,
     ) -> Request:
         """What the engine has to do."""
         if not self.backends and not self.whole:
@@ -141,10 +143,11 @@ class Target:
         return Request(
             tuple(_member(backend) for backend in members),
             tuple(postmaster(s) for s in self.servers),
-            binaries,
+            binaries if queries else (),
             reads,
             engine,
             operations,
+            checkpoints=_binaries(followed) if checkpoints else (),
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too, and perform: no probe can wait in them alone
@@ -158,7 +161,7 @@ class Target:
             by_file=by_file,
             per_query=per_query,
             literals=literals,
-            query_ids=any(computes_query_ids(server) for server in followed),
+            query_ids=queries and any(computes_query_ids(server) for server in followed),
             emit_durations=emit_durations,
             unfollowed=frozenset(why),
             not_measured=(

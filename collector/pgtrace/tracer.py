@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from .assembly import Assembly
 from .capture import READ_ALONE, Capture, Host, Operation, Probes, Server, Totals
-from .engines import Engine, EngineName, QueryEvent, ReadsWay
+from .engines import CheckpointTimes, Engine, EngineName, QueryEvent, ReadsWay
 from .engines import choice as engines
 from .intervals import Intervals
 from .places import Places
@@ -47,6 +47,8 @@ class Tracer:
         per_query: bool = False,
         emit_durations: bool = False,
         operations: tuple[Operation, ...] = READ_ALONE,
+        queries: bool = True,
+        checkpoints: bool = False,
     ) -> None:
         self.target = target
         self._events: list[QueryEvent] = []
@@ -64,9 +66,13 @@ class Tracer:
             literals=literals,
             emit_durations=emit_durations,
             operations=operations,
+            queries=queries,
+            checkpoints=checkpoints,
         )
         self.block_size = request.block_size
         self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
+        if not queries:
+            self._no_query_ids = "queries were not asked for"
         self.started = datetime.now(UTC)
         self.engine: Engine = engines.start(request)
         self.started_ns = time.monotonic_ns()
@@ -123,6 +129,10 @@ class Tracer:
     def wall_time(self, monotonic_ns: int) -> datetime:
         """When that was, in UTC."""
         return self.started + timedelta(microseconds=(monotonic_ns - self.started_ns) / 1000)
+
+    def checkpoint(self) -> CheckpointTimes:
+        """When the phases of the last one began, while tracing and if they were asked for."""
+        return self.engine.checkpoint()
 
     def durations(self) -> list[int]:
         """Each read's nanoseconds since the last call, if they were asked for."""
@@ -217,13 +227,16 @@ def trace(
     per_query: bool = False,
     emit_durations: bool = False,
     operations: tuple[Operation, ...] = READ_ALONE,
+    queries: bool = True,
+    checkpoints: bool = False,
 ) -> Iterator[Tracer]:
     """Trace a backend, or of a postmaster the whole server, while the block runs.
 
     `capture()` of what it yields has the result. With `any_process`, the reads of a process that
     need not be PostgreSQL, all of the threads that it has now. `reads` and `engine` force the way
-    in and the engine; `operations` are what is measured. With `by_relation`, of each file apart;
-    `dsn` is a connection string for names. Errors as Tracer.
+    in and the engine; `operations` are what is measured, and, with `checkpoints`, the phases of
+    those; without `queries`, of no query apart. With `by_relation`, of each file apart; `dsn` is a
+    connection string for names. Errors as Tracer.
     """
     target = Target((pid,)) if any_process else Target.find(pid)
     tracer = Tracer(
@@ -238,6 +251,8 @@ def trace(
         per_query=per_query,
         emit_durations=emit_durations,
         operations=operations,
+        queries=queries,
+        checkpoints=checkpoints,
     )
     leave = threading.Event()
 

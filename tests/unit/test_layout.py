@@ -82,6 +82,13 @@ ENUMS: dict[str, dict[str, str]] = {
     "size": {"BLOCKS_1": "1", "BLOCKS_2_4": "2-4", "BLOCKS_5_15": "5-15", "BLOCKS_16": "16+"},
     "scope": {"OUTSIDE": "outside", "IN_QUERY": "query"},
     "performer": {"ITSELF": "backend", "IO_URING": "io_uring"},
+    "checkpoint_phase": {
+        "CHECKPOINT_BEGIN": "begin",
+        "CHECKPOINT_WRITE": "write",
+        "CHECKPOINT_SYNC": "sync",
+        "CHECKPOINT_SYNCED": "synced",
+        "CHECKPOINT_END": "end",
+    },
     "protocol": {"PROTOCOL_UNKNOWN": "unknown", "SIMPLE": "simple", "EXTENDED": "extended"},
 }
 ORDERS = {
@@ -92,6 +99,7 @@ ORDERS = {
     "size": layout.SIZES,
     "scope": layout.SCOPES,
     "performer": layout.PERFORMERS,
+    "checkpoint_phase": layout.CHECKPOINT_PHASES,
     "protocol": layout.PROTOCOLS,
 }
 

@@ -9,6 +9,7 @@ EXPERIMENTS = {
     "pages": ("lab_pages", "sequential against random page reads, per storage (document 002)"),
     "readahead": ("lab_readahead", "read-ahead and the true device read (documents 003, 000)"),
     "buffers": ("lab_buffers", "what shared_buffers does to a scan (document 004)"),
+    "sync": ("lab_sync", "fsync and checkpoints of two servers (document 001)"),
     "restore": ("lab_restore", "undo what an experiment left that was killed"),
 }
 """By name: module and one line of help."""

@@ -30,18 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser, *, own_server: bool = False) 
         metavar="NAME=DIR",
         help="an empty directory on a storage, and what to call it; repeatable",
     )
-    parser.add_argument(
-        "--runs", type=number, default=5, metavar="N", help="how often each is measured (5)"
-    )
+    add_runs(parser)
     parser.add_argument(
         "--pg-bin",
         type=Path,
         metavar="DIR",
         help="the server's programs; otherwise the newest that are installed",
     )
-    parser.add_argument(
-        "--user", default="postgres", metavar="NAME", help="who runs the server (postgres)"
-    )
+    add_user(parser)
     if own_server:
         parser.set_defaults(dsn=None, shared_host=False)
     else:
@@ -55,11 +51,35 @@ def add_arguments(parser: argparse.ArgumentParser, *, own_server: bool = False) 
         parser.add_argument(
             f"--cpu-{whom}", type=_cpu, metavar="N", help=f"keep {what} on this CPU"
         )
+    add_way(parser)
+    add_output(parser)
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """How often."""
+    parser.add_argument(
+        "--runs", type=number, default=5, metavar="N", help="how often each is measured (5)"
+    )
+
+
+def add_user(parser: argparse.ArgumentParser) -> None:
+    """Whose servers."""
+    parser.add_argument(
+        "--user", default="postgres", metavar="NAME", help="who runs the server (postgres)"
+    )
+
+
+def add_way(parser: argparse.ArgumentParser) -> None:
+    """How it is traced."""
     parser.add_argument(
         "--reads",
         choices=("fentry", "kprobe", "tracepoint"),
         help="the way in for reads; otherwise the best that the kernel allows",
     )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Where the result goes."""
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the result there")
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
     parser.add_argument("--json", action="store_true", help="print the result itself")
@@ -79,6 +99,14 @@ def _add_given(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_output(args: argparse.Namespace) -> None:
+    """Raise UsageError if the result could not be written, before hours of work."""
+    if args.output:
+        from ..capture_file import check_writable
+
+        check_writable(args.output, force=args.force)
+
+
 def setup(
     args: argparse.Namespace,
     usual: "Sequence[Place]" = (),
@@ -96,10 +124,7 @@ def setup(
     from ..lab.server import BASE
     from ..postgres import sample
 
-    if args.output:
-        from ..capture_file import check_writable
-
-        check_writable(args.output, force=args.force)
+    check_output(args)
     own = ("--pg-bin", args.pg_bin), ("--direct-io", args.direct_io), ("--planner", args.planner)
     for option, given in own:
         if args.dsn is not None and given:

@@ -199,6 +199,18 @@ class TaskSnapshot:
     """Of a parallel worker, which of its leader's statements; 0: not known."""
 
 
+class CheckpointTimes(NamedTuple):
+    """When phases of the last checkpoint began: CLOCK_MONOTONIC in ns, 0 is what was not seen."""
+
+    begin_ns: int
+    write_ns: int
+    """Writing of buffers."""
+    sync_ns: int
+    """Syncing of their files."""
+    synced_ns: int
+    end_ns: int
+
+
 class Member(NamedTuple):
     """A thread that runs already; 0 is what is not known of it."""
 
@@ -237,6 +249,8 @@ class Request:
     """One that is forced; None takes libbpf, and bcc where there is no BTF."""
     operations: tuple[Operation, ...] = ("read",)
     """What is measured."""
+    checkpoints: tuple[tuple[str, int], ...] = ()
+    """As binaries: where to see when the phases of checkpoints begin."""
     only: int = 0
     """The thread of the first member, if it matters most: it is found first."""
     listed: bool = False
@@ -327,6 +341,9 @@ class Engine(Protocol):
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
         """Count, bytes and nanoseconds of all that was measured since tracing began: cheap."""
+
+    def checkpoint(self) -> CheckpointTimes:
+        """The last one that was traced, if the request asked for it."""
 
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""

@@ -44,6 +44,7 @@ KINDS: tuple[Kind, ...] = (
 SIZES: tuple[Size, ...] = ("1", "2-4", "5-15", "16+")
 SCOPES: tuple[Scope, ...] = ("outside", "query")
 PERFORMERS: tuple[Performer, ...] = ("backend", "io_uring")
+CHECKPOINT_PHASES = ("begin", "write", "sync", "synced", "end")
 PROTOCOLS: tuple[Protocol, ...] = ("unknown", "simple", "extended")
 KEYS = (
     len(SCOPES) * len(OPERATIONS) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
@@ -83,6 +84,7 @@ class Live(ctypes.Structure):
         ("orphans", c_uint32),
         ("unused", c_uint32),
         ("lost_tasks", c_uint64),
+        ("checkpoint_ns", c_uint64 * len(CHECKPOINT_PHASES)),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from ..errors import PgtraceError, UnsupportedError
 from ..libbpf.objects import LibbpfError, Object, Ring
 from . import (
+    CheckpointTimes,
     EngineName,
     File,
     Key,
@@ -172,6 +173,10 @@ class LibbpfEngine:
         place = list(self._live.postmasters).index(old)
         _set_postmaster(self._live, place, new)
 
+    def checkpoint(self) -> CheckpointTimes:
+        """See Engine."""
+        return CheckpointTimes(*self._live.checkpoint_ns)
+
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""
         return int(self._live.lost_tasks)
@@ -217,6 +222,7 @@ class LibbpfEngine:
         wanted += [probes.NO_USDT] if self._no_usdt else []
         wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
         wanted += [probes.AIO] if request.aio else []
+        wanted += [probes.CHECKPOINTS] if request.checkpoints else []
         wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
         options = layout.Options(
@@ -272,6 +278,8 @@ class LibbpfEngine:
             self.not_measured += probes.attach_waits(self._object, request.binaries)
             if any(postmaster.io_workers for postmaster in request.postmasters):
                 self._attach_io_workers(request.askers)
+        if request.checkpoints:
+            self.not_measured += probes.attach_checkpoints(self._object, request.checkpoints)
         if self._uring:
             probes.attach_uring(self._object, self._uring)
 

@@ -17,6 +17,7 @@ _PREFIX = {"fentry": "pgt_f", "kprobe": "pgt_k", "tracepoint": "pgt_tp"}
 _OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
 QUERIES, NO_USDT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_i_", "pgt_a_"
 EXIT, FILL = "pgt_exit", "pgt_fill"
+CHECKPOINTS = "pgt_c_"
 TRACEFS = Path("/sys/kernel/tracing/events")
 
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
@@ -64,6 +65,12 @@ _FUNCTIONS_OF_QUERIES = {
     "AbortCurrentTransaction": ("pgt_q_abort", False),
 }
 _ABORT = "AbortCurrentTransaction"
+_CHECKPOINT = "CreateCheckPoint"
+_CHECKPOINT_PHASES = {
+    "buffer__checkpoint__start": "pgt_c_write",
+    "buffer__checkpoint__sync__start": "pgt_c_sync",
+    "buffer__checkpoint__done": "pgt_c_synced",
+}
 _SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
 _IO_WORKERS = {
     "pgt_a_perform": "pgaio_io_perform_synchronously",
@@ -174,6 +181,19 @@ def attach_waits(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[st
             if not _uprobe(loaded, program, pid, binary, _WAIT, returns=returns):
                 return [f"waiting for asynchronous reads: the binary does not export {_WAIT}"]
     return []
+
+
+def attach_checkpoints(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
+    """When checkpoints and their phases begin and end. What is not measured."""
+    missing = []
+    for binary, pid in binaries:
+        for program, returns in (("pgt_c_begin", False), ("pgt_c_end", True)):
+            if not _uprobe(loaded, program, pid, binary, _CHECKPOINT, returns=returns):
+                missing.append(f"durations of checkpoints: the binary has no {_CHECKPOINT}")
+        for probe, program in _CHECKPOINT_PHASES.items():
+            if not _usdt(loaded, program, pid, binary, probe):
+                missing.append(f"phases of checkpoints: the binary has no USDT probe {probe}")
+    return list(dict.fromkeys(missing))
 
 
 def uring() -> dict[str, str] | str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import units
-from ..capture import Host, Kind, Probes
+from ..capture import Host, Kind
 from ..engines import ReadsWay
 from ..errors import PermissionDeniedError, UnsupportedError, UsageError
 from ..postgres import proc, sample
@@ -163,8 +163,8 @@ class Laboratory:
             duration_s=(datetime.now(UTC) - self.started).total_seconds(),
             host=Host(platform.release(), os.cpu_count() or 1),
             server=self._identity,
-            probes=self.runner.probes or Probes("libbpf", "tracepoint", "none"),
-            lost=self.runner.lost,
+            probes=self.runner.kept.probes,
+            lost=self.runner.kept.lost,
             options={**shared, **options},
             storages=self._storages,
             cells=cells,

@@ -51,10 +51,41 @@ class Again(msgspec.Struct, omit_defaults=True):
     shared_hits: int | None = None
     shared_reads: int | None = None
     io_timing_s: float | None = None
+class DeviceWork(msgspec.Struct, omit_defaults=True):
+    """What a device did meanwhile, for anybody: differences of /sys/dev/block/*/stat."""
+
+    writes: int
+    merges: int
+    """Writes that were merged with others before the device got them."""
+    bytes: int
+    busy_s: float
+    """In which it had requests."""
+    flushes: int | None = None
+    """None before Linux 5.5."""
+
+
+class Checkpoint(msgspec.Struct, omit_defaults=True):
+    """Phases of an explicit checkpoint, seconds; None is what was not measured.
+
+    What begins with `logged_` is from the server's own line, to its millisecond.
+    """
+
+    total_s: float | None = None
+    """Of CreateCheckPoint(), by uprobe."""
+    write_s: float | None = None
+    """Writing of buffers, by USDT: from buffer__checkpoint__start to __sync__start."""
+    sync_s: float | None = None
+    """Syncing of their files: from there to buffer__checkpoint__done."""
+    logged_write_s: float | None = None
+    logged_sync_s: float | None = None
+    logged_total_s: float | None = None
+    buffers: int | None = None
+    files: int | None = None
+    """That were synced."""
 
 
 class Cell(msgspec.Struct, omit_defaults=True):
-    """One run of one query. Of what varies, only the keys of its experiment are there."""
+    """One run of one query or load. Of what varies, only the keys of its experiment are there."""
 
     storage: str
     run: int
@@ -64,6 +95,9 @@ class Cell(msgspec.Struct, omit_defaults=True):
     read_ahead_sectors: int | None = None
     shared_buffers: str | None = None
     server: str | None = None
+    load: Literal["wide", "narrow", "bulk"] | None = None
+    phase: Literal["load", "checkpoint"] | None = None
+    """The load itself, or the checkpoint after it."""
     plan: Literal["sequential", "bitmap", "index"] | None = None
     point: int | None = None
     """Which point of a sweep: an index into Result.options["points"]."""
@@ -96,6 +130,14 @@ class Cell(msgspec.Struct, omit_defaults=True):
     """Share of the relation's pages that the page cache held when the run began (mincore)."""
     reads: list[Reads] = []
     again: list[Again] = []
+    tps: float | None = None
+    """Of the writers, as pgbench counts."""
+    reading_tps: float | None = None
+    checkpoint: Checkpoint | None = None
+    by_backend_type: dict[str, list[Reads]] = {}
+    """Writes and fsyncs of a whole server."""
+    devices: dict[str, DeviceWork] = {}
+    """By the name of the storage."""
 
 
 class Finding(msgspec.Struct, omit_defaults=True):

@@ -15,11 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..capture import Capture, Lost, Probes, Reads
+from ..capture import Reads
 from ..engines import ReadsWay
 from ..errors import PgtraceError
 from ..tracer import trace
 from .interruption import Interruption
+from .kept import Kept
 from .result import Again
 from .server import LabServer
 from .tables import State, Table
@@ -157,8 +158,7 @@ class Runner:
     reads_way: ReadsWay | None = None
     prepare: Callable[[], None] = lambda: None
     """Called when a query may begin, before its table is made cold or warm."""
-    probes: Probes | None = None
-    lost: Lost = field(default_factory=Lost)
+    kept: Kept = field(default_factory=Kept)
 
     def run(self, table: Table, query: Query, state: State) -> Measured:
         """Measure it once. The session has planned it before: catalogs are not in its reads."""
@@ -181,7 +181,7 @@ class Runner:
                 capture = tracer.stop(wait=query.again > 0)
             with self.interruption.allowed():
                 again = [_again(query, backend) for _ in range(query.again)]
-        self._keep(capture)
+        self.kept.keep(capture)
         requests, read_bytes, busy_ms = _less(device_after, device)
         cpu_s, cpu_wait_s = _less(cpu_after, cpu)
         return Measured(
@@ -202,22 +202,6 @@ class Runner:
             resident_before=resident,
             reads=table.named([r for b in capture.backends for r in b.reads if b.pid == pid]),
             again=again,
-        )
-
-    def _keep(self, capture: Capture) -> None:
-        """The best of what was seen, and all that was lost."""
-        probes, lost = capture.probes, capture.lost
-        if self.probes:
-            seen = [p.shortest_ns for p in (self.probes, probes) if p.shortest_ns is not None]
-            probes.shortest_ns = min(seen, default=None)
-            known = [*self.probes.not_measured, *probes.not_measured]
-            probes.not_measured = list(dict.fromkeys(known))
-        self.probes = probes
-        self.lost = Lost(
-            self.lost.reads + lost.reads,
-            self.lost.queries + lost.queries,
-            self.lost.in_flight + lost.in_flight,
-            self.lost.backends + lost.backends,
         )
 
 

@@ -202,17 +202,24 @@ def import_psycopg() -> Any:
     return psycopg
 
 
-def check_private(bindir: Path | None, user: str) -> PrivateCluster:
-    """A cluster that is not made yet; raises what speaks against making one.
+def check_private(
+    bindir: Path | None,
+    user: str,
+    *,
+    option: str = "--pg-bin",
+    programs: Sequence[str] = ("postgres", "initdb", "pg_ctl"),
+) -> PrivateCluster:
+    """A cluster that is not made yet; raises what speaks against making one, by the option that
+    named the folder of its `programs`.
 
     UnsupportedError if PostgreSQL, its user or psycopg is missing, UsageError for a wrong option.
     """
     import_psycopg()
     if bindir is not None:
-        for program in ("postgres", "initdb", "pg_ctl"):
+        for program in programs:
             if not os.access(bindir / program, os.X_OK):
                 raise UnsupportedError(
-                    f"--pg-bin {bindir}: there is no {program} in it; name the folder of a "
+                    f"{option} {bindir}: there is no {program} in it; name the folder of a "
                     "server's programs, such as /usr/lib/postgresql/15/bin"
                 )
     cluster = PrivateCluster(bindir=bindir, directory=BASE, user=user)

@@ -41,17 +41,17 @@ class Place:
         return self.medium != "memory" and not self.with_server
 
 
-def parse(text: str) -> Place:
-    """What `--storage NAME=DIR` says. Raises UsageError."""
+def parse(text: str, option: str = "--storage") -> Place:
+    """What `--storage NAME=DIR` says, or another option. Raises UsageError."""
     name, equals, directory = text.partition("=")
     if not equals or not directory:
-        raise UsageError(f"--storage {text}: say it as in --storage ssd=/mnt/ssd")
+        raise UsageError(f"{option} {text}: say it as in {option} ssd=/mnt/ssd")
     if not _NAME.fullmatch(name):
-        raise UsageError(f"--storage {text}: a name has up to 31 letters, digits, _ and -")
+        raise UsageError(f"{option} {text}: a name has up to 31 letters, digits, _ and -")
     path = Path(directory)
     if not path.is_dir():
         why = "is not a directory" if path.exists() else "does not exist"
-        raise UsageError(f"--storage {name}: {directory} {why}; name an empty one on that storage")
+        raise UsageError(f"{option} {name}: {directory} {why}; name an empty one on that storage")
     path = path.resolve()
     return Place(name, path, "tmpfs" if storage(path).filesystem == "tmpfs" else "device")
 

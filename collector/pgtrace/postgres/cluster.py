@@ -116,7 +116,8 @@ class PrivateCluster:
     In another root it lies below var/lib, or where `directory` says: a directory outside that root
     is shown to the server as a container's volume is. With `pid_namespace` the postmaster is
     process 1 of a namespace of its own, as in a container. `volumes` are further directories that
-    the server has to reach, such as those of tablespaces: inside() has its names for them.
+    the server has to reach, such as those of tablespaces: inside() has its names for them. `waldir`
+    is where its WAL goes, a directory that is not there yet; it is not removed with the rest.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class PrivateCluster:
         user: str = "postgres",
         pid_namespace: bool = False,
         volumes: Sequence[Path] = (),
+        waldir: Path | None = None,
     ) -> None:
         bindir = (bindir or find_bindir(version)).absolute()
         root = (root or find_root(bindir)).absolute()
@@ -140,6 +142,7 @@ class PrivateCluster:
         self.directory = directory
         self.port = port
         self.pid_namespace = pid_namespace
+        self.waldir = waldir
         self._elsewhere = self.root != Path("/")
         outside = [v.resolve() for v in volumes if not v.resolve().is_relative_to(self.root)]
         self._volumes = {volume: Path(f"/mnt/volume-{n}") for n, volume in enumerate(outside)}
@@ -242,8 +245,9 @@ class PrivateCluster:
             self.socket_dir.symlink_to(self._base)
         if self._user:
             os.chown(self._base, self.ids()[0], -1)
+        waldir = ("--waldir", self.waldir) if self.waldir else ()
         self.run("initdb", "-D", self.datadir, "-U", "postgres", "-A", "trust", "--no-sync",
-                 "--no-instructions", "--locale=C", "--encoding=UTF8")  # fmt: skip
+                 "--no-instructions", "--locale=C", "--encoding=UTF8", *waldir)  # fmt: skip
         own = {"listen_addresses": "", "port": self.port}
         own |= {"unix_socket_directories": self._inner}
         if self._elsewhere:  # there /dev/shm is a directory on the disk, or missing

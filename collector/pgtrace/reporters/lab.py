@@ -8,7 +8,7 @@ from ..lab import planner_findings
 from ..lab.figures import label
 from ..lab.result import Device, Finding, Result, Storage
 from ..statement import escape
-from . import lab_buffers, lab_pages, lab_planner, lab_readahead
+from . import lab_buffers, lab_pages, lab_planner, lab_readahead, lab_sync
 from .chart import WIDTH
 from .sentence import sentence
 from .text import QUERIES, measured
@@ -35,6 +35,9 @@ def render(result: Result, *, width: int = WIDTH) -> str:
     elif result.experiment == "buffers":
         lines += lab_buffers.sections(result, width)
         told = lab_buffers.NAMES
+    elif result.experiment == "sync":
+        lines += lab_sync.sections(result, width)
+        told = lab_sync.NAMES
     others = [f for f in result.findings if f.name not in told]
     if others:
         lines += ["", "Findings", *_others(others, width)]
