@@ -51,6 +51,8 @@ class Again(msgspec.Struct, omit_defaults=True):
     shared_hits: int | None = None
     shared_reads: int | None = None
     io_timing_s: float | None = None
+
+
 class DeviceWork(msgspec.Struct, omit_defaults=True):
     """What a device did meanwhile, for anybody: differences of /sys/dev/block/*/stat."""
 
