@@ -10,10 +10,12 @@ from . import (
     html_pages,
     html_planner,
     html_readahead,
+    html_sync,
     lab,
     lab_buffers,
     lab_pages,
     lab_readahead,
+    lab_sync,
 )
 from .html_charts import Charts
 from .html_parts import Row, escaped, paragraphs, section, table
@@ -51,6 +53,10 @@ def page(result: Result, charts: Charts) -> tuple[str, str]:
         how += lab_buffers.runs(result, _WHOLE)
         chapters += html_buffers.chapters(result, charts)
         told = lab_buffers.NAMES
+    elif result.experiment == "sync":
+        how += lab_sync.runs(result)
+        chapters += html_sync.chapters(result)
+        told = lab_sync.NAMES
     others = [f for f in result.findings if f.name not in told]
     chapters.append(("findings", "Findings", findings(result, others)))
     chapters = [("how", "How it was measured", paragraphs(how)), *chapters]

@@ -25,14 +25,14 @@ from ..statement import escape
 from .chart import merge
 from .sentence import sentence
 
-__all__ = ["NAMES", "sections"]
-
 _NAME = 24
 _COLUMN = 14
-_PHASES: tuple[Phase, ...] = ("load", "checkpoint")
+__all__ = ["NAMES", "runs", "sections"]
+
+PHASES: tuple[Phase, ...] = ("load", "checkpoint")
 _BAR = 14
 
-_SHOWN: dict[str, Callable[[Histogram], str]] = {
+SHOWN: dict[str, Callable[[Histogram], str]] = {
     "calls": lambda h: units.count(h.count),
     "together": lambda h: units.duration(h.total_ns),
     "p50": lambda h: units.duration(h.percentile(50) or 0, 2),
@@ -45,61 +45,77 @@ def sections(result: Result, width: int) -> list[str]:
     """Return all that is said of this experiment, after where and by what it was measured."""
     if len(names(result)) != 2:
         return []
-    found = [f for f in result.findings if f.name in NAMES] or sync_findings.findings(result)
-    verdicts = {tuple(f.details.get(key) for key in ("load", "phase", "by")): f for f in found}
-    lines = ["", *_runs(result, width)]
-    for load in dict.fromkeys(cell.load for cell in result.cells if cell.load):
-        lines += ["", *sentence(_title(result, load), width)]
-        for phase in _PHASES:
+    verdicts = verdicts_of(result)
+    lines = [""]
+    for told in runs(result):
+        lines += sentence(told, width)
+    for load in loads(result):
+        lines += ["", *sentence(title(result, load), width)]
+        for phase in PHASES:
             lines += _phase(result, load, phase, verdicts)
-    lines += sentence(
-        f"Means over runs, and {_ratio(result)} over paired runs. Syncs: fsync, fdatasync and "
-        "sync_file_range, and writes of WAL where they are durable (O_DSYNC, O_SYNC). Sync time "
-        "adds up processes that waited at one time. In the checkpointer: its own function, "
-        "traced; its phases from the server's probes. Device: its own counters, of anybody, "
-        "while the phase lasted.", width, 2,
-    )  # fmt: skip
-    lines += _log(result, width)
+    lines += sentence(explained(result), width, 2)
     lines += _syncs(result)
-    lines += ["", *_differences(result, found, width)]
+    lines += ["", "Differences"]
+    for told in differences(result):
+        lines += sentence(told, width, 2)
     return lines
 
 
-def _ratio(result: Result) -> str:
+def verdicts_of(result: Result) -> dict[tuple[Any, ...], Finding]:
+    """By load, phase, and what is compared."""
+    found = [f for f in result.findings if f.name in NAMES] or sync_findings.findings(result)
+    return {tuple(f.details.get(key) for key in ("load", "phase", "by")): f for f in found}
+
+
+def loads(result: Result) -> list[str]:
+    """Those that were done, in their order."""
+    return list(dict.fromkeys(cell.load for cell in result.cells if cell.load))
+
+
+def explained(result: Result) -> str:
+    """What the tables hold, and how far the server's own log is from what was traced."""
     one, other = names(result)
-    return f"{other} by {one} with its 95 % interval"
+    return (
+        f"Means over runs, and {other} by {one} with its 95 % interval over paired runs. Syncs: "
+        "fsync, fdatasync and sync_file_range, and writes of WAL where they are durable (O_DSYNC, "
+        "O_SYNC). Sync time adds up processes that waited at one time. In the checkpointer: its "
+        "own function, traced; its phases from the server's probes. Device: its own counters, of "
+        f"anybody, while the phase lasted.{_log(result)}"
+    )
 
 
-def _runs(result: Result, width: int) -> list[str]:
+def runs(result: Result) -> list[str]:
+    """Return what the servers are, and how their turns were made."""
+    if len(names(result)) != 2:
+        return []
     options = result.options
     lines = []
     for about in options["servers"]:
         own = ", ".join(f"{name}={value}" for name, value in about["settings"].items())
-        lines += sentence(
+        lines.append(
             f"{about['name']}: PostgreSQL {about['version']} in {about['bindir']}, "
-            f"{own or 'no settings of its own'}",
-            width,
+            f"{own or 'no settings of its own'}"
         )
     differ = options["differences"]
     told = "; ".join(
         f"{name} {' and '.join(f'{value or chr(39) * 2}' for value in values.values())}"
         for name, values in differ.items()
     )
-    lines += sentence(
-        f"Settings in which they differ: {told}." if told else "They differ in no setting.", width
+    lines.append(
+        f"Settings in which they differ: {told}." if told else "They differ in no setting."
     )
-    runs = options["runs"]
-    lines += sentence(
+    number = options["runs"]
+    lines.append(
         f"Document 001's tables, {options['rows']:,} users, made anew in each turn; "
-        f"{runs} {'run' if runs == 1 else 'runs'}, each with a turn of both, in an order drawn at "
-        f"random with seed {options['seed']}. WAL in {options['wal_storage']}, data in "
-        f"{options['data_storage']}.",
-        width,
+        f"{number} {'run' if number == 1 else 'runs'}, each with a turn of both, in an order "
+        f"drawn at random with seed {options['seed']}. WAL in {options['wal_storage']}, data in "
+        f"{options['data_storage']}."
     )
     return lines
 
 
-def _title(result: Result, load: str) -> str:
+def title(result: Result, load: str) -> str:
+    """What a load is."""
     options = result.options
     if load == "bulk":
         return f"Bulk: one insert of {options['bulk_rows']:,} rows, then CHECKPOINT"
@@ -117,45 +133,48 @@ def _phase(
     head = f"{escape(one):>{_COLUMN}}{escape(other):>{_COLUMN}}"
     lines = [f"  {phase:<{_NAME}}{head}{other + ' by ' + one:>10}  95 % interval"]
     for told in measures(result, phase):
-        by_server = [by_run(result, name, load, phase, told.measure) for name in (one, other)]
-        if any(by_server):
-            line = f"    {told.by:<{_NAME - 2}}"
-            line += "".join(f"{_mean(told, values):>{_COLUMN}}" for values in by_server)
-            lines.append(f"{line}{_certain(verdicts.get((load, phase, told.by)))}".rstrip())
+        cells = means(result, load, phase, told)
+        if all(cell == "-" for cell in cells):
+            continue
+        line = f"    {told.by:<{_NAME - 2}}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
+        found = verdicts.get((load, phase, told.by))
+        if found:
+            value, interval = certain(found)
+            mark = " *" if is_difference(found) else ""
+            line += f"{value:>10}  {interval}{mark}" if interval != "-" else f"{value:>10} {mark}"
+        lines.append(line.rstrip())
     return lines
 
 
-def _mean(told: Told, values: Mapping[int, float]) -> str:
-    return shown(told, fmean(values.values())) if values else "-"
+def means(result: Result, load: str, phase: Phase, told: Told) -> list[str]:
+    """Of each server, over its runs."""
+    by_server = [by_run(result, name, load, phase, told.measure) for name in names(result)]
+    return [shown(told, fmean(values.values())) if values else "-" for values in by_server]
 
 
-def _certain(found: Finding | None) -> str:
-    if found is None:
-        return ""
-    mark = " *" if is_difference(found) else ""
-    if found.value is None:
-        return f"{'-':>10}  {mark.strip()}"
+def certain(found: Finding | None) -> tuple[str, str]:
+    """Ratio and interval."""
+    if found is None or found.value is None:
+        return "-", "-"
     if found.low is None or found.high is None:
-        return f"{units.number(found.value):>10}  one run: none"
-    interval = f"{units.number(found.low)} to {units.number(found.high)}"
-    return f"{units.number(found.value):>10}  {interval}{mark}"
+        return units.number(found.value), "one run: none"
+    return units.number(found.value), f"{units.number(found.low)} to {units.number(found.high)}"
 
 
-def _log(result: Result, width: int) -> list[str]:
-    """How far the server's own line is from what was traced."""
+def _log(result: Result) -> str:
     both = [
         (cell.checkpoint.total_s, cell.checkpoint.logged_total_s)
         for cell in result.cells
         if cell.checkpoint and cell.checkpoint.total_s and cell.checkpoint.logged_total_s
     ]
     if not both:
-        return []
+        return ""
     traced, logged = (sum(each) for each in zip(*both, strict=True))
-    return sentence(
-        f"The server's own log has {units.duration(logged * 1e9)} for the {len(both)} checkpoints "
-        f"that took {units.duration(traced * 1e9)} as traced; it counts begun milliseconds.",
-        width, 2,
-    )  # fmt: skip
+    return (
+        f" The server's own log has {units.duration(logged * 1e9)} for the {len(both)} "
+        f"checkpoints that took {units.duration(traced * 1e9)} as traced; it counts begun "
+        "milliseconds."
+    )
 
 
 def _syncs(result: Result) -> list[str]:
@@ -164,10 +183,10 @@ def _syncs(result: Result) -> list[str]:
     one, other = names(result)
     for group, by_server in groups(result).items():
         latencies = [merge(by_server.get(name, [])) for name in (one, other)]
-        lines += ["", f"{_group(group)}: latencies, all phases and runs added up"]
+        lines += ["", f"{escape(group_name(group))}: latencies, all phases and runs added up"]
         lines.append(f"{'':>9}" + "".join(f"{escape(name):>11}{'':21}" for name in (one, other)))
         lines[-1] = lines[-1].rstrip()
-        for title, value in _SHOWN.items():
+        for title, value in SHOWN.items():
             cells = [value(each) if each.count else "-" for each in latencies]
             lines.append((f"{title:>9}" + "".join(f"{cell:>11}{'':21}" for cell in cells)).rstrip())
         lines += _histogram(latencies)
@@ -176,8 +195,9 @@ def _syncs(result: Result) -> list[str]:
     return lines
 
 
-def _group(group: Group) -> str:
-    return f"{group.kind}, {escape(group.backend_type)}, {group.call}"
+def group_name(group: Group) -> str:
+    """Of what files, by whom, how."""
+    return f"{group.kind}, {group.backend_type}, {group.call}"
 
 
 def _histogram(latencies: Sequence[Histogram]) -> list[str]:
@@ -197,25 +217,25 @@ def _histogram(latencies: Sequence[Histogram]) -> list[str]:
     return lines
 
 
-def _differences(result: Result, found: Sequence[Finding], width: int) -> list[str]:
-    """In words, those that are some; how many are none or not decided."""
-    lines = ["Differences"]
+def differences(result: Result) -> list[str]:
+    """Those that are some, in words, and how many are none or not decided."""
+    found = list(verdicts_of(result).values())
     different = [f for f in found if is_difference(f)]
+    told = []
     for f in different:
-        told = f.details
         words = f.verdict.removeprefix("simulated: ").removeprefix("a difference: ")
-        by = str(told.get("by")).strip()
-        lines += sentence(f"{told.get('load')}, {told.get('phase')}, {by}: {words}.", width, 2)
+        by = str(f.details.get("by")).strip()
+        told.append(f"{f.details.get('load')}, {f.details.get('phase')}, {by}: {words}.")
     rest = [f.verdict.removeprefix("simulated: ") for f in found if not is_difference(f)]
     none = sum(verdict.startswith("no difference") for verdict in rest)
-    lines += sentence(
+    told.append(
         f"Of {len(found)} comparisons {len(different)} show a difference, {none} none that "
-        f"matters, and {len(rest) - none} do not decide. Each is judged alone: of 20 "
-        "of two equal servers one may show a difference.", width, 2,
-    )  # fmt: skip
+        f"matters, and {len(rest) - none} do not decide. Each is judged alone: of 20 of two equal "
+        "servers one may show a difference."
+    )
     if any(durable_writes(result, name) for name in names(result)):
-        lines += sentence(
+        told.append(
             "Where writes of WAL are durable, those that fill a new file with zeros are not, and "
-            "are counted with them.", width, 2,
-        )  # fmt: skip
-    return lines
+            "are counted with them."
+        )
+    return told
