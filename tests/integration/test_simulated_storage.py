@@ -212,24 +212,25 @@ def test_a_disk_seeks_turns_and_transfers(simulated_hdd: SimulatedStorage) -> No
         assert len(model) >= READS
         # The file is 16 MiB: its seeks are short, and half a turn is most of the time
         assert TURN_NS / 2 < mean(model) < TURN_NS / 2 + SEEK_AVERAGE_NS
-        tried.append((mean(times) / mean(model), median(times) / median(model)))
-        if all(abs(ratio - 1) <= TOLERANCE for ratio in tried[-1]):
+        # Who reads is late by what else this machine does: that is in a mean, and never early
+        assert mean(times) > (1 - TOLERANCE) * mean(model)
+        tried.append(median(times) / median(model))
+        if abs(tried[-1] - 1) <= TOLERANCE:
             return
-    pytest.fail(f"measured by modelled, mean and median: {tried}")
+    pytest.fail(f"measured by modelled, medians: {tried}")
 
 
 def test_a_disk_reads_in_order_at_its_rate(simulated_hdd: SimulatedStorage) -> None:
     path = filled(simulated_hdd.directory)
     mark = len(simulated_hdd.requests())
-    begin = time.monotonic_ns()
-    read_direct(path, list(range(BLOCKS // 16)), 16 * BLOCK)
-    took = time.monotonic_ns() - begin
+    times = read_direct(path, list(range(BLOCKS // 16)), 16 * BLOCK)
     reads = [read for read in simulated_hdd.reads_since(mark) if read.length == 16 * BLOCK]
     turned = [read for read in reads if read.model_ns > TURN_NS / 2]
     assert len(reads) == BLOCKS // 16
     assert len(turned) < len(reads) / 10  # the file may be in several pieces
-    least = BLOCKS * BLOCK / BYTES_PER_NS
-    assert least * (1 - TOLERANCE) < took < 3 * least
+    least = 16 * BLOCK / BYTES_PER_NS
+    assert sum(times) > (1 - TOLERANCE) * len(times) * least
+    assert median(times) < 2 * least
 
 
 def test_a_disk_serves_one_request_at_a_time(simulated_hdd: SimulatedStorage) -> None:
