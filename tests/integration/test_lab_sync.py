@@ -242,10 +242,11 @@ def test_the_report_shows_both_servers(by_writes: Result, tmp_path: Path) -> Non
     assert "by durable writes" in page.out
 
 
-def sync(*arguments: object) -> Ended:
-    before = set(Path("/var/tmp").glob("pgtrace-lab-*"))
-    end = run("lab", "sync", "--runs", 1, *SIZES, *arguments)
-    assert not (set(Path("/var/tmp").glob("pgtrace-lab-*")) - before)
+def sync(place: Path, *arguments: object) -> Ended:
+    """With its data there, unless the arguments say where; it is empty again at the end."""
+    where = () if "--data-storage" in arguments else ("--data-storage", f"disk={place}")
+    end = run("lab", "sync", "--runs", 1, *SIZES, *where, *arguments)
+    assert list(place.iterdir()) == []
     assert end.out == ""
     assert len(end.err.splitlines()) == 1, end.err
     return end
@@ -267,7 +268,7 @@ def others(programs: Path, disk_directory: Path) -> dict[str, Path]:
     postgres = found["FALSE"] / "postgres"
     postgres.unlink()
     postgres.symlink_to("/bin/true")
-    return found
+    return {"BIN": programs, **found}
 
 
 @pytest.mark.parametrize(
@@ -295,16 +296,22 @@ def others(programs: Path, disk_directory: Path) -> dict[str, Path]:
          "is memory"),
         (["--server", "A=BIN", "--server", "B=BIN", "--wal-storage", "/nowhere"], 2,
          "say it as in --wal-storage ssd="),
+        (["--server", "A=BIN", "--server", "B=BIN", "--data-storage", "x=/usr"], 2,
+         "--data-storage x: /usr is not empty"),
         (["--server", "A=BIN", "--server", "B=BIN", "--clients", "500"], 2,
          "are fewer than --clients 500"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared(
-    programs: Path, others: dict[str, Path], options: list[str], code: int, message: str
+    others: dict[str, Path],
+    places: dict[str, Path],
+    options: list[str],
+    code: int,
+    message: str,
 ) -> None:
-    for name, directory in {"BIN": programs, **others}.items():
+    for name, directory in others.items():
         options = [option.replace(f"={name}", f"={directory}") for option in options]
-    end = sync(*options)
+    end = sync(places["data"], *options)
     assert end.code == code, end.err
     assert message.replace("FALSE", str(others["FALSE"])) in end.err
 

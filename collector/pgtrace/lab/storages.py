@@ -73,18 +73,18 @@ def check_apart(places: Sequence[Place]) -> None:
             )
 
 
-def check_usable(place: Place, ids: tuple[int, int], user: str) -> None:
+def check_usable(place: Place, ids: tuple[int, int], user: str, option: str = "--storage") -> None:
     """Raise UsageError unless it is empty, local, and the server's user may write there."""
     filesystem = storage(place.directory).filesystem
     if filesystem in _NETWORK:
         raise UsageError(
-            f"--storage {place.name}: {place.directory} is on a network file system "
+            f"{option} {place.name}: {place.directory} is on a network file system "
             f"({filesystem}), whose reads no device of this host serves; name a local one"
         )
     members = {entry.name for entry in os.scandir(place.directory)} - _BELONGS_TO_THE_FILE_SYSTEM
     if members:
         raise UsageError(
-            f"--storage {place.name}: {place.directory} is not empty (it holds "
+            f"{option} {place.name}: {place.directory} is not empty (it holds "
             f"{min(members)}); name an empty directory on that storage"
         )
     tried = subprocess.run(
@@ -97,7 +97,7 @@ def check_usable(place: Place, ids: tuple[int, int], user: str) -> None:
     )
     if tried.returncode != 0:
         raise UsageError(
-            f"--storage {place.name}: {place.directory} is not writable by the server's user "
+            f"{option} {place.name}: {place.directory} is not writable by the server's user "
             f"{user}: chown {_here(user, ids[0])} {place.directory}, and let {user} pass the "
             "directories above it"
         )

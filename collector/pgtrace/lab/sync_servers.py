@@ -294,7 +294,7 @@ def check_places(places: Mapping[str, Place], clusters: Sequence[PrivateCluster]
                 "nothing is made to last; name one on a device"
             )
         for cluster in clusters:
-            storages.check_usable(place, cluster.ids(), user)
+            storages.check_usable(place, cluster.ids(), user, f"--{what}-storage")
     try:
         storages.check_room([(place, size) for place in places.values()])
     except UsageError as error:

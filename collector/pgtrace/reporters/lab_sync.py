@@ -76,11 +76,11 @@ def explained(result: Result) -> str:
     """What the tables hold, and how far the server's own log is from what was traced."""
     one, other = names(result)
     return (
-        f"Means over runs, and {other} by {one} with its 95 % interval over paired runs. Syncs: "
-        "fsync, fdatasync and sync_file_range, and writes of WAL where they are durable (O_DSYNC, "
-        "O_SYNC). Sync time adds up processes that waited at one time. In the checkpointer: its "
-        "own function, traced; its phases from the server's probes. Device: its own counters, of "
-        f"anybody, while the phase lasted.{_log(result)}"
+        f"Means over runs. Ratio: {other} by {one}, over paired runs. Syncs: fsync, fdatasync "
+        "and sync_file_range, and writes of WAL where they are durable (O_DSYNC, O_SYNC). Sync "
+        "time adds up processes that waited at one time. In the checkpointer: its own function, "
+        "traced; its phases from the server's probes. Device: its own counters, of anybody, "
+        f"while the phase lasted.{_log(result)}"
     )
 
 
@@ -131,7 +131,7 @@ def _phase(
 ) -> list[str]:
     one, other = names(result)
     head = f"{escape(one):>{_COLUMN}}{escape(other):>{_COLUMN}}"
-    lines = [f"  {phase:<{_NAME}}{head}{other + ' by ' + one:>10}  95 % interval"]
+    lines = [f"  {phase:<{_NAME}}{head}{'ratio':>10}  95 % interval"]
     for told in measures(result, phase):
         cells = means(result, load, phase, told)
         if all(cell == "-" for cell in cells):
