@@ -7,7 +7,6 @@ rows travel, and are thrown away here.
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -19,6 +18,7 @@ from ..capture import Reads
 from ..engines import ReadsWay
 from ..errors import PgtraceError
 from ..tracer import trace
+from .device_work import device_counts
 from .interruption import Interruption
 from .kept import Kept
 from .result import Again
@@ -216,19 +216,6 @@ def _page_faults(pid: int) -> int:
     """Minor ones: minflt, the tenth field of proc_pid_stat(5)."""
     text = Path(f"/proc/{pid}/stat").read_text()
     return int(text.rpartition(")")[2].split()[7])
-
-
-def device_counts(file: Path) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Reads that the device of a file completed, their bytes, and the milliseconds in which it had
-    requests, all of anybody: Documentation/block/stat.rst. None where no device is behind it.
-    """
-    number = file.stat().st_dev
-    counts = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
-    try:
-        fields = counts.read_text().split()
-    except OSError:
-        return None, None, None
-    return int(fields[0]), int(fields[2]) * 512, int(fields[9])
 
 
 def _cpu(pid: int) -> tuple[float, float] | tuple[None, None]:
