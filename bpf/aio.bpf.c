@@ -50,11 +50,12 @@ int BPF_KPROBE(pgt_a_start, void *ioh, int fd, int count, __u64 position)
 {
 	struct task *task = traced_task();
 	struct handle_key key = {.handle = (__u64)ioh};
-	struct handle handle = {.pattern = PATTERN_UNKNOWN};
+	struct handle handle = {};
 	struct file *file;
 
 	if (!task || !has_io_workers(task))
 		return 0;
+	handle.pattern = PATTERN_UNKNOWN;
 	file = current_file(fd);
 	if (file && find_file(task, file))
 		handle.pattern = pattern_of(task, &task->files[task->file & (FILES - 1)], false,
