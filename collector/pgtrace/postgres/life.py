@@ -46,7 +46,9 @@ class Life:
         """Stop listening."""
         self._closed = True
         if self._socket:
-            with contextlib.suppress(OSError):
+            # RuntimeError: the thread has just ended by itself, and its loop with it, between
+            # pyroute2's look at that and its call (netlink/core.py of 0.9.7)
+            with contextlib.suppress(OSError, RuntimeError):
                 self._socket.close()
 
     def _listen(self) -> None:
