@@ -103,8 +103,9 @@ def test_removed_when_its_maker_is_killed(disk_directory: Path, number: signal.S
 
 def test_ended_when_its_data_went_first(disk_directory: Path) -> None:
     with PrivateCluster(directory=disk_directory) as cluster:
-        shutil.rmtree(cluster.socket_dir)
         assert backends_of(cluster.datadir) != []
+        # A server without its files may end by itself, at once; mostly it goes on
+        shutil.rmtree(cluster.socket_dir)
     assert backends_of(cluster.datadir) == []
 
 
