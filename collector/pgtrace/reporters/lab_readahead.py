@@ -119,15 +119,20 @@ def _asked(scans: Sequence[Step]) -> list[str]:
         f"{'wait':>9}{'of table':>10}"
     ]
     for step in scans:
-        requests = "-" if step.requests is None else f"{step.requests:,.0f}"
-        each = "-" if step.request_bytes is None else units.size(step.request_bytes)
         table = step.heap.bytes / step.runs
         counts = "".join(
             f"{step.count(source) / step.runs:>{wide},.0f}" for source, wide in _COUNTED
         )
         share = f"{step.device_bytes / table:.3f}" if table else "-"
-        lines.append(f"  {step.sectors:>9,}{requests:>10}{each:>11}{counts}{share:>10}")
+        lines.append(f"  {step.sectors:>9,}{_requests(step)}{counts}{share:>10}")
     return lines
+
+
+def _requests(step: Step) -> str:
+    """How many the device got in a run, and of what size, in their columns."""
+    requests = "-" if step.requests is None else f"{step.requests:,.0f}"
+    each = "-" if step.request_bytes is None else units.size(step.request_bytes)
+    return f"{requests:>10}{each:>11}"
 
 
 def _by_index(
@@ -141,12 +146,10 @@ def _by_index(
     ]
     for step in by_index:
         by_best = fastest.by_best.get(step.sectors) if fastest else None
-        requests = "-" if step.requests is None else f"{step.requests:,.0f}"
-        each = "-" if step.request_bytes is None else units.size(step.request_bytes)
         lines.append(
             f"  {step.sectors:>9,}{units.duration(step.time.value * 1e9):>10}"
             f"{units.number(by_best.value) if by_best else '-':>9}  {_interval(fastest, step):<15}"
-            f"{requests:>10}{each:>11}{units.size(step.all.device_bytes / step.runs):>12}"
+            f"{_requests(step)}{units.size(step.all.device_bytes / step.runs):>12}"
         )
     asked = by_index[0].all.bytes / by_index[0].runs
     lines += sentence(f"The query's reads are of {units.size(asked)} in a run.", width, 2)
