@@ -60,7 +60,7 @@ def ci(
 ) -> bool:
     """A test run with the plugin, in CI and at home."""
     monkeypatch.setenv("CI", "true" if request.param else "")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "support"))
     pytester.makeini(MARKERS)
     return bool(request.param)
 

@@ -26,7 +26,7 @@ from pgtrace.postgres.cluster import PrivateCluster, find_root
 Connection = psycopg.Connection[Any]
 Server = Callable[..., PrivateCluster]
 
-SCRIPT = Path(__file__).parents[1] / "scripts/pg"
+SCRIPT = Path(__file__).parents[2] / "scripts/pg"
 
 ROWS = 200_000
 SEQUENTIAL = sample.SEQUENTIAL

@@ -14,7 +14,7 @@ import pytest
 
 READ_AHEAD_KIB = 128
 CLONE_NEWNS = 0x20000
-SCRIPT = Path(__file__).parents[1] / "scripts/storage"
+SCRIPT = Path(__file__).parents[2] / "scripts/storage"
 
 
 class Request(NamedTuple):

@@ -1,4 +1,4 @@
-"""The programs of known reads and of known writes: tests/reader.c, writer.c, compiled here."""
+"""The programs of known reads and of known writes: reader.c, writer.c, compiled here."""
 
 import os
 import shutil
