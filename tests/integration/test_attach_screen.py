@@ -1,9 +1,8 @@
 """What `pgtrace attach` shows while it runs: at three in the morning, and to a program."""
 
 import json
+import os
 import re
-import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import pytest
 from bpf_left import leftovers, ours
 from fix_cluster import SEQUENTIAL, Connection
 from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace_command import PGTRACE, Pgtrace, wait_for
+from pgtrace_command import Pgtrace, wait_for
 
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 HEAD = re.compile(r"▶ (begun before )?\d\d:\d\d:\d\d  (.*)")
@@ -237,21 +236,17 @@ def test_query_that_has_not_ended_is_told_in_the_end(
 
 def test_reader_that_has_seen_enough(connection: Connection) -> None:
     """As in `pgtrace attach PID | head -1`: the end, and no traceback."""
-    command = [*PGTRACE, "attach", str(connection.info.backend_pid), "--reads", "tracepoint"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as tracer:
-        assert tracer.stdout is not None and tracer.stderr is not None
-        try:
-            assert tracer.stdout.readline().startswith("Backend ")
-            assert tracer.stdout.readline().startswith("Reads by ")
-            tracer.stdout.close()
+    pid = connection.info.backend_pid
+    reads, writes = os.pipe()
+    with Pgtrace("attach", pid, "--reads", "tracepoint", stdout=writes) as tracer:
+        os.close(writes)
+        with os.fdopen(reads) as shown:
+            assert shown.readline().startswith("Backend ")
+            assert shown.readline().startswith("Reads by ")
 
-            def ended() -> bool:
-                connection.execute(SEQUENTIAL + " limit 1")
-                return tracer.poll() is not None
+        def ended() -> bool:
+            connection.execute(SEQUENTIAL + " limit 1")
+            return tracer.code is not None
 
-            wait_for(ended)
-            assert (tracer.returncode, tracer.stderr.read()) == (0, "")
-        finally:
-            tracer.send_signal(signal.SIGKILL)
+        wait_for(ended)
+        assert tracer.ended() == (0, "", "")

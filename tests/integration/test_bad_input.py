@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from bpf_left import leftovers, ours
+from child import Child, Idle
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
 from pgtrace import capture_file
@@ -59,21 +59,16 @@ def test_no_such_pid(command: str) -> None:
 
 @pytest.mark.parametrize("command", ["attach", "capture"])
 def test_pid_that_is_not_postgresql(command: str) -> None:
-    other = subprocess.Popen(["sleep", "60"])
-    try:
+    with Idle() as other:
         check(
             run(command, other.pid), 3, rf"{other.pid} is not PostgreSQL but .*sleep.*pgtrace list"
         )
-    finally:
-        other.kill()
-        other.wait()
 
 
 def test_zombie() -> None:
-    other = subprocess.Popen(["true"])
-    wait_for(lambda: Path(f"/proc/{other.pid}/stat").read_text().split()[2] == "Z")
-    check(run("attach", other.pid), 3, rf"{other.pid} .*has ended")
-    other.wait()
+    with Child("true") as other:
+        wait_for(lambda: Path(f"/proc/{other.pid}/stat").read_text().split()[2] == "Z")
+        check(run("attach", other.pid), 3, rf"{other.pid} .*has ended")
 
 
 def kernel_threads() -> Iterator[int]:

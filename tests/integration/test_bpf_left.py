@@ -3,23 +3,19 @@
 import ctypes
 import os
 import platform
-import signal
 import struct
-import subprocess
-import time
 
 from bpf_left import leftovers, ours, raised, semaphores, show
+from child import Child, Idle, wait_for
 from fix_cluster import Connection
 from pgtrace.postgres.cluster import PrivateCluster
 
 SCRIPT = "usdt:{binary}:query__start {{ @n = count(); }}"
 
 
-def bpftrace(cluster: PrivateCluster) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["bpftrace", "-e", SCRIPT.format(binary=cluster.binary), "-p", f"{cluster.postmaster_pid}"],
-        stdout=subprocess.DEVNULL,
-    )
+def bpftrace(cluster: PrivateCluster) -> Child:
+    script = SCRIPT.format(binary=cluster.binary)
+    return Child("bpftrace", "-e", script, "-p", cluster.postmaster_pid)
 
 
 def test_semaphores_rise_and_fall(cluster: PrivateCluster, connection: Connection) -> None:
@@ -27,11 +23,9 @@ def test_semaphores_rise_and_fall(cluster: PrivateCluster, connection: Connectio
     assert len(semaphores(pid)) > 50
     assert raised(pid) == {}
     with bpftrace(cluster) as tracer:
-        deadline = time.monotonic() + 30
-        while not raised(cluster.postmaster_pid) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: raised(cluster.postmaster_pid))
         assert raised(cluster.postmaster_pid) == {"query__start": 1}
-        tracer.send_signal(signal.SIGINT)
+        tracer.stop()
     assert raised(cluster.postmaster_pid) == {}
 
 
@@ -80,11 +74,7 @@ def test_leftovers_sees_a_program() -> None:
 def test_anothers_program_is_left_out() -> None:
     """One that a process outside this run holds; it gets there without our environment."""
     descriptor = load_program(b"pgt_witness")
-    other = subprocess.Popen(["sleep", "60"], pass_fds=[descriptor], env={"PATH": os.defpath})
-    os.close(descriptor)
-    try:
+    with Idle(pass_fds=[descriptor], env={"PATH": os.defpath}):
+        os.close(descriptor)
         assert leftovers() == {}
         assert "pgt_witness" in [program.get("name") for program in show("prog")]
-    finally:
-        other.kill()
-        other.wait()

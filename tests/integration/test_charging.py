@@ -7,10 +7,9 @@ in no EXPLAIN) are less than half a percent of them.
 import json
 import os
 import re
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from child import Child, wait_for
 from fix_cluster import Connection, Server, make_cold
 from fix_markers import PG_VERSION
 from pgtrace import trace
@@ -150,35 +150,21 @@ def assert_all(reads: Iterable[Reads], shared_read: int) -> None:
     assert 0 <= found - shared_read <= HALF_PERCENT * shared_read, f"{found} of {shared_read}"
 
 
-def wait_for(look: Callable[[], Any]) -> Any:
-    """What `look` returns once it is true."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.05)
-    return found
-
-
 @contextmanager
 def bpftrace(script: str, cluster: PrivateCluster, directory: Path) -> Iterator[dict[str, Any]]:
     """Run an oracle; its maps are in what this yields, once the block has ended."""
-    file, output = directory / script, directory / "oracle.json"
+    file = directory / script
     text = (ORACLES / script).read_text().replace("POSTGRES", str(cluster.binary))
     file.write_text(text + UNTIL_TOLD)
     arguments = map(str, (cluster.postmaster_pid, os.getpid()))
     maps: dict[str, Any] = {}
-    with output.open("w") as stdout:
-        process = subprocess.Popen(["bpftrace", "-f", "json", file, *arguments], stdout=stdout)
-    try:
-        wait_for(lambda: "attached_probes" in output.read_text() or process.poll() is not None)
-        assert process.poll() is None, "bpftrace ended"
+    with Child("bpftrace", "-f", "json", file, *arguments) as process:
+        process.wait_for("attached_probes")
+        assert process.code is None, "bpftrace ended"
         yield maps
-        wait_for(lambda: os.getpgid(0) and process.poll() is not None)
-        assert process.returncode == 0
-    finally:
-        process.kill()
-        process.wait()
-    for line in filter(None, output.read_text().split("\n")):
+        wait_for(lambda: os.getpgid(0) and process.code is not None)
+        assert process.ended().code == 0
+    for line in filter(None, process.out.split("\n")):
         printed = json.loads(line)
         if printed["type"] in ("map", "hist"):
             maps |= printed["data"]
@@ -391,30 +377,20 @@ def test_clients_that_come_and_go(charged: PrivateCluster, tmp_path: Path) -> No
     of the collector levels off once backends are added up."""
     script = tmp_path / "one.sql"
     script.write_text("select count(*) from pg_class;\n")
-    with subprocess.Popen(
-        [sys.executable, "-c", COLLECTOR, str(charged.postmaster_pid)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
-    ) as collector:
-        try:
-            assert collector.stdin and collector.stdout
-            assert collector.stdout.readline() == "attached\n"
-            pgbench = subprocess.Popen(
-                [charged.bindir / "pgbench", "-n", "-C", "-c", str(CLIENTS), "-j", "4",
-                 "-t", str(TIMES), "-f", script, charged.dsn()],
-                stdout=subprocess.DEVNULL,
-            )  # fmt: skip
-            samples = []
-            while pgbench.poll() is None:
+    path = os.environ | {"PYTHONPATH": ":".join(sys.path)}
+    with Child(sys.executable, "-c", COLLECTOR, charged.postmaster_pid, env=path) as collector:
+        assert collector.line() == "attached\n"
+        samples = []
+        with Child(
+            charged.bindir / "pgbench", "-n", "-C", "-c", CLIENTS, "-j", "4",
+            "-t", TIMES, "-f", script, charged.dsn(),
+        ) as pgbench:  # fmt: skip
+            while pgbench.code is None:
                 samples.append(resident(collector.pid))
                 time.sleep(0.1)
-            assert pgbench.returncode == 0
-            collector.stdin.close()
-            lost, calls, clients = json.loads(collector.stdout.readline())
-        finally:
-            collector.kill()
+        assert pgbench.code == 0
+        collector.end_input()
+        lost, calls, clients = json.loads(collector.line())
     print(f"{len(samples)} samples, KiB: {samples[:: len(samples) // 30]}")
     assert set(lost.values()) == {0}, lost
     assert calls == CLIENTS * TIMES

@@ -5,12 +5,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from child import Child, wait_for
 from fix_cluster import INDEX_SCAN, SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_reader import Counts, Reader
 from pgtrace.errors import PgtraceError, UnsupportedError
@@ -76,28 +76,16 @@ with PrivateCluster(directory=Path(sys.argv[1])) as cluster:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_removed_when_its_maker_is_killed(disk_directory: Path, number: signal.Signals) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", MAKER, disk_directory],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        process_group=0,
+    with Child(
+        sys.executable, "-c", MAKER, disk_directory, stderr=subprocess.DEVNULL, process_group=0
     ) as maker:
-        try:
-            assert maker.stdout is not None
-            directory = Path(maker.stdout.readline().strip())
-            postmaster = int((directory / "data/postmaster.pid").read_text().split()[0])
-            if number == signal.SIGKILL:
-                os.kill(postmaster, signal.SIGKILL)  # its backend then holds out alone
-            os.killpg(maker.pid, number)  # as a terminal does
-        except BaseException:
-            maker.kill()
-            raise
-    deadline = time.monotonic() + 60
-    while directory.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not directory.exists()
+        directory = Path(maker.line().strip())
+        postmaster = int((directory / "data/postmaster.pid").read_text().split()[0])
+        if number == signal.SIGKILL:
+            os.kill(postmaster, signal.SIGKILL)  # its backend then holds out alone
+        os.killpg(maker.pid, number)  # as a terminal does
+        maker.ended()
+    wait_for(lambda: not directory.exists())
     assert backends_of(directory / "data") == []
 
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from child import Child, Idle, wait_for
 from fix_markers import PG_VERSION
 from pgtrace.abilities import server as server_abilities
 from pgtrace.commands import doctor, list_
@@ -30,14 +30,6 @@ Connection = psycopg.Connection[Any]
 NOBODY = 65534
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-def wait_for(look: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)
-    return found
 
 
 @contextmanager
@@ -301,27 +293,21 @@ def message(pid: int) -> str:
 
 
 def test_no_such_process() -> None:
-    child = subprocess.Popen(["true"])
-    child.wait()
+    with Child("true") as child:
+        child.ended()
     for pid in (child.pid, 0, -1, 1 << 22, 1 << 70):
         assert f"No process {pid}." in message(pid)
 
 
 def test_another_program_is_named() -> None:
-    child = subprocess.Popen(["sleep", "60"])
-    try:
-        wait_for(lambda: proc.process(child.pid).comm == "sleep")
+    with Idle() as child:
         assert "is not PostgreSQL but /" in message(child.pid)
         assert "(sleep)" in message(child.pid)
-    finally:
-        child.kill()
-        child.wait()
 
 
 def test_a_zombie_is_named() -> None:
-    child = subprocess.Popen(["true"])
-    wait_for(lambda: "zombie" in message(child.pid))
-    child.wait()
+    with Child("true") as child:
+        wait_for(lambda: "zombie" in message(child.pid))
 
 
 @pytest.mark.skipif(
@@ -418,9 +404,9 @@ def contained(disk_directory: Path) -> Iterator[tuple[PrivateCluster, int]]:
             'mount --bind "$1" "$2" && exec setpriv --reuid postgres --regid postgres '
             '--clear-groups "$2" -D "$3"'
         )
-        outside = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh"]
-            + [str(path) for path in (copy, cluster.binary, cluster.datadir)],
+        outside = Child(
+            *["unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh"],
+            *(copy, cluster.binary, cluster.datadir),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -438,7 +424,6 @@ def contained(disk_directory: Path) -> Iterator[tuple[PrivateCluster, int]]:
             for pid in inside:
                 os.kill(int(pid), signal.SIGQUIT)
             outside.kill()
-            outside.wait()
 
 
 def test_a_server_in_a_container(contained: tuple[PrivateCluster, int]) -> None:

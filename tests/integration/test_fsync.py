@@ -5,7 +5,7 @@ The server's settings are its own: those of the other tests call no fsync.
 
 import re
 import shutil
-import subprocess
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from child import Child
 from fix_cluster import SETTINGS, bindir
 from fix_markers import PG_VERSION
 from pgtrace import trace
@@ -99,13 +100,10 @@ def strace(server: PrivateCluster, output: Path) -> Iterator[None]:
         *(b.pid for b in master.backends() if b.backend_type != "postmaster"),
     ]
     command = ["strace", "-f", "-qq", "-y", "-e", f"trace={','.join(CALLS)}", "-o", str(output)]
-    process = subprocess.Popen([*command, *(f"-p{pid}" for pid in pids)])
-    try:
+    with Child(*command, *(f"-p{pid}" for pid in pids)) as process:
         wait_for(lambda: all(_traced(pid) for pid in pids))
         yield
-    finally:
-        process.terminate()
-        process.wait()
+        process.stop(signal.SIGTERM)
 
 
 def _traced(pid: int) -> bool:

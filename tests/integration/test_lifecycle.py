@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bpf_left import leftovers, ours, raised
+from child import Child
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
 from pgtrace.libbpf.objects import Object
@@ -183,18 +184,13 @@ def load(cluster: PrivateCluster, mode: str, *options: object) -> Iterator[list[
     """pgbench's backends, all busy; at the end none of its clients has failed."""
     with (
         cluster.connect() as connection,
-        subprocess.Popen(
-            [cluster.bindir / "pgbench", "-n", "-M", mode, "-c", str(CLIENTS), "-T", "600",
-             *map(str, options), "-f", "/dev/stdin", cluster.dsn()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        Child(
+            cluster.bindir / "pgbench", "-n", "-M", mode, "-c", CLIENTS, "-T", "600",
+            *options, "-f", "/dev/stdin", cluster.dsn(), stderr=subprocess.STDOUT,
         ) as pgbench,
     ):  # fmt: skip
-        assert pgbench.stdin is not None and pgbench.stdout is not None
-        pgbench.stdin.write("select count(*) from generate_series(1, 100);\n")
-        pgbench.stdin.close()
+        pgbench.say("select count(*) from generate_series(1, 100);")
+        pgbench.end_input()
 
         def clients() -> list[int]:
             rows = connection.execute(
@@ -209,7 +205,7 @@ def load(cluster: PrivateCluster, mode: str, *options: object) -> Iterator[list[
             assert clients() == before
         finally:
             pgbench.kill()
-        assert re.fullmatch(r"pgbench \([^\n]*\)\n", pgbench.stdout.read())
+        assert re.fullmatch(r"pgbench \([^\n]*\)\n", pgbench.ended().out)
 
 
 @pytest.mark.parametrize(

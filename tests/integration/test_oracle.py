@@ -1,9 +1,6 @@
 """The same work seen by others at once: by bpftrace, and by PostgreSQL's own clock."""
 
 import json
-import signal
-import subprocess
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Any
 import pytest
 
 from bpf_left import raised
+from child import Child, wait_for
 from pgtrace import trace
 from pgtrace.postgres.cluster import PrivateCluster
 from scans import ATTEMPTS, SCANS, count, explain_traced, histogram, new_backend, prepare, the_query
@@ -22,46 +20,26 @@ PERCENTILES = (50, 90, 99)
 pytestmark = pytest.mark.pg("15")
 
 
-class Oracle:
+class Oracle(Child):
     """bpftrace with the script, attached to one backend."""
 
     def __init__(self, binary: Path, pid: int, directory: Path) -> None:
         script = directory / "oracle.bt"
         script.write_text(SCRIPT.read_text().replace("POSTGRES", str(binary)))
-        self.output = directory / "oracle.json"
-        with self.output.open("w") as output:
-            self.process = subprocess.Popen(
-                ["bpftrace", "-f", "json", script, str(pid)], stdout=output
-            )
+        super().__init__("bpftrace", "-f", "json", script, pid)
         try:
             # It says so before it attaches; the first and the last of the script are of USDT
-            while not {"query__start", "query__done"} <= raised(pid).keys():
-                assert self.process.poll() is None, f"bpftrace ended: {self.output.read_text()}"
-                time.sleep(0.05)
+            wait_for(lambda: {"query__start", "query__done"} <= raised(pid).keys() or self.code)
+            assert self.code is None, f"bpftrace ended: {self.out}"
         except BaseException:
-            self.end()
+            self.kill()
             raise
 
-    def wait_for(self, kind: str) -> Any:
-        """The first of what it printed of this kind."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            *whole, _ = self.output.read_text().split("\n")
-            for line in filter(None, whole):
-                printed = json.loads(line)
-                if printed["type"] == kind:
-                    return printed["data"]
-            assert self.process.poll() is None, f"bpftrace ended: {self.output.read_text()}"
-            time.sleep(0.02)
-        raise TimeoutError(f"no {kind} in: {self.output.read_text()}")
-
-    def end(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(timeout=60)
-        finally:
-            self.process.kill()
-            self.process.wait()
+    def first(self, kind: str) -> Any:
+        """The first of what it printed of this kind, once it is there."""
+        self.wait_for(rf'"type":\s*"{kind}"')
+        printed = map(json.loads, filter(None, self.out.split("\n")[:-1]))
+        return next(each["data"] for each in printed if each["type"] == kind)
 
 
 def log2_of_rank(buckets: Iterable[tuple[int, int]], percentile: int) -> int:
@@ -84,20 +62,16 @@ def test_bpftrace_counts_the_same_reads_of_a_query(
     with new_backend(cluster) as backend, cluster.connect() as gate, ThreadPoolExecutor(1) as pool:
         text = f"select pg_advisory_lock(2); {prepare(cluster, backend, scan, 'cold')}"
         pid = backend.info.backend_pid
-        oracle = Oracle(cluster.binary, pid, tmp_path)
-        try:
-            with trace(pid, literals=True) as tracer:
-                # bpftrace clears its map some time after the query began: no read before that
-                gate.execute("select pg_advisory_lock(2)")
-                running = pool.submit(backend.execute, text)
-                try:
-                    oracle.wait_for("printf")
-                finally:
-                    gate.execute("select pg_advisory_unlock(2)")
-                running.result()
-                printed = oracle.wait_for("hist")
-        finally:
-            oracle.end()
+        with Oracle(cluster.binary, pid, tmp_path) as oracle, trace(pid, literals=True) as tracer:
+            # bpftrace clears its map some time after the query began: no read before that
+            gate.execute("select pg_advisory_lock(2)")
+            running = pool.submit(backend.execute, text)
+            try:
+                oracle.first("printf")
+            finally:
+                gate.execute("select pg_advisory_unlock(2)")
+            running.result()
+            printed = oracle.first("hist")
     ours = the_query(tracer.capture(), text).reads
     theirs = [(bucket["min"], bucket["count"]) for bucket in printed["@ns"]]
     folded = [(low, n) for low, _, n in histogram(ours).fold()]

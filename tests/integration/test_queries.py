@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
+from child import Child, wait_for
 from fix_cluster import Connection
 from pgtrace import capture as captures
 from pgtrace import capture_file, live, statement
@@ -125,14 +126,6 @@ def simple(text: str, failed: bool = False) -> Record:
 
 def extended(text: str, failed: bool = False) -> Record:
     return Record(text, "extended", failed)
-
-
-def wait_for(look: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)
-    return found
 
 
 # One message each
@@ -571,15 +564,13 @@ def benches(
         started = {}
         for mode in MODES:
             options = f"-n -D gate=1 -M {mode} -c 1 -t {TRANSACTIONS} -f".split()
-            pgbench = subprocess.Popen(
-                cluster.command("pgbench", *options, "-"),  # its root may not be ours
-                stdin=stack.enter_context(script.open()),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
+            pgbench = stack.enter_context(
+                Child(
+                    *cluster.command("pgbench", *options, "-"),  # its root may not be ours
+                    stdin=stack.enter_context(script.open()),
+                    stderr=subprocess.STDOUT,
+                )
             )
-            stack.callback(pgbench.wait)
-            stack.callback(pgbench.kill)
             known = {pid for pid, _ in started.values()}
             (pid,) = wait_for(lambda known=known: set(waiting(connection)) - known)
             started[mode] = pid, pgbench
@@ -587,7 +578,7 @@ def benches(
         stack.callback(tracer.stop)
         connection.execute("select pg_advisory_unlock(7)")
         for _, pgbench in started.values():
-            output = pgbench.communicate()[0]
+            output = pgbench.ended().out
             assert f"actually processed: {TRANSACTIONS}/{TRANSACTIONS}" in output
         taken = tracer.stop()
         assert taken.lost == captures.Lost()
@@ -881,17 +872,15 @@ def test_large_objects_are_no_queries(cluster: PrivateCluster, tmp_path: Path) -
     with cluster.connect() as other, ExitStack() as stack:
         other.execute("select pg_advisory_lock(7)")
         psql = stack.enter_context(
-            subprocess.Popen(
-                [find_bindir() / "psql", "-X", "-c", "select pg_advisory_lock(7)",
-                 "-c", rf"\lo_import {file}", cluster.dsn()],
-                stdout=subprocess.DEVNULL,
+            Child(
+                find_bindir() / "psql", "-X", "-c", "select pg_advisory_lock(7)",
+                "-c", rf"\lo_import {file}", cluster.dsn(),
             )
         )  # fmt: skip
-        stack.callback(psql.kill)
         (pid,) = wait_for(lambda: waiting(other))
         with trace(pid, reads=WAY, literals=True) as tracer:
             other.execute("select pg_advisory_unlock(7)")
-            assert psql.wait() == 0
+            assert psql.ended().code == 0
     lookup, *queries = sorted(own(tracer.capture()), key=lambda query: -len(query.text or ""))
     assert lookup.text is not None and "pg_catalog.pg_proc" in lookup.text
     assert {(query.text, query.calls) for query in queries} == {

@@ -20,6 +20,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from child import Child, Idle
 from fix_cluster import SEQUENTIAL, SETTINGS, Connection, make_cold
 from fix_markers import PG_VERSION
 from lab_runs import usable
@@ -93,33 +94,14 @@ class Stage:
 
     def watch(self, act: Callable[[], None], *arguments: object, ends_itself: bool = False) -> str:
         """What pgtrace printed while that was done; Ctrl-C ends it unless that did."""
-        tracer = subprocess.Popen(
-            self._command(*arguments),
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            assert tracer.stdout is not None
-            printed = ""
-            while not printed.endswith(f"{ATTACHED}\n"):
-                line = tracer.stdout.readline()
-                assert line, f"pgtrace ended with {tracer.wait()}: {printed}"
-                printed += line
+        with Child(*self._command(*arguments), cwd=self.folder, stderr=subprocess.STDOUT) as tracer:
+            tracer.wait_for(re.escape(f"{ATTACHED}\n"))
             time.sleep(1.2)  # after its first look, which would cut the first query in two
             act()
             time.sleep(0.5)
-            if not ends_itself:
-                tracer.send_signal(signal.SIGINT)
-            # Not communicate(), which would miss what readline() has read ahead
-            printed += tracer.stdout.read()
-            tracer.wait(timeout=60)
-        finally:
-            tracer.kill()
-            tracer.wait()
-        assert tracer.returncode == 0, printed
-        return printed
+            ended = tracer.ended() if ends_itself else tracer.stop()
+        assert ended.code == 0, ended.out
+        return ended.out
 
     def _command(self, *arguments: object) -> list[str]:
         return [sys.executable, "-m", "pgtrace", *map(str, arguments)]
@@ -368,14 +350,8 @@ def no_such_process(stage: Stage) -> tuple[str, str]:
 
 
 def not_postgresql(stage: Stage) -> tuple[str, str]:
-    idle = subprocess.Popen(["/bin/sleep", "60"])
-    try:
-        while Path(f"/proc/{idle.pid}/comm").read_text() != "sleep\n":
-            time.sleep(0.01)
+    with Idle() as idle:
         return f"sudo pgtrace attach {idle.pid}", stage.run("attach", idle.pid)
-    finally:
-        idle.kill()
-        idle.wait()
 
 
 @contextmanager

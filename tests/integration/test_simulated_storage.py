@@ -11,6 +11,7 @@ from statistics import mean, median
 
 import pytest
 
+from child import Child
 from fix_storage import (
     SCRIPT,
     Request,
@@ -158,12 +159,10 @@ def test_requests_overlap(simulated_ssd: SimulatedSsd) -> None:
     path = filled(simulated_ssd.directory)
     mark = len(simulated_ssd.requests())
     readers = [
-        subprocess.Popen(
-            ["dd", f"if={path}", "of=/dev/null", "bs=8k", "iflag=direct", "status=none"]
-        )
+        Child("dd", f"if={path}", "of=/dev/null", "bs=8k", "iflag=direct", "status=none")
         for _ in range(8)
     ]
-    assert [reader.wait() for reader in readers] == [0] * 8
+    assert [reader.ended().code for reader in readers] == [0] * 8
     reads = simulated_ssd.reads_since(mark)
     assert len(reads) == 8 * BLOCKS
     took = max(read.start_ns for read in reads) - min(read.start_ns for read in reads)
@@ -237,12 +236,10 @@ def test_a_disk_serves_one_request_at_a_time(simulated_hdd: SimulatedStorage) ->
     path = filled(simulated_hdd.directory)
     mark = len(simulated_hdd.requests())
     readers = [
-        subprocess.Popen(
-            ["dd", f"if={path}", "of=/dev/null", "bs=512k", "iflag=direct", "status=none"]
-        )
+        Child("dd", f"if={path}", "of=/dev/null", "bs=512k", "iflag=direct", "status=none")
         for _ in range(4)
     ]
-    assert [reader.wait() for reader in readers] == [0] * 4
+    assert [reader.ended().code for reader in readers] == [0] * 4
     reads = simulated_hdd.reads_since(mark)
     ends = [read.start_ns + read.duration_ns for read in reads]
     took = max(ends) - min(read.start_ns for read in reads)
@@ -306,13 +303,12 @@ def test_the_first_of_two_can_be_ended_first(tmp_path: Path, others: list[str]) 
 def test_nothing_is_left_after_the_program_was_killed(tmp_path: Path, others: list[str]) -> None:
     with simulated_device(tmp_path / "ssd", 20_000) as device:
         path = filled(device.directory)
-        reader = subprocess.Popen(
-            ["dd", f"if={path}", "of=/dev/null", "bs=8k", "iflag=direct"], stderr=subprocess.PIPE
-        )
+        dd = ("dd", f"if={path}", "of=/dev/null", "bs=8k", "iflag=direct")
+        reader = Child(*dd, stderr=subprocess.PIPE)
         mark = len(device.requests())
         wait_for(lambda: len(device.requests()) > mark)
         os.kill(device.pid, signal.SIGKILL)
-        assert b"Input/output error" in reader.communicate(timeout=60)[1]
+        assert "Input/output error" in reader.ended().err
     wait_for(lambda: set(is_left(device.directory)) <= set(others), 10)
 
 
@@ -321,10 +317,8 @@ def test_nothing_is_left_after_the_start_was_killed(
     tmp_path: Path, others: list[str], after_s: float
 ) -> None:
     directory = tmp_path / "ssd"
-    starting = subprocess.Popen([SCRIPT, "ssd", directory], stdout=subprocess.DEVNULL)
-    time.sleep(after_s)
-    starting.kill()
-    starting.wait()
+    with Child(SCRIPT, "ssd", directory, stdout=subprocess.DEVNULL):
+        time.sleep(after_s)
     assert run_storage("stop", directory).returncode == 0
     # Where it was not mounted yet, all of it goes by itself.
     wait_for(lambda: set(is_left(directory)) <= set(others), 10)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from child import Child
 from fix_cluster import SETTINGS, Connection, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.capture import Backend, Capture
@@ -391,11 +392,8 @@ def test_server_whose_processes_rename_themselves(
 
 def test_other_program_that_calls_itself_postgres(tmp_path: Path) -> None:
     title = "postgres: postgres postgres [local] idle"
-    with subprocess.Popen(["bash", "-c", f"exec -a {title!r} sleep 600"]) as process:
-        try:
-            wait_for(lambda: b"postgres:" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
-            ended = run("capture", process.pid, "--duration", 1)
-        finally:
-            process.kill()
+    with Child("bash", "-c", f"exec -a {title!r} sleep 600") as process:
+        wait_for(lambda: b"postgres:" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        ended = run("capture", process.pid, "--duration", 1)
     assert (ended.code, ended.out) == (3, "")
     assert "not PostgreSQL" in ended.err or "is sleep" in ended.err, ended

@@ -4,7 +4,6 @@ taskstats adds up, for each task, how long it slept for block I/O. It counts onl
 kernel.task_delayacct is 1, for processes that began then.
 """
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import TaskStats
 
+from child import Child
 from fix_cluster import ROWS, SETTINGS, bindir
 from fix_markers import PG_VERSION
 from fix_storage import Simulated
@@ -31,18 +31,13 @@ def delay_accounting() -> Iterator[None]:
         pytest.skip("this kernel has no task delay accounting: CONFIG_TASK_DELAY_ACCT")
     before = SWITCH.read_text().strip()
     # It waits for the end of its input, which is that of this process at the latest.
-    guard = subprocess.Popen(
-        ["sh", "-c", f"cat; echo {before} >{SWITCH}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    guard = Child("sh", "-c", f"cat; echo {before} >{SWITCH}", start_new_session=True)
     try:
         SWITCH.write_text("1")
         yield
     finally:
-        guard.communicate()
+        guard.end_input()
+        guard.ended()
     assert SWITCH.read_text().strip() == before
 
 

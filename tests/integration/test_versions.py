@@ -4,7 +4,6 @@ A cell of the matrix is PGTRACE_TEST_PG: 15, 17 or 18.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from child import Child, wait_for
 from fix_cluster import SCRIPT, SETTINGS, Connection, Server, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.errors import PgtraceError, UsageError
@@ -152,17 +152,9 @@ def test_programs(make: Make) -> None:
         script = cluster.datadir.parent / "script.sql"
         script.write_text("select 'script'")
         assert cluster.run("psql", "-At", "-f", script) == "script\n"
-        with subprocess.Popen(
-            cluster.command("psql", "-Atc", "select pg_sleep(600)"), stderr=subprocess.DEVNULL
-        ) as client:
-            try:
-                deadline = time.monotonic() + 60
-                psql = cluster.bindir / "psql"
-                while not Path(f"/proc/{client.pid}/exe").samefile(psql):
-                    assert time.monotonic() < deadline
-                    time.sleep(0.02)
-            finally:
-                client.kill()
+        with Child(*cluster.command("psql", "-Atc", "select pg_sleep(600)")) as client:
+            psql = cluster.bindir / "psql"
+            wait_for(lambda: Path(f"/proc/{client.pid}/exe").samefile(psql))
 
 
 def test_pg_ctl_would_signal_our_process_1(make: Make) -> None:
@@ -225,25 +217,15 @@ def test_removed_when_its_maker_is_killed(
     disk_directory: Path, volume: bool, pid_namespace: bool
 ) -> None:
     place = disk_directory if volume else data_directory(PG_VERSION, disk_directory)
-    with subprocess.Popen(
-        [sys.executable, "-c", MAKER, bindir(PG_VERSION), place or "", "1" * pid_namespace],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    with Child(
+        sys.executable, "-c", MAKER, bindir(PG_VERSION), place or "", "1" * pid_namespace,
         process_group=0,
-    ) as maker:
-        try:
-            assert maker.stdout is not None
-            datadir = Path(maker.stdout.readline().strip())
-            pids = working_in(datadir)
-            assert len(pids) > 4
-            memory = segment(datadir)
-        finally:
-            os.killpg(maker.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while datadir.parent.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not datadir.parent.exists()
+    ) as maker:  # fmt: skip
+        datadir = Path(maker.line().strip())
+        pids = working_in(datadir)
+        assert len(pids) > 4
+        memory = segment(datadir)
+    wait_for(lambda: not datadir.parent.exists())
     assert [pid for pid in pids if runs(pid)] == []
     assert memory not in shared_memory()
     assert datadir.parent.name not in Path("/proc/self/mounts").read_text()

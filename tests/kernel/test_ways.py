@@ -6,7 +6,6 @@ times only the order is looked at. Of the tracepoints, which the host tests, it 
 they count under this kernel as well.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import test_sources
 import test_writes
 
 from bpf_left import leftovers, ours, raised
+from child import Child
 from fix_cluster import Connection
 from fix_markers import ENGINE
 from fix_reader import Reader
@@ -132,13 +132,7 @@ def test_nothing_is_left_after_an_end(connection: Connection, way: ReadsWay) -> 
 @pytest.mark.usefixtures("nothing_left")
 def test_nothing_is_left_after_kill_9(connection: Connection, way: ReadsWay) -> None:
     pid = connection.info.backend_pid
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(pid), way], stdout=subprocess.PIPE
-    ) as tracer:
-        try:
-            assert tracer.stdout is not None
-            assert tracer.stdout.readline() == b"\n"
-            assert PROGRAMS[way] in ours().values()
-            assert raised(pid)["query__start"] == 1
-        finally:
-            tracer.kill()
+    with Child(sys.executable, "-c", KILLED, pid, way) as tracer:
+        assert tracer.line() == "\n"
+        assert PROGRAMS[way] in ours().values()
+        assert raised(pid)["query__start"] == 1

@@ -9,12 +9,13 @@ import json
 import os
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Self
+
+from child import Child
 
 COMMAND = "chromium"
 PATIENCE_S = 60
@@ -36,9 +37,9 @@ class Chromium:
         self._number = 0
         self.events: list[dict[str, Any]] = []
         # The browser reads from descriptor 3 and writes to 4
-        self._process = subprocess.Popen(
-            ["bash", "-c", 'exec "${@:3}" 3<&"$1" 4>&"$2"', "bash", str(theirs_in),
-             str(theirs_out), COMMAND, *_FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
+        self._process = Child(
+            "bash", "-c", 'exec "${@:3}" 3<&"$1" 4>&"$2"', "bash", theirs_in,
+            theirs_out, COMMAND, *_FLAGS, f"--user-data-dir={self._profile}", "about:blank",
             pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -50,8 +51,7 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.kill()
         os.close(self._in)
         os.close(self._out)
         shutil.rmtree(self._profile, ignore_errors=True)

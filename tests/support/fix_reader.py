@@ -5,10 +5,11 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import pytest
+
+from child import Child
 
 DATA_BYTES = 16 << 20
 
@@ -25,59 +26,26 @@ class Counts(NamedTuple):
     """Of the writer: its calls of fsync and the like."""
 
 
-class Reader:
+class Reader(Child):
     """A started reader, which has made none of its reads. Attach; go(); detach; leave the block."""
 
     def __init__(self, binary: Path, file: Path, *options: object) -> None:
-        self.process = subprocess.Popen(
-            [binary, *map(str, options), file],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        if self._line() != "ready":
-            raise RuntimeError(f"the reader ended with {self.process.wait()}")
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
+        super().__init__(binary, *options, file)
+        if self.line() != "ready\n":
+            raise RuntimeError(f"the reader ended with {self.ended().code}")
 
     def begin(self) -> None:
         """Let it read, without waiting for it."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        self.say("")
 
     def counts(self) -> Counts:
         """Wait until it has read."""
-        return Counts(*map(int, self._line().split()))
+        return Counts(*map(int, self.line().split()))
 
     def go(self) -> Counts:
         """Let it make its reads; it stays alive after them."""
         self.begin()
         return self.counts()
-
-    def finish(self) -> None:
-        """Let it end; kill it if it has not read yet."""
-        assert self.process.stdin is not None
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-
-    def _line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.finish()
 
 
 @pytest.fixture(scope="session")
@@ -133,4 +101,4 @@ def _starter(binary: Path) -> Iterator[Callable[..., Reader]]:
 
     yield start
     for one in started:
-        one.finish()
+        one.kill()

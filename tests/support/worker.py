@@ -1,9 +1,8 @@
 """A process that does what it is told, so that one tracer can watch many kinds of reads."""
 
-import subprocess
 import sys
-from types import TracebackType
-from typing import Self
+
+from child import Child
 
 WORKER = """
 import ctypes, mmap, os, signal, sys, threading
@@ -31,36 +30,15 @@ for line in sys.stdin:
 """
 
 
-class Worker:
+class Worker(Child):
     """A Python process that executes what `do` sends it, and makes no other read of a file."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        super().__init__(sys.executable, "-c", WORKER)
         self.do("import gc; gc.disable()")
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
 
     def do(self, code: str) -> None:
         """Have it executed, and wait for its end."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{code!r}\n")
-        self.process.stdin.flush()
-        if not self.process.stdout.readline():
-            raise RuntimeError(f"the worker ended with {self.process.wait()} at: {code}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self.say(repr(code))
+        if not self.line():
+            raise RuntimeError(f"the worker ended with {self.ended().code} at: {code}")
