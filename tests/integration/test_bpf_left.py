@@ -5,10 +5,14 @@ import os
 import platform
 import struct
 
+import pytest
+
 from bpf_left import leftovers, ours, raised, semaphores, show
 from child import Child, Idle, wait_for
 from fix_cluster import Connection
 from pgtrace.postgres.cluster import PrivateCluster
+
+pytestmark = pytest.mark.alone  # semaphores are those of all servers of one binary
 
 SCRIPT = "usdt:{binary}:query__start {{ @n = count(); }}"
 

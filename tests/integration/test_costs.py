@@ -10,6 +10,8 @@ from pgtrace.capture import Capture
 from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
 
+pytestmark = pytest.mark.alone  # they compare times
+
 RELATIONS = {"relation", "heap", "index", "toast", "visibility map", "free space map"}
 
 

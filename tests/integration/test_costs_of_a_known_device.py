@@ -18,6 +18,8 @@ from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
 from scans import ATTEMPTS
 
+pytestmark = pytest.mark.alone  # they compare times
+
 TOLERANCE = 0.15
 BLOCK = 8192
 LONG_S = 8.0

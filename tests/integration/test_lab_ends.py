@@ -18,7 +18,8 @@ from pgtrace.lab.result import Result
 from pgtrace.postgres import processes
 from pgtrace_command import Ended, Pgtrace, run, wait_for
 
-pytestmark = pytest.mark.pg("15")
+# Experiments undo what they changed of the host
+pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
 
 STATE = Path("/run/pgtrace")
 SERVERS = Path("/var/tmp")

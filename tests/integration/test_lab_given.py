@@ -15,7 +15,8 @@ from pgtrace.postgres import processes
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import Pgtrace, run, wait_for
 
-pytestmark = pytest.mark.pg("15")
+# Experiments measure time, and pin a server to a CPU
+pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
 
 ROWS = 30_000
 OURS = """

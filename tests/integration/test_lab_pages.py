@@ -22,7 +22,8 @@ from pgtrace.postgres.cache import residency
 from pgtrace_command import run
 from scans import histogram
 
-pytestmark = pytest.mark.pg("15")
+# Experiments measure time, on a CPU of their own
+pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
 
 ROWS = 50_000
 RUNS = 3

@@ -31,7 +31,8 @@ from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace.lab.storages import Place
 from pgtrace_command import Pgtrace, run
 
-pytestmark = pytest.mark.pg("15")
+# Experiments measure time, on a CPU of their own
+pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
 
 ROWS = 36_000
 PAGES = 2_000

@@ -25,7 +25,8 @@ from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import Pgtrace, run
 from scans import ATTEMPTS, histogram
 
-pytestmark = pytest.mark.pg("15")
+# Experiments measure time, and set read-ahead of devices
+pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
 
 STATE = Path("/run/pgtrace")
 ROWS = 6_000

@@ -20,7 +20,8 @@ from pgtrace.lab.result import Cell, Result
 from pgtrace.lab.sync_findings import is_difference
 from pgtrace_command import Ended, Pgtrace, run
 
-pytestmark = pytest.mark.pg("15")
+# Experiments measure time, on a CPU of their own
+pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
 
 RUNS = 2
 TRANSACTIONS = 400

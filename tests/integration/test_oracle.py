@@ -17,7 +17,7 @@ from scans import ATTEMPTS, SCANS, count, explain_traced, histogram, new_backend
 SCRIPT = Path(__file__).parents[1] / "oracles" / "seed_query_reads.bt"
 PERCENTILES = (50, 90, 99)
 
-pytestmark = pytest.mark.pg("15")
+pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]  # they compare times
 
 
 class Oracle(Child):

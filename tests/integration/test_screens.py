@@ -474,7 +474,14 @@ def screens(page: Path) -> list[tuple[str, str]]:
 
 
 PLACES = [
-    pytest.param(page, scene, shown, id=f"{page.relative_to(ROOT)}: {scene}")
+    pytest.param(
+        page,
+        scene,
+        shown,
+        id=f"{page.relative_to(ROOT)}: {scene}",
+        # Experiments measure time
+        marks=[pytest.mark.alone] if scene.startswith("lab") else [],
+    )
     for page in PAGES
     for scene, shown in screens(page)
 ]

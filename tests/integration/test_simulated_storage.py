@@ -25,6 +25,8 @@ from pgtrace.postgres.storage import storage
 from pgtrace_command import wait_for
 from scans import ATTEMPTS
 
+pytestmark = pytest.mark.alone  # how long the device takes
+
 BLOCK = 8192
 BLOCKS = 2048
 READS = 331

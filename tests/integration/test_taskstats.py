@@ -20,6 +20,8 @@ from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
 from scans import ATTEMPTS, anything_lost, by_source, new_backend, only, prepare
 
+pytestmark = pytest.mark.alone  # delay accounting is the whole host's
+
 SWITCH = Path("/proc/sys/kernel/task_delayacct")
 TOLERANCE = 0.15
 

@@ -22,7 +22,7 @@ HELD = re.compile(r"^(prog|map|link)_id:\s+(\d+)", re.MULTILINE)
 RUN = "PGTRACE_TEST_RUN"
 """In the environment of every process that this run of pytest starts."""
 
-os.environ.setdefault(RUN, str(os.getpid()))
+os.environ[RUN] = str(os.getpid())  # of its own also in each worker of pytest-xdist
 
 
 def show(kind: str) -> list[dict[str, Any]]:
@@ -53,6 +53,7 @@ def _others() -> set[str]:
 
 def ours() -> dict[str, str]:
     """Objects of pgtrace in the kernel now, by kind and id: {"prog 12": "pgt_sys_exit"}."""
+    others = _others()  # and again below: one that ends meanwhile held them before
     programs = [p for p in show("prog") if p.get("name", "").startswith(PREFIX)]
     used = {i for p in programs for i in p.get("map_ids", [])}
     found = {f"prog {p['id']}": p["name"] for p in programs}
@@ -63,18 +64,21 @@ def ours() -> dict[str, str]:
     for one in show("link"):
         if one.get("prog_id") in ids:
             found[f"link {one['id']}"] = one.get("type", "")
-    others = _others()
+    others |= _others()
     return {key: name for key, name in found.items() if key not in others}
 
 
 def leftovers(before: Collection[str] = (), within: float = 5.0) -> dict[str, str]:
-    """What is there now and was not in `before`; waits, as the kernel frees objects in its time."""
+    """What is there now and was not in `before`; waits, as the kernel frees objects in its time.
+
+    What comes in that time is somebody else's.
+    """
     deadline = time.monotonic() + within
-    while True:
-        left = {key: name for key, name in ours().items() if key not in before}
-        if not left or time.monotonic() > deadline:
-            return left
+    left = {key: name for key, name in ours().items() if key not in before}
+    while left and time.monotonic() <= deadline:
         time.sleep(0.1)
+        left = {key: name for key, name in ours().items() if key in left}
+    return left
 
 
 def _load_bias(pid: int, elf: ELFFile) -> int:

@@ -56,6 +56,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in other]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker of pytest-xdist has ended, which alone knows what it left out; all collect alike."""
+    elsewhere[:] = getattr(node, "workeroutput", {}).get("elsewhere", elsewhere)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["elsewhere"] = elsewhere
+
+
 def pytest_report_header() -> str:
     settings = f"PostgreSQL {PG_VERSION}, engine {ENGINE}, CI={os.environ.get('CI', '')}"
     return f"kernel {platform.release()}, {settings}"
