@@ -1,4 +1,4 @@
-"""Process titles of PostgreSQL 14 to 18, as `ps` showed them, and names that are odd."""
+"""Process titles of PostgreSQL 14 to 19, as `ps` showed them, and names that are odd."""
 
 import pytest
 from hypothesis import assume, given
@@ -130,6 +130,31 @@ def test_client_backend(title: str, expected: Title) -> None:
             "postgres: logical replication parallel apply worker for subscription 16389 ",
             18,
             Title("logical replication parallel worker"),
+        ),
+        (
+            "postgres: logical replication sequencesync worker for subscription 16389 ",
+            19,
+            Title("logical replication sequencesync worker"),
+        ),
+        (
+            'postgres: REPACK decoding worker for relation "lines" ',
+            19,
+            Title("REPACK decoding worker"),
+        ),
+        (
+            'postgres: REPACK decoding worker for relation "a: io worker [local] b" waiting',
+            19,
+            Title("REPACK decoding worker", activity="waiting"),
+        ),
+        (
+            'postgres: REPACK decoding worker for relation "a: checkpointer " ',
+            19,
+            Title("REPACK decoding worker"),
+        ),
+        (  # cut after 95 characters
+            f'postgres: REPACK decoding worker for relation "{"long" * 15} ',
+            19,
+            Title("REPACK decoding worker"),
         ),
         ("postgres: TimescaleDB Background Worker Launcher ", 17,
          Title("TimescaleDB Background Worker Launcher")),

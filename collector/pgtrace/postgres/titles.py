@@ -1,4 +1,4 @@
-"""Process titles of PostgreSQL 14 to 18: what `ps` shows, and what is certain in it.
+"""Process titles of PostgreSQL 14 to 19: what `ps` shows, and what is certain in it.
 
     postgres: [cluster_name: ]user database host(port) activity
     postgres: [cluster_name: ]walsender user [database] host(port) activity
@@ -41,11 +41,13 @@ _TYPES = (
 )
 _LEADER = re.compile(r"parallel worker for PID (\d+) ?(.*)", re.DOTALL)
 _LOGICAL = re.compile(
-    r"(logical replication (?:(?:apply |tablesync |parallel )*)worker) for subscription [\d ]+"
-    r"(?:sync \d+ ?)?(.*)",
+    r"(logical replication (?:(?:apply |tablesync |sequencesync |parallel )*)worker)"
+    r" for subscription [\d ]+(?:sync \d+ ?)?(.*)",
     re.DOTALL,
 )
 _SEPARATE_LOGICAL_TYPES = 17
+_REPACK = re.compile(r'(REPACK decoding worker) for relation ".*?(?:" (waiting))?', re.DOTALL)
+"""The relation's name may hold anything; of a long one the second quote is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,8 @@ def _body(title: str) -> str | None:
 
 def _guess(body: str, major: int | None) -> Title:
     # The longest prefix that can be a cluster's name leaves the least to be read wrong.
-    host = next((match.start() for match in _HOST.finditer(body)), len(body))
-    colons = [match.end() for match in re.finditer(": ", body[:host])]
+    names = [match.start() for match in (_HOST.search(body), _REPACK.search(body)) if match]
+    colons = [match.end() for match in re.finditer(": ", body[: min(names, default=len(body))])]
     for start in (*reversed(colons), 0):
         known = _background(body[start:], major)
         if known is not None:
@@ -117,7 +119,7 @@ def _background(body: str, major: int | None) -> Title | None:
     if match := _LEADER.fullmatch(body):
         leader, activity = match.groups()
         return Title("parallel worker", leader_pid=int(leader), activity=activity or None)
-    if match := _LOGICAL.fullmatch(body):
+    if match := _LOGICAL.fullmatch(body) or _REPACK.fullmatch(body):
         kind, activity = match.groups()
         kind = kind.replace("parallel apply", "parallel")
         if major is not None and major < _SEPARATE_LOGICAL_TYPES:
