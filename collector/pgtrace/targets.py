@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .abilities.server import SUPPORTED
 from .capture import Operation
 from .engines import EngineName, Member, Postmaster, ReadsWay, Request
 from .errors import PgtraceError, TargetError
 from .postgres import binary, processes
 from .postgres.processes import Backend, Server
+from .postgres.versions import too_old
 
 FIRST_AIO = 18
 """The first version with asynchronous reads."""
@@ -180,9 +180,8 @@ class Target:
 
 def unfollowed(server: Server) -> str | None:
     """Why of a server nothing but reads can be measured; None if that is not so."""
-    if server.major is not None and server.major not in SUPPORTED:
-        known = f"{SUPPORTED[0]} to {SUPPORTED[-1]}"
-        return f"PostgreSQL {server.version} is not supported, {known} are"
+    if reason := too_old(server.version):
+        return reason
     if binary.is_foreign(f"/proc/{server.postmaster_pid}/exe"):
         return "the server's program is of another architecture than the kernel"
     return None

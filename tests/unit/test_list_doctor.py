@@ -244,7 +244,7 @@ def test_nothing_is_loaded_when_it_cannot_be(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("major", "ok"), [(13, False), (14, True), (18, True), (19, False), (None, False)]
+    ("major", "ok"), [(13, False), (14, True), (19, True), (20, None), (None, False)]
 )
 def test_version(major: int | None, ok: bool) -> None:
     assert of_server.version(f"{major}.1", major).ok is ok

@@ -6,9 +6,9 @@ from ..errors import PermissionDeniedError, PgtraceError
 from ..postgres import binary
 from ..postgres.processes import Server, tablespaces
 from ..postgres.storage import Storage, storage
+from ..postgres.versions import KNOWN, SUPPORTED, too_new
 from . import Ability, Group
 
-SUPPORTED = range(14, 19)
 QUERY_PROBES = (
     "statement__status",
     "query__start",
@@ -56,8 +56,9 @@ def version(text: str | None, major: int | None) -> Ability:
     """Judge the version of PostgreSQL."""
     if major in SUPPORTED:
         return Ability("version", True, text or str(major))
-    supported = f"{SUPPORTED[0]} to {SUPPORTED[-1]}"
-    return Ability("version", False, f"{text or 'unknown'}: pgtrace is made for {supported}")
+    if newer := too_new(text):
+        return Ability("version", None, newer)
+    return Ability("version", False, f"{text or 'unknown'}: pgtrace is made for {KNOWN}")
 
 
 def query_probes(probes: set[str]) -> Ability:

@@ -120,6 +120,7 @@ def attached(
     """Trace what the arguments name; detached at any end."""
     from ..engines.choice import check_pid_namespace
     from ..libbpf import objects
+    from ..postgres.versions import too_new
     from ..session import Stopper, Watched
     from ..tracer import Tracer
 
@@ -150,6 +151,9 @@ def attached(
             )
             try:
                 stopper.start()
+                for warning in dict.fromkeys(too_new(s.version) for s in target.servers):
+                    if warning:
+                        note(args, warning)
                 if tracer.engine.note:
                     note(args, tracer.engine.note)
                 if args.require_names and tracer.names:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..capture import Reads, Source
-from ..postgres.processes import major_of
+from ..postgres.versions import major_of
 from . import buffers_table
 from .buffers import STATES, State
 from .counted import counted, reads_of

@@ -7,8 +7,8 @@ from ..errors import UnsupportedError
 from ..postgres import proc
 from ..postgres.cache import relation_files
 from ..postgres.cluster import PrivateCluster
-from ..postgres.processes import major_of
 from ..postgres.sample import Shape
+from ..postgres.versions import major_of
 from .server import LabServer
 from .tables import Table
 

@@ -14,7 +14,7 @@ from ..capture import Host, Kind
 from ..engines import ReadsWay
 from ..errors import PermissionDeniedError, UnsupportedError, UsageError
 from ..postgres import proc, sample
-from ..postgres.processes import major_of
+from ..postgres.versions import major_of
 from ..tracer import trace
 from . import planner_table, storages, tables
 from .changes import Changes

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ..capture import Server
 from ..errors import PgtraceError, UnsupportedError, UsageError
 from ..postgres import proc
-from ..postgres.cluster import SUPPORTED, PrivateCluster
-from ..postgres.processes import major_of
+from ..postgres.cluster import PrivateCluster
+from ..postgres.versions import too_old
 from . import storages
 from .changes import Changes, Cluster, Directory
 from .server import check_private, identity, show
@@ -109,10 +109,8 @@ def check(asked: Sequence[Asked], user: str) -> list[PrivateCluster]:
                 f"{option} {cluster.binary} is not PostgreSQL; name the folder of a server's "
                 "programs, such as /usr/lib/postgresql/15/bin"
             )
-        if (major_of(version) or 0) < SUPPORTED[0]:
-            raise UnsupportedError(
-                f"{option} PostgreSQL {version} is too old: {SUPPORTED[0]} or later can be traced"
-            )
+        if reason := too_old(version):
+            raise UnsupportedError(f"{option} {reason}")
         found.append(cluster)
     return found
 

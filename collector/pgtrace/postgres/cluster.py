@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import PgtraceError, UnsupportedError, UsageError
 from . import proc
+from .versions import KNOWN, SUPPORTED
 
 if TYPE_CHECKING:
     import psycopg
 
-SUPPORTED = range(14, 19)
 INSTALLED = ("/usr/lib/postgresql/{}/bin", "/usr/pgsql-{}/bin")
 SOCKET_PATH_MAX = 107
 WAIT_S = 180
@@ -77,7 +77,7 @@ def find_bindir(version: int | None = None) -> Path:
             bindir = Path(pattern.format(major))
             if (bindir / "postgres").exists() and (bindir / "initdb").exists():
                 return bindir
-    wanted = str(version) if version else f"{SUPPORTED[0]} to {SUPPORTED[-1]}"
+    wanted = str(version) if version else KNOWN
     package = f"postgresql-{version}" if version else "postgresql"
     raise UnsupportedError(
         f"no PostgreSQL server binaries found (version {wanted}, below /usr/lib/postgresql): "

@@ -4,7 +4,6 @@ Files of a server
 are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount namespace.
 """
 
-import re
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
 from . import binary, proc, titles
 from .proc import Process
+from .versions import major_of
 
 _PAGE_SIZES = {1024 << shift for shift in range(6)}
 _USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
@@ -97,12 +97,6 @@ class Server:
             return []
         found = [self.postmaster, *_children(self.postmaster)]
         return [_backend(process, self.postmaster, self.major) for process in found]
-
-
-def major_of(version: str | None) -> int | None:
-    """Major version, such as 15 of `15.18` and 18 of `18beta1`."""
-    digits = re.match(r"\d+", version or "")
-    return int(digits[0]) if digits else None
 
 
 def backend(pid: int) -> Backend:
