@@ -39,7 +39,7 @@ CLIENTS, TIMES = 200, 30
 METHODS = (
     [pytest.param({}, id="17", marks=pytest.mark.pg("17"))]
     + [
-        pytest.param({"io_method": method}, id=method, marks=pytest.mark.pg("18"))
+        pytest.param({"io_method": method}, id=method, marks=pytest.mark.pg(">= 18"))
         for method in ("worker", "sync", "io_uring")
     ]
 )  # fmt: skip
@@ -268,7 +268,7 @@ def test_reads_of_every_way_to_read(
     assert 0.97 * grown <= capture.totals.device_bytes <= grown
 
 
-@pytest.mark.pg("18")
+@pytest.mark.pg(">= 18")
 def test_two_backends_through_the_same_io_workers(charged: PrivateCluster) -> None:
     """Each is charged its own table's blocks."""
     pids, plans = {}, {}

@@ -433,7 +433,7 @@ from pg_statio_user_tables where relname in ('wide', 'docs', 'plain')
 METHODS = [
     pytest.param({}, id="before 18", marks=pytest.mark.pg("< 18")),
     *(
-        pytest.param({"io_method": method}, id=method, marks=pytest.mark.pg("18"))
+        pytest.param({"io_method": method}, id=method, marks=pytest.mark.pg(">= 18"))
         for method in ("sync", "worker", "io_uring")
     ),
 ]

@@ -1,6 +1,6 @@
 """Servers of every version: what scripts/pg makes, and clusters in another root and namespace.
 
-A cell of the matrix is PGTRACE_TEST_PG: 15, 17 or 18.
+A cell of the matrix is PGTRACE_TEST_PG: 15, 17, 18 or 19.
 """
 
 import os
@@ -19,13 +19,14 @@ from fix_markers import PG_VERSION
 from pgtrace.errors import PgtraceError, UsageError
 from pgtrace.postgres import processes, sample
 from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.postgres.versions import major_of
 
 ROWS = 20_000
 
 METHODS = [
     pytest.param({}, id="default"),
     *(
-        pytest.param({"io_method": method}, id=method, marks=pytest.mark.pg("18"))
+        pytest.param({"io_method": method}, id=method, marks=pytest.mark.pg(">= 18"))
         for method in ("sync", "worker", "io_uring")
     ),
 ]
@@ -104,7 +105,7 @@ def value(connection: Connection, query: str) -> Any:
 def use(cluster: PrivateCluster) -> None:
     """Load a table, and let a leader and its workers read it."""
     with cluster.connect() as connection:
-        assert value(connection, "show server_version").split(".")[0] == f"{PG_VERSION}"
+        assert major_of(value(connection, "show server_version")) == PG_VERSION
         sample.create_table(connection, ROWS)
         for name in ("min_parallel_table_scan_size", "parallel_setup_cost", "parallel_tuple_cost"):
             connection.execute(f"set {name} = 0")
