@@ -12,6 +12,7 @@ import pytest
 
 from bpf_left import leftovers, ours
 from child import Child, Idle
+from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
 from pgtrace import capture_file
@@ -121,7 +122,7 @@ def test_backend_of_another_user(connection: Connection) -> None:
 
 @pytest.fixture(scope="module")
 def nobodys(disk_directory: Path) -> Iterator[PrivateCluster]:
-    with PrivateCluster(version=PG_VERSION, directory=disk_directory, user="nobody") as cluster:
+    with CopiedCluster(version=PG_VERSION, directory=disk_directory, user="nobody") as cluster:
         yield cluster
 
 
@@ -225,7 +226,7 @@ def test_binary_that_was_replaced(disk_directory: Path) -> None:
     """As by an upgrade: what runs is still the old one, and is what is traced."""
     bindir = copy_programs(find_bindir(PG_VERSION), disk_directory / "replaced")
     with (
-        PrivateCluster(bindir=bindir, directory=disk_directory) as cluster,
+        CopiedCluster(bindir=bindir, directory=disk_directory) as cluster,
         cluster.connect() as connection,
     ):
         cluster.binary.unlink()

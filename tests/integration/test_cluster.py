@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from child import Child, wait_for
+from copied_cluster import ROWS, CopiedCluster
 from fix_cluster import INDEX_SCAN, SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_reader import Counts, Reader
 from pgtrace.errors import PgtraceError, UnsupportedError
@@ -54,6 +56,31 @@ def test_removed_at_a_normal_end(disk_directory: Path) -> None:
     assert not cluster.socket_dir.exists()
     assert backends_of(cluster.datadir) == []
     cluster.close()
+
+
+def test_a_copy_is_a_server_of_its_own(cluster: PrivateCluster, disk_directory: Path) -> None:
+    """With the rows of the original and the identifier of none, and no setting that made it."""
+
+    def shown(of: PrivateCluster) -> list[Any]:
+        with of.connect() as connection:
+            query = (
+                "select system_identifier, current_setting('autovacuum'),"
+                f" (select count(*) from {sample.TABLE}),"
+                f" (select sum(hashtext(t::text)) from {sample.TABLE} t) from pg_control_system()"
+            )
+            row = connection.execute(query).fetchone()
+            assert row is not None
+            return list(row)
+
+    with CopiedCluster(table=True, directory=disk_directory) as copy:
+        first = shown(copy)
+        copy.restart()
+        assert shown(copy) == first
+    usual = shown(cluster)
+    assert first[0] != usual[0]
+    assert (first[1], usual[1]) == ("on", "off")
+    assert first[2:] == usual[2:]
+    assert first[2] == ROWS
 
 
 def test_removed_when_its_server_refuses_to_start(disk_directory: Path) -> None:

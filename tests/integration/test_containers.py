@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_targets import capturing
 
+from copied_cluster import CopiedCluster
 from fix_cluster import (
-    ROWS,
     SETTINGS,
     Buffers,
     Connection,
@@ -84,7 +84,7 @@ def test_server_in_a_container(server: Server, version: int, whole: bool) -> Non
     assert abs(found[0] - found[1]) <= 16, found
 
 
-class Unprivileged(PrivateCluster):
+class Unprivileged(CopiedCluster):
     """In mount, PID and user namespaces: its user 101 is nobody that this host knows."""
 
     IN_NAMESPACE = """
@@ -120,9 +120,7 @@ class Unprivileged(PrivateCluster):
 
 @pytest.fixture(scope="module")
 def unprivileged(disk_directory: Path) -> Iterator[PrivateCluster]:
-    with Unprivileged(SETTINGS, directory=disk_directory, pid_namespace=True) as server:
-        with server.connect() as connection:
-            sample.create_table(connection, ROWS)
+    with Unprivileged(SETTINGS, table=True, directory=disk_directory, pid_namespace=True) as server:
         yield server
 
 

@@ -8,13 +8,13 @@ from math import ceil, inf
 
 import pytest
 
-from fix_cluster import INDEX_SCAN, ROWS, SEQUENTIAL, SETTINGS, bindir, make_cold
+from copied_cluster import CopiedCluster
+from fix_cluster import INDEX_SCAN, SEQUENTIAL, SETTINGS, bindir, make_cold
 from fix_markers import PG_VERSION
 from fix_storage import Request, Simulated, SimulatedSsd
 from pgtrace import intervals, trace
 from pgtrace.capture import Pattern
 from pgtrace.planner import Cell, PatternCosts, costs
-from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
 from scans import ATTEMPTS
 
@@ -38,9 +38,8 @@ class Stage:
 def stage(simulated: Simulated) -> Iterator[Stage]:
     device = simulated(latency_us=2000)
     settings = SETTINGS | {"shared_buffers": "1MB"}
-    with PrivateCluster(settings, bindir=bindir(PG_VERSION), directory=device.directory) as cluster:
-        with cluster.connect() as connection:
-            sample.create_table(connection, ROWS)
+    where = {"bindir": bindir(PG_VERSION), "directory": device.directory}
+    with CopiedCluster(settings, table=True, **where) as cluster:
         yield Stage(device, cluster)
 
 

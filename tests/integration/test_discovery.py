@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from child import Child, Idle, wait_for
+from copied_cluster import CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.abilities import server as server_abilities
 from pgtrace.commands import doctor, list_
@@ -372,7 +373,7 @@ def test_another_user_is_told_what_is_missing(
 
 
 def test_a_backend_whose_postmaster_is_gone(disk_directory: Path) -> None:
-    with PrivateCluster(version=PG_VERSION, directory=disk_directory) as cluster:
+    with CopiedCluster(version=PG_VERSION, directory=disk_directory) as cluster:
         connection = cluster.connect()
         pid = connection.info.backend_pid
         postmaster = cluster.postmaster_pid
@@ -394,7 +395,7 @@ def contained(disk_directory: Path) -> Iterator[tuple[PrivateCluster, int]]:
     """A server as in a container, and its pid here: own pids and mounts, its binary deleted."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
         pytest.skip("needs root, unshare and setpriv")
-    with PrivateCluster(
+    with CopiedCluster(
         {"cluster_name": "in a box"}, version=PG_VERSION, directory=disk_directory, port=54322
     ) as cluster:
         cluster.stop()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from child import Child
+from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, bindir
 from fix_markers import PG_VERSION
 from pgtrace import trace
@@ -44,7 +45,7 @@ _UNFINISHED = re.compile(rf"^(\d+) +({'|'.join(CALLS)})\(\d+<(/[^>]*)>.*<unfinis
 
 @contextmanager
 def lasting(disk_directory: Path, **settings: object) -> Iterator[PrivateCluster]:
-    with PrivateCluster(
+    with CopiedCluster(
         LASTING | settings, bindir=bindir(PG_VERSION), directory=disk_directory
     ) as server:
         with server.connect() as connection:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from copied_cluster import CopiedCluster
 from fix_storage import Request, Simulated, SimulatedSsd, private_mounts
 from lab_runs import in_memory, lab, loaded, of, usable
 from pgtrace.capture import Reads
@@ -21,7 +22,6 @@ from pgtrace.lab.device_settings import ReadAhead, read_ahead
 from pgtrace.lab.knee import NEAR
 from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace.lab.storages import Place
-from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import Pgtrace, run
 from scans import ATTEMPTS, histogram
 
@@ -280,7 +280,7 @@ def test_a_server_that_was_there_gets_a_fresh_backend_for_each_step(
 ) -> None:
     """One whose shared buffers hold no more than a part of the table."""
     file, place = tmp_path / "F", usable(quick.directory)
-    with PrivateCluster({"shared_buffers": "1MB"}, directory=Path("/var/tmp")) as server:
+    with CopiedCluster({"shared_buffers": "1MB"}, directory=Path("/var/tmp")) as server:
         to = "readahead", "--dsn", server.dsn(), "--storage", f"ssd={place}"
         ended = run("lab", *map(str, to), "--rows", "1000", "--sectors", "0,64")
         assert ended.code == 2

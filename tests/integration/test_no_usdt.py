@@ -20,8 +20,8 @@ import test_queries
 from elftools.elf.elffile import ELFFile
 from test_queries import WAY, Watched, own, running
 
+from copied_cluster import CopiedCluster
 from fix_cluster import (
-    ROWS,
     SEQUENTIAL,
     SETTINGS,
     Connection,
@@ -34,7 +34,7 @@ from fix_markers import PG_VERSION
 from pgtrace import capture as captures
 from pgtrace import trace
 from pgtrace.engines import QueryEvent
-from pgtrace.postgres import binary, sample
+from pgtrace.postgres import binary
 from pgtrace.postgres.cluster import PrivateCluster, find_root
 from pgtrace.reporters.text import render
 from pgtrace.targets import Target
@@ -113,17 +113,15 @@ def without(
         # Beside its programs the server looks for what it loads
         (copy / "lib").symlink_to(Path("/") / (original.parent / "lib").relative_to(root))
         change(copy / "bin/postgres", notes=notes, lacking=lacking)
-        server = stack.enter_context(
-            PrivateCluster(
+        yield stack.enter_context(
+            CopiedCluster(
                 # smaller than the table, so that each scan of it reads
                 SETTINGS | {"shared_buffers": "2MB"},
+                table=True,
                 bindir=copy / "bin",
                 directory=data_directory(PG_VERSION, disk_directory),
             )
         )
-        with server.connect() as connection:
-            sample.create_table(connection, ROWS)
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from copied_cluster import CopiedCluster
 from pgtrace import trace
 from pgtrace.postgres import proc
 from pgtrace.postgres.cluster import PrivateCluster
@@ -27,7 +28,7 @@ end $$"""
 @pytest.fixture
 def doomed() -> Iterator[PrivateCluster]:
     """A server of its own, whose one table is larger than its buffers."""
-    with PrivateCluster({"shared_buffers": "1MB", "jit": "off", "autovacuum": "off"}) as cluster:
+    with CopiedCluster({"shared_buffers": "1MB", "jit": "off", "autovacuum": "off"}) as cluster:
         with cluster.connect() as connection:
             connection.execute(
                 "create table scanned as"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, bindir, data_directory, explain_buffers
 from fix_markers import PG_VERSION
 from pgtrace import trace
@@ -74,7 +75,7 @@ class Files:
 def small(disk_directory: Path) -> Iterator[PrivateCluster]:
     where = data_directory(PG_VERSION, disk_directory)
     settings = {"autovacuum": False, "fsync": False}
-    with PrivateCluster(settings, bindir=bindir(PG_VERSION), directory=where) as private:
+    with CopiedCluster(settings, bindir=bindir(PG_VERSION), directory=where) as private:
         yield private
 
 
@@ -609,7 +610,7 @@ def test_a_text_is_the_servers_where_it_has_one(disk_directory: Path) -> None:
     settings = {"shared_preload_libraries": "pg_stat_statements", "fsync": False}
     long = "select " + ", ".join(f"{i} as column_{i}" for i in range(200))
     own_directory = data_directory(PG_VERSION, disk_directory)
-    private = PrivateCluster(settings, bindir=bindir(PG_VERSION), directory=own_directory)
+    private = CopiedCluster(settings, bindir=bindir(PG_VERSION), directory=own_directory)
     with private, private.connect() as connection:
         connection.execute("create schema elsewhere")
         connection.execute("create extension pg_stat_statements schema elsewhere")

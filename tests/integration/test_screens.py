@@ -21,6 +21,7 @@ import psycopg
 import pytest
 
 from child import Child, Idle
+from copied_cluster import CopiedCluster
 from fix_cluster import SEQUENTIAL, SETTINGS, Connection, make_cold
 from fix_markers import PG_VERSION
 from lab_runs import usable
@@ -291,7 +292,7 @@ def durable(stage: Stage) -> Iterator[PrivateCluster]:
     """A server whose commits last."""
     settings = SETTINGS | {"fsync": True, "synchronous_commit": True}
     directory = stage.cluster.datadir.parent.parent
-    with PrivateCluster(settings, version=PG_VERSION, directory=directory) as cluster:
+    with CopiedCluster(settings, version=PG_VERSION, directory=directory) as cluster:
         with cluster.connect() as helper:
             helper.execute("create table t (i int)")
         yield cluster
@@ -490,7 +491,7 @@ PLACES = [
 @pytest.fixture(scope="module")
 def stage(disk_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     try:
-        cluster = PrivateCluster(SETTINGS, version=PG_VERSION, directory=disk_directory)
+        cluster = CopiedCluster(SETTINGS, version=PG_VERSION, directory=disk_directory)
     except UnsupportedError as error:
         pytest.skip(str(error))
     with cluster:

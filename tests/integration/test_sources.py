@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
@@ -53,7 +54,7 @@ def make_table(connection: Connection) -> None:
 @pytest.fixture(scope="module")
 def scanned(storage: Path) -> Iterator[PrivateCluster]:
     """A server with that table, on that device."""
-    with PrivateCluster(SETTINGS, version=PG_VERSION, directory=storage) as private:
+    with CopiedCluster(SETTINGS, version=PG_VERSION, directory=storage) as private:
         with private.connect() as connection:
             make_table(connection)
         yield private

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from child import Child
+from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.capture import Backend, Capture
@@ -24,7 +25,7 @@ PORT = 54399
 @pytest.fixture(scope="module")
 def other(disk_directory: Path) -> Iterator[PrivateCluster]:
     """Another server, at another port."""
-    with PrivateCluster(
+    with CopiedCluster(
         SETTINGS,
         bindir=bindir(PG_VERSION),
         directory=data_directory(PG_VERSION, disk_directory),
@@ -373,7 +374,7 @@ def test_server_whose_processes_rename_themselves(
     )
     monkeypatch.setenv("LD_PRELOAD", str(library))
     with (
-        PrivateCluster(directory=disk_directory, port=PORT + 1) as server,
+        CopiedCluster(directory=disk_directory, port=PORT + 1) as server,
         server.connect() as connection,
     ):
         monkeypatch.delenv("LD_PRELOAD")

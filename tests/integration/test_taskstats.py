@@ -12,11 +12,11 @@ import pytest
 from pyroute2 import TaskStats
 
 from child import Child
-from fix_cluster import ROWS, SETTINGS, bindir
+from copied_cluster import CopiedCluster
+from fix_cluster import SETTINGS, bindir
 from fix_markers import PG_VERSION
 from fix_storage import Simulated
 from pgtrace import trace
-from pgtrace.postgres import sample
 from pgtrace.postgres.cluster import PrivateCluster
 from scans import ATTEMPTS, anything_lost, by_source, new_backend, only, prepare
 
@@ -47,9 +47,8 @@ def delay_accounting() -> Iterator[None]:
 def slow_server(delay_accounting: None, simulated: Simulated) -> Iterator[PrivateCluster]:
     """A server with sample.TABLE on a simulated device of 1 ms."""
     directory = simulated(latency_us=1000).directory
-    with PrivateCluster(SETTINGS, bindir=bindir(PG_VERSION), directory=directory) as server:
-        with server.connect() as connection:
-            sample.create_table(connection, ROWS)
+    bin_ = bindir(PG_VERSION)
+    with CopiedCluster(SETTINGS, table=True, bindir=bin_, directory=directory) as server:
         yield server
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from test_charging import blocks, create, explain, performers, prepare, the_query
 
+from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace import trace
@@ -33,7 +34,7 @@ def upgradable(disk_directory: Path) -> Iterator[PrivateCluster]:
         shutil.copytree(original, copy / "bin")
         # Beside its programs the server looks for what it loads
         (copy / "lib").symlink_to(Path("/") / (original.parent / "lib").relative_to(root))
-        with PrivateCluster(
+        with CopiedCluster(
             SETTINGS | WORKERS,
             bindir=copy / "bin",
             directory=data_directory(PG_VERSION, disk_directory),

@@ -13,6 +13,7 @@ from typing import get_args
 
 import pytest
 
+from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, bindir
 from fix_markers import ENGINE, PG_VERSION, matches
 from fix_reader import Reader
@@ -33,7 +34,7 @@ WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")[1 if NO_FENTRY e
 @pytest.fixture(scope="module")
 def server(disk_directory: Path) -> Iterator[PrivateCluster]:
     """With no table: what takes time takes far more of it in an emulated machine."""
-    with PrivateCluster(SETTINGS, bindir=bindir(PG_VERSION), directory=disk_directory) as server:
+    with CopiedCluster(SETTINGS, bindir=bindir(PG_VERSION), directory=disk_directory) as server:
         yield server
 
 

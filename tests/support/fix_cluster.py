@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from copied_cluster import ROWS, CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.postgres import sample
 from pgtrace.postgres.cache import evict, relation_files, residency
@@ -28,7 +29,6 @@ Server = Callable[..., PrivateCluster]
 
 SCRIPT = Path(__file__).parents[2] / "scripts/pg"
 
-ROWS = 200_000
 SEQUENTIAL = sample.SEQUENTIAL
 INDEX_SCAN = sample.index_scan(ROWS)
 
@@ -142,16 +142,14 @@ def server(disk_directory: Path) -> Iterator[Server]:
         ) -> PrivateCluster:
             key = repr((version, pid_namespace, sorted(settings.items())))
             if key not in made:
-                private = PrivateCluster(
+                private = CopiedCluster(
                     SETTINGS | settings,
+                    table=True,
                     bindir=bindir(version),
                     directory=data_directory(version, disk_directory),
                     pid_namespace=pid_namespace,
                 )
-                stack.enter_context(private)
-                with private.connect() as connection:
-                    sample.create_table(connection, ROWS)
-                made[key] = private
+                made[key] = stack.enter_context(private)
             return made[key]
 
         yield get

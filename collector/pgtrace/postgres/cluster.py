@@ -245,9 +245,7 @@ class PrivateCluster:
             self.socket_dir.symlink_to(self._base)
         if self._user:
             os.chown(self._base, self.ids()[0], -1)
-        waldir = ("--waldir", self.waldir) if self.waldir else ()
-        self.run("initdb", "-D", self.datadir, "-U", "postgres", "-A", "trust", "--no-sync",
-                 "--no-instructions", "--locale=C", "--encoding=UTF8", *waldir)  # fmt: skip
+        self._initdb()
         own = {"listen_addresses": "", "port": self.port}
         own |= {"unix_socket_directories": self._inner}
         if self._elsewhere:  # there /dev/shm is a directory on the disk, or missing
@@ -257,6 +255,11 @@ class PrivateCluster:
                 text = ("off", "on")[value] if isinstance(value, bool) else str(value)
                 conf.write("\n{} = '{}'".format(name, text.replace("'", "''")))
             conf.write("\n")
+
+    def _initdb(self) -> None:
+        waldir = ("--waldir", self.waldir) if self.waldir else ()
+        self.run("initdb", "-D", self.datadir, "-U", "postgres", "-A", "trust", "--no-sync",
+                 "--no-instructions", "--locale=C", "--encoding=UTF8", *waldir)  # fmt: skip
 
     def start(self) -> None:
         """Start the server and wait until it answers."""

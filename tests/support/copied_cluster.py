@@ -1,0 +1,122 @@
+"""Private clusters of tests: copies of one that was made once, in a tenth of initdb's time.
+
+The originals are kept in $PGTRACE_CACHE (~/.cache/pgtrace), two for each build of PostgreSQL: with
+document 002's table and without.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pgtrace.postgres import sample
+from pgtrace.postgres.cluster import PrivateCluster
+
+ORIGINALS = Path(os.environ.get("PGTRACE_CACHE", "~/.cache/pgtrace")).expanduser() / "clusters"
+ROWS = 200_000
+LOADING = {"autovacuum": False, "fsync": False, "wal_level": "minimal", "max_wal_senders": 0}
+SYSTEM_IDENTIFIER = slice(24, 32)
+"""Where a WAL file has it: XLogLongPageHeaderData.xlp_sysid."""
+
+
+class CopiedCluster(PrivateCluster):
+    """As PrivateCluster; with `table`, sample.TABLE of ROWS rows is in it."""
+
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, table: bool = False, **options: Any
+    ) -> None:
+        super().__init__(settings, **options)
+        self._table = table
+        self._owner = options.get("user", "postgres")
+
+    def _initdb(self) -> None:
+        assert self.waldir is None, "the original has its WAL inside"
+        built = (self.run("postgres", "--version"), str(self.root), self.ids())
+        plain = ORIGINALS / _key(built)
+        with _locked(plain):
+            if not plain.exists():
+                super()._initdb()
+                _keep(self.datadir, plain)
+        original = plain
+        if self._table:
+            original = ORIGINALS / _key((*built, ROWS, Path(sample.__file__).read_text()))
+            with _locked(original):
+                if not original.exists():
+                    self._load(plain, original)
+        shutil.rmtree(self.datadir, ignore_errors=True)
+        _copy(original, self.datadir)
+        _renew_identifier(self.datadir)
+
+    def _load(self, plain: Path, original: Path) -> None:
+        where = {"bindir": self.bindir, "root": self.root, "user": self._owner}
+        with CopiedCluster(LOADING, **where) as loader:
+            with loader.connect() as connection:
+                sample.create_table(connection, ROWS)
+            loader.stop()
+            shutil.copyfile(plain / "postgresql.conf", loader.datadir / "postgresql.conf")
+            _keep(loader.datadir, original)
+
+
+def _key(of: tuple[object, ...]) -> str:
+    return hashlib.sha256(repr(of).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _locked(original: Path) -> Iterator[None]:
+    """Against workers of pytest-xdist, and other runs."""
+    original.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{original}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _keep(data: Path, original: Path) -> None:
+    """All of it at once, or nothing."""
+    with tempfile.TemporaryDirectory(dir=original.parent) as making:
+        _copy(data, Path(making) / "data")
+        (Path(making) / "data").rename(original)
+
+
+def _copy(source: Path, to: Path) -> None:
+    subprocess.run(["cp", "-a", "--reflink=auto", source, to], check=True)
+
+
+def _renew_identifier(data: Path) -> None:
+    """Let a server that does not run be another than the one that it was copied from.
+
+    pgtrace tells servers apart by what initdb gave them. It comes first in pg_control, and is in
+    each WAL file.
+    """
+    control = data / "global/pg_control"
+    content = bytearray(control.read_bytes())
+    before, content[:8] = content[:8], os.urandom(7) + b"\0"
+    # The checksum is of all before it; how much that is depends on the version
+    end = next(
+        end
+        for end in range(8, len(content), 4)
+        if content[end : end + 4] == _crc32c(bytes(before) + content[8:end])
+    )
+    content[end : end + 4] = _crc32c(content[:end])
+    control.write_bytes(content)
+    for file in (data / "pg_wal").glob("0*"):
+        with file.open("r+b") as wal:
+            if wal.read(SYSTEM_IDENTIFIER.stop)[SYSTEM_IDENTIFIER] == before:
+                wal.seek(SYSTEM_IDENTIFIER.start)
+                wal.write(content[:8])
+
+
+def _crc32c(content: bytes) -> bytes:
+    """Castagnoli's, reflected, as src/port/pg_crc32c_sb8.c computes it."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
+    return (crc ^ 0xFFFFFFFF).to_bytes(4, sys.byteorder)
