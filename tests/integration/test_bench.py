@@ -9,8 +9,6 @@ import pytest
 
 from bpf_left import leftovers
 
-pytestmark = pytest.mark.alone  # benches measure time
-
 BENCH = Path(__file__).parents[2] / "scripts/bench"
 VERDICTS = {"met", "not met", "not decided"}
 

@@ -365,6 +365,12 @@ def test_another_user_is_told_what_is_missing(
         said = as_nobody(lambda look=look: look(pid))  # type: ignore[misc]
         assert said.startswith(PermissionDeniedError.__name__)
         assert "CAP_SYS_PTRACE" in said
+
+
+@as_root
+@pytest.mark.alone  # another test may have a server of nobody's, which can be listed
+def test_another_users_list_is_refused(cluster: PrivateCluster) -> None:
+    assert processes.server(cluster.postmaster_pid)
     said = as_nobody(lambda: list_.COMMAND.run(argparse.Namespace(json=False)))
     assert said.startswith(PermissionDeniedError.__name__)
 

@@ -15,8 +15,7 @@ from pgtrace.lab.buffers_figures import hits_of_scans, seen, table_reads, touche
 from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace_command import PGTRACE, Pgtrace, run
 
-# Experiments measure time, on a CPU of their own
-pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
+pytestmark = pytest.mark.pg("15")
 
 ROWS = 2_000
 RUNS = 2

@@ -18,8 +18,7 @@ from pgtrace.lab.result import Result
 from pgtrace.postgres import processes
 from pgtrace_command import Ended, Pgtrace, run, wait_for
 
-# Experiments undo what they changed of the host
-pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
+pytestmark = pytest.mark.pg("15")
 
 STATE = Path("/run/pgtrace")
 SERVERS = Path("/var/tmp")

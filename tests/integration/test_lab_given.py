@@ -15,8 +15,7 @@ from pgtrace.postgres import processes
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import Pgtrace, run, wait_for
 
-# Experiments measure time, and pin a server to a CPU
-pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
+pytestmark = pytest.mark.pg("15")
 
 ROWS = 30_000
 OURS = """

@@ -3,14 +3,10 @@ I/O workers, and from 16 on past the page cache if asked to."""
 
 from pathlib import Path
 
-import pytest
-
 from fix_cluster import bindir
 from fix_markers import PG_VERSION
 from fix_storage import SimulatedSsd
 from lab_runs import blocks, lab, loaded, usable
-
-pytestmark = pytest.mark.alone  # experiments measure time, on a CPU of their own
 
 ROWS = 20_000
 

@@ -16,6 +16,7 @@ import pytest
 
 from bpf_left import leftovers, ours, raised
 from child import Child
+from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
 from pgtrace.libbpf.objects import Object
@@ -49,7 +50,7 @@ def sites(pid: int) -> dict[str, int]:
 def cluster(disk_directory: Path) -> Iterator[PrivateCluster]:
     """A server whose programs nobody else traces: semaphores and breakpoints are ours alone."""
     bindir = copy_programs(find_bindir(PG_VERSION), disk_directory / "lifecycle")
-    with PrivateCluster(bindir=bindir, directory=disk_directory) as cluster:
+    with CopiedCluster(bindir=bindir, directory=disk_directory) as cluster:
         yield cluster
 
 

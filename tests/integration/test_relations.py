@@ -27,6 +27,7 @@ from pgtrace_command import Pgtrace, wait_for
 from pgtrace_command import run as pgtrace
 from read_ahead import USUAL_KIB, read_ahead
 from scans import anything_lost, new_backend, only, patterns, prepare
+from worker import Worker
 
 STRANGE = 'a "quoted" name\n\x1b[31m of $$ ünïcode'
 
@@ -577,10 +578,11 @@ def test_a_spill_is_not_the_tables(cluster: PrivateCluster, connection: Connecti
 def test_a_file_that_is_gone_has_the_name_that_it_had(disk_directory: Path) -> None:
     path = disk_directory / "gone"
     path.write_bytes(bytes(8192))
-    with path.open("rb") as file:
+    with Worker() as one:
+        one.do(f"file = open({str(path)!r}, 'rb')")
         path.unlink()
-        with trace(os.getpid(), any_process=True, by_relation=True) as tracer:
-            assert len(os.pread(file.fileno(), 8192, 0)) == 8192
+        with trace(one.pid, any_process=True, by_relation=True) as tracer:
+            one.do("assert len(os.pread(file.fileno(), 8192, 0)) == 8192")
     names = {r.relation for r in only(tracer.capture()).reads}
     assert any(name and name.endswith(f"/{disk_directory.name}/gone") for name in names), names
 
@@ -592,10 +594,9 @@ def test_wal_is_known_by_its_name_on_another_disk_too(disk_directory: Path) -> N
     names = [*segments, f"{segments[1]}.partial", segments[1][:-2]]
     for name in names:
         (folder / name).write_bytes(bytes(8192))
-    with trace(os.getpid(), any_process=True, by_relation=True) as tracer:
+    with Worker() as one, trace(one.pid, any_process=True, by_relation=True) as tracer:
         for name in names:
-            with (folder / name).open("rb", buffering=0) as file:
-                file.read(8192)
+            one.do(f"open({str(folder / name)!r}, 'rb', buffering=0).read(8192)")
     shown = {Place(r.kind, r.tablespace, r.relation) for r in only(tracer.capture()).reads}
     wal = sum(r.count for r in only(tracer.capture()).reads if r.kind == "wal")
     assert (wal, Place("wal", None, "pg_wal") in shown) == (2, True)
