@@ -6,10 +6,13 @@ from typing import NamedTuple
 
 from . import capture, histogram, statement
 from .engines import ApartCounts, Counts, QueryEvent, ReadsByKey
+from .failures import Failures
 from .places import Place, Places
 from .registry import Account, Found
 from .statements import Name, Statements, Sum, shown_text
 from .units import stamp
+
+_NOWHERE = Place("unknown")
 
 
 class _Reads(NamedTuple):
@@ -37,8 +40,10 @@ class Assembly:
         literals: bool,
         texts: Mapping[int, str] | None = None,
         waits: bool = False,
+        failures: Failures,
     ) -> None:
         """With `waits`, it is known how long backends waited for asynchronous reads."""
+        self._failures = failures
         self._places = places
         self._texts = {} if texts is None else texts
         self.waits = waits
@@ -46,13 +51,23 @@ class Assembly:
         self._literals = literals
 
     def backends(self, found: Found, wall: Callable[[int], datetime]) -> list[capture.Backend]:
-        """Everybody, first those of whom what was measured took most time."""
-        listed = [self._backend(account, wall) for account in found.accounts]
+        """Everybody, first those of whom what was measured took most time.
+
+        Who cannot be told costs nobody else.
+        """
+        listed = []
+        for account in found.accounts:
+            with self._failures.kept(f"process {account.person.pid} is in no number"):
+                listed.append(self._backend(account, wall))
         return sorted(listed, key=lambda b: (-sum(r.total_ns for r in b.reads), b.pid))
 
     def queries(self, statements: Statements) -> list[capture.Query]:
         """Every statement, those that took longest first."""
-        return [self._query(name, total) for name, total in statements.totals()]
+        found = []
+        for name, total in statements.totals():
+            with self._failures.kept("a statement is in no list"):
+                found.append(self._query(name, total))
+        return found
 
     def _query(self, name: Name, total: Sum) -> capture.Query:
         text, cut = total.text, total.cut
@@ -78,7 +93,9 @@ class Assembly:
         """Reads as a capture holds them: added up where their files are not told apart."""
         found: dict[_Reads, Counts] = {}
         for key, counts in reads.items():
-            place = self._places.place(key.file)
+            place = _NOWHERE
+            with self._failures.kept("which files were read"):
+                place = self._places.place(key.file)
             same = key.scope, key.performed_by, key.direct, key.size, key.pattern, key.source
             found.setdefault(_Reads(*same, key.operation, key.call, place), Counts()).add(counts)
         return [
@@ -112,7 +129,8 @@ class Assembly:
         person, task = account.person, account.snapshot
         queries = self.queries(account.statements) if account.statements else []
         if account.running:
-            queries.append(self._unfinished(account.running))
+            with self._failures.kept("a query that had not ended is in no list"):
+                queries.append(self._unfinished(account.running))
         began = None if person.was_there or account.merged else stamp(wall(person.began_ns))
         ended_ns = 0 if account.merged else person.ended_ns or task.ended_ns
         ended = stamp(wall(ended_ns)) if ended_ns else None

@@ -283,6 +283,9 @@ class Capture(msgspec.Struct):
     """The session in pieces, of reads of relations: how much their costs vary."""
     buffers: list[Buffers] = []
     """With a connection; only what the server said at the start and at the end."""
+    partial: list[str] = []
+    """What could not be finished, each with its reason: errors of pgtrace's own. The rest is
+    true."""
     schema: str = SCHEMA
 
     def add_up(self) -> Self:

@@ -26,9 +26,24 @@ def encode(document: "Capture | Result") -> bytes:
     """Return it as indented JSON, its schema first, each bucket on one line."""
     members = msgspec.to_builtins(document)
     ordered = {"schema": members.pop("schema"), **members}
-    text = msgspec.json.format(msgspec.json.encode(ordered), indent=2)
+    try:
+        raw = msgspec.json.encode(ordered)
+    except UnicodeEncodeError:  # a path that is not UTF-8, such as a data directory's
+        raw = msgspec.json.encode(_shown(ordered))
+    text = msgspec.json.format(raw, indent=2)
     # Strings hold no line breaks in JSON, so that only lists of three numbers can match.
     return re.sub(rb"\[\n\s+(\d+),\n\s+(\d+),\n\s+(\d+)\n\s+\]", rb"[\1, \2, \3]", text) + b"\n"
+
+
+def _shown(value: Any) -> Any:
+    r"""The same with bytes that are no UTF-8 as `\xff`."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {_shown(key): _shown(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shown(member) for member in value]
+    return value
 
 
 def load(path: Path | str) -> Capture:

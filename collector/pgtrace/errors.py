@@ -52,3 +52,9 @@ class NothingCapturedError(PgtraceError):
     """Interrupted before anything was captured."""
 
     exit_code = 130
+
+
+class LeftError(PgtraceError):
+    """Interrupted while what was captured was shown."""
+
+    exit_code = 130

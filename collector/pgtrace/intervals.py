@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from .capture import Cost, Interval, Kind, Pattern, Performer, Size, Source
-from .engines import File, Key
+from .engines import UNKNOWN_FILE, File, Key
 
 LENGTH_S = 1.0
 MOST = 500
@@ -90,10 +90,13 @@ class Intervals:
         ]
 
     def _sums(self) -> _Sums:
-        files = self._engine.files()
+        # Files second: what was read for the first time meanwhile has its entry by then
+        counted = self._engine.sums()
         found: _Sums = {}
-        for key, sums in self._engine.sums().items():
-            file = files[key.file]
+        files = self._engine.files()
+        for key, sums in counted.items():
+            # An entry that another CPU is about to fill hides those after it, until a later look
+            file = files[key.file] if key.file < len(files) else UNKNOWN_FILE
             if file.kind not in _RELATIONS or key.operation != "read":
                 continue
             space = _Space(file.device, file.space)

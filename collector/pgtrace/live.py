@@ -114,6 +114,9 @@ class TextScreen:
         taken = self._tracer.stop()
         self._take_ended()
         self._sum_up()
+        _lines(text.partial(taken))
+        if not taken.backends:
+            return
         backend = taken.backends[0]
         running = next((query for query in backend.queries if query.unfinished), None)
         if running:
@@ -263,4 +266,5 @@ def _print(line: str) -> None:
 
 
 def _lines(lines: list[str]) -> None:
-    _print("\n".join(lines))
+    for line in lines:
+        _print(line)

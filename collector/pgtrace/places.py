@@ -66,6 +66,8 @@ class Places:
             return Place("unknown")
         if file >= len(self._seen):
             self.look()
+        if file >= len(self._seen):  # an entry before it is about to be filled
+            return Place("unknown")
         seen, space, path = self._seen[file]
         relation = self._relation(file)
         kind = relation.kind if relation and seen.kind == "relation" else seen.kind

@@ -55,6 +55,7 @@ class Registry:
         names: Names | None = None,
     ) -> None:
         self._engine = engine
+        self._failures = engine.failures
         self._target = target
         self._charge = charge
         self.literals = literals
@@ -75,37 +76,69 @@ class Registry:
         """Meet those who ran when tracing began, and ask each what it ran."""
         addresses: dict[int, int | None] = {}
         for serial, _, _ in self._engine.serials():
-            person = self._meet(serial)
-            person.was_there = True
-            if self._engine.queries_way != "none" and (
-                self._target.whole or person.pid in self._target.pids
-            ):
-                person.before = self._running_text(person, addresses)
-            if person.before is None and not person.title.leader_pid:
-                person.was_idle = True
-                self._engine.was_idle(serial)
+            with self._failures.kept("a process that ran when tracing began"):
+                self._see(serial, addresses)
+
+    def _see(self, serial: int, addresses: dict[int, int | None]) -> None:
+        person = self._meet(serial)
+        person.was_there = True
+        if self._engine.queries_way != "none" and (
+            self._target.whole or person.pid in self._target.pids
+        ):
+            person.before = self._running_text(person, addresses)
+        if person.before is None and not person.title.leader_pid:
+            person.was_idle = True
+            self._engine.was_idle(serial)
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
         """Count the queries that ended, and let go of who ended; the calls, in their order.
 
-        `settled` as Engine.poll() has it.
+        `settled` as Engine.poll() has it. What fails costs itself alone.
         """
-        calls = []
-        for event in self._engine.poll(settled=settled):
-            person = self._people.get(event.serial)
-            if person is None:
-                person = self._meet(event.serial)
-            # One who was idle may be reported idle again, after a message that is no query
-            if event.is_call or (event.begun_before and not person.was_idle):
-                event.pid = person.pid
-                self._take_helpers(person, event)
-                person.named(event)
-                person.application_name = event.application_name or person.application_name
-                if person.statements is None:
-                    person.statements = Statements(literals=self.literals)
-                person.statements.add(event)
-                calls.append(event)
+        # Before the records: of who had ended by now, all are there, however long that takes
         now = time.monotonic_ns()
+        calls: list[QueryEvent] = []
+        with self._failures.kept("queries that ended"):
+            self._take_calls(calls, settled=settled)
+        with self._failures.kept("backends that ended"):
+            self._look_for_ended(now)
+        with self._failures.kept("reads of parallel workers"):
+            if not self._per_query:
+                self._fold_helpers()
+        with self._failures.kept("processes that came and went"):
+            traced = [person.pid for person in self._people.values()]
+            self._ended += self.servers.hear(traced, self._is_known)
+        with self._failures.kept("names"):
+            self._name()
+        with self._failures.kept("servers that are started again"):
+            self.servers.watch()
+        return calls
+
+    def _take_calls(self, calls: list[QueryEvent], *, settled: bool) -> None:
+        for event in self._engine.poll(settled=settled):
+            with self._failures.kept("a query that ended is in no list"):
+                if self._take_call(event):
+                    calls.append(event)
+
+    def _take_call(self, event: QueryEvent) -> bool:
+        """Let its backend have a query; False if it is none that anybody is told of."""
+        person = self._people.get(event.serial)
+        if person is None:
+            person = self._meet(event.serial)
+        # One who was idle may be reported idle again, after a message that is no query
+        if not event.is_call and (not event.begun_before or person.was_idle):
+            return False
+        event.pid = person.pid
+        self._take_helpers(person, event)
+        person.named(event)
+        person.application_name = event.application_name or person.application_name
+        if person.statements is None:
+            person.statements = Statements(literals=self.literals)
+        person.statements.add(event)
+        return True
+
+    def _look_for_ended(self, now: int) -> None:
+        """Let go of who ended some time before `now`, when the last records were taken."""
         ended = []
         for serial, _, ended_ns in self._engine.serials():
             person = self._people.get(serial) or self._meet(serial)
@@ -113,27 +146,22 @@ class Registry:
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 ended.append(person)
         self._let_go(ended)
-        if not self._per_query:
-            self._fold_helpers()
-        traced = [person.pid for person in self._people.values()]
-        self._ended += self.servers.hear(traced, self._is_known)
-        self._name()
-        self.servers.watch()
-        return calls
 
     def look(self) -> Found:
         """Everybody's account now. Poll first."""
         found = Found(lost=copy.copy(self._lost))
         live = {task.serial: task for task in self._engine.snapshot()}
         for serial, task in live.items():
-            person = self._people.get(serial) or self._meet(serial)
-            people.add_lost(found.lost, task)
-            people.add_in_flight(found.lost, task)
-            if self._is_meant(person):
-                found.accounts.append(self._account(person, task, live))
+            with self._failures.kept(f"process {task.tgid} is in no number"):
+                person = self._people.get(serial) or self._meet(serial)
+                people.add_lost(found.lost, task)
+                people.add_in_flight(found.lost, task)
+                if self._is_meant(person):
+                    found.accounts.append(self._account(person, task, live))
         for person in self._ended:
-            if person.final and self._is_meant(person):
-                found.accounts.append(self._account(person, person.final, live))
+            with self._failures.kept(f"process {person.pid} is in no number"):
+                if person.final and self._is_meant(person):
+                    found.accounts.append(self._account(person, person.final, live))
         found.accounts += self._merged.values()
         return found
 
@@ -217,8 +245,9 @@ class Registry:
         for person, final in zip(persons, finals, strict=True):
             person.final = final
         for person in sorted(persons, key=lambda person: person.leader is None):
-            if person.final:
-                self._close(person, person.final)
+            with self._failures.kept(f"what process {person.pid} did is not all in its numbers"):
+                if person.final:
+                    self._close(person, person.final)
             if person.leader is None:
                 self._ended.append(person)
             if len(self._ended) > MOST_ENDED:

@@ -1,5 +1,6 @@
 """Drives a tracer until a signal, a time, or the end of the traced process."""
 
+import contextlib
 import os
 import select
 import signal
@@ -8,23 +9,30 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Literal
 
-from .errors import NothingCapturedError, TargetError
+from .errors import LeftError, NothingCapturedError, TargetError
+from .failures import Failures
 from .tracer import POLL_S
 
-Reason = Literal["signal", "duration", "backend ended"]
+Reason = Literal["signal", "duration", "backend ended", "error"]
 
+_LEFT = "interrupted before everything was shown"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopper:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a wish to stop; a second leaves at once.
 
-    While `start()` has not been called, nothing was captured: NothingCapturedError. Under nohup
-    SIGHUP stays ignored.
+    With `keeps`, the second only hurries: `hurry` is called, and what may_leave() holds is left by
+    LeftError, so that what was captured can still be written; a third leaves at once. While
+    `start()` has not been called, nothing was captured: NothingCapturedError. Under nohup SIGHUP
+    stays ignored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps: bool = False) -> None:
         self.asked = False
+        self.hurry: Callable[[], None] = lambda: None
+        self._keeps = keeps
+        self._hurried = self._may_leave = False
         self._started = False
         nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         numbers = _SIGNALS[:-1] if nohup else _SIGNALS
@@ -41,12 +49,29 @@ class Stopper:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
+    @contextlib.contextmanager
+    def may_leave(self) -> Iterator[None]:
+        """What is in the block is left by LeftError at a signal that says so."""
+        self._may_leave = True
+        try:
+            if self._hurried:
+                raise LeftError(_LEFT)
+            yield
+        finally:
+            self._may_leave = False
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        self.asked = True
-        for each in self._previous:
-            signal.signal(each, signal.SIG_DFL)
+        again, self.asked = self.asked, True
+        if again or not self._keeps or not self._started:
+            for each in self._previous:
+                signal.signal(each, signal.SIG_DFL)
         if not self._started:
             raise NothingCapturedError("interrupted before anything was captured")
+        if again or self._may_leave:
+            self._hurried = True
+            self.hurry()
+        if self._may_leave:
+            raise LeftError(_LEFT)
 
 
 class Watched:
@@ -80,14 +105,27 @@ class Watched:
 
 
 def run(
-    stopper: Stopper, watched: Watched, duration_s: float | None, tick: Callable[[], None]
+    stopper: Stopper,
+    watched: Watched,
+    duration_s: float | None,
+    tick: Callable[[], None],
+    failures: Failures,
 ) -> Reason:
-    """Call `tick` about every 50 ms until there is a reason to stop, and return it."""
-    for reason in _reasons(stopper, watched, duration_s):
-        tick()
-        if reason:
-            return reason
-    raise AssertionError("unreachable")
+    """Call `tick` about every 50 ms until there is a reason to stop, and return it.
+
+    An error is one, and noted: what was measured until then is there. BrokenPipeError is raised,
+    as nobody looks any more.
+    """
+    try:
+        for reason in _reasons(stopper, watched, duration_s):
+            tick()
+            if reason:
+                return reason
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        failures.add("tracing ended early", error)
+    return "error"
 
 
 def _reasons(

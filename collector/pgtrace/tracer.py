@@ -5,8 +5,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from .assembly import Assembly
 from .capture import READ_ALONE, Capture, Host, Operation, Probes, Server, Totals
@@ -15,14 +16,14 @@ from .engines import choice as engines
 from .intervals import Intervals
 from .places import Places
 from .postgres.names import Names
-from .registry import Account, Registry
+from .registry import Account, Found, Registry
 from .targets import MOST_BACKENDS, MOST_STATEMENTS, Target
 from .units import stamp
 
 POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
 
-
+_T = TypeVar("_T")
 NO_QUERY_IDS = "the server computes none: compute_query_id is off, or auto without a module"
 
 
@@ -75,8 +76,10 @@ class Tracer:
             self._no_query_ids = "queries were not asked for"
         self.started = datetime.now(UTC)
         self.engine: Engine = engines.start(request)
+        self.failures = self.engine.failures
+        """What went wrong of our own: the capture is partial then."""
         self.started_ns = time.monotonic_ns()
-        self.names = None if dsn is None else Names(dsn, target.servers)
+        self.names = None if dsn is None else Names(dsn, target.servers, self.failures)
         self.registry = Registry(
             self.engine,
             target,
@@ -94,6 +97,7 @@ class Tracer:
             literals=literals,
             texts=self.names.texts if self.names else {},
             waits=request.aio,
+            failures=self.failures,
         )
         self.intervals = Intervals(self.engine, self.started_ns)
         self.registry.see_first()
@@ -153,25 +157,37 @@ class Tracer:
         with self._lock:
             if self._finished:
                 return self._finished
-            ended_ns = time.monotonic_ns()
-            self.engine.detach()
+            ended_ns, kept = time.monotonic_ns(), self.failures.kept
+            with kept("the end of tracing"):
+                self.engine.detach()
             self._poll()
             if self.names:
-                self.names.finish(self._query_ids())
+                with kept("names"):
+                    self.names.finish(self._query_ids())
             try:
                 self._finished = self._capture(ended_ns)
             finally:
                 if self.names:
                     self.names.close()
-                self.registry.close()
-                self.engine.close(wait=wait)
+                with kept("the end of tracing"):
+                    self.registry.close()
+                with kept("the end of tracing"):
+                    self.engine.close(wait=wait)
             return self._finished
+
+    def hurry(self) -> None:
+        """Let stop() wait for nothing that can be done without; from a signal handler as well."""
+        if self.names:
+            self.names.hurry()
 
     def _poll(self, *, settled: bool = False) -> None:
         if not self._finished:
-            self._events += self.registry.poll(settled=settled)
-            self.places.look()
-            self.intervals.look()
+            with self.failures.kept("queries and backends"):
+                self._events += self.registry.poll(settled=settled)
+            with self.failures.kept("which files were read"):
+                self.places.look()
+            with self.failures.kept("costs over time"):
+                self.intervals.look()
 
     def _query_ids(self) -> set[int]:
         found = (account.statements for account in self.registry.look().accounts)
@@ -180,9 +196,10 @@ class Tracer:
     def _capture(self, ended_ns: int) -> Capture:
         engine, servers = self.engine, self.target.servers
         server = servers[0] if len(servers) == 1 else None
-        found = self.registry.look()
+        found = self._part("backends", self.registry.look, Found())
         found.lost.backends = engine.lost_tasks()
-        return Capture(
+        tablespace = self.places.place
+        taken = Capture(
             started=stamp(self.started),
             duration_s=(ended_ns - self.started_ns) / 1e9,
             host=Host(platform.release(), os.cpu_count() or 1),
@@ -203,13 +220,24 @@ class Tracer:
             lost=found.lost,
             totals=Totals(),
             backends=self.assembly.backends(found, self.wall_time),
-            gaps=self.registry.servers.gaps(self.wall_time),
-            tablespaces=self.places.tablespaces(),
-            intervals=self.intervals.listed(
-                self.block_size, lambda file: self.places.place(file).tablespace
+            gaps=self._part("gaps", lambda: self.registry.servers.gaps(self.wall_time), []),
+            tablespaces=self._part("tablespaces", self.places.tablespaces, []),
+            intervals=self._part(
+                "costs over time",
+                lambda: self.intervals.listed(
+                    self.block_size, lambda file: tablespace(file).tablespace
+                ),
+                [],
             ),
             buffers=self.names.buffers if self.names else [],
         ).add_up()
+        taken.partial = self.failures.reasons()
+        return taken
+
+    def _part(self, what: str, build: Callable[[], _T], otherwise: _T) -> _T:
+        with self.failures.kept(what):
+            return build()
+        return otherwise
 
 
 @contextlib.contextmanager
@@ -258,7 +286,8 @@ def trace(
 
     def fetch() -> None:
         while not leave.wait(POLL_S):
-            tracer.poll()
+            with tracer.failures.kept("tracing"):
+                tracer.poll()
 
     thread = threading.Thread(target=fetch, name="pgtrace", daemon=True)
     thread.start()

@@ -139,3 +139,41 @@ def test_writes_are_in_no_interval() -> None:
     counting.counted[key(1, operation="fsync")] = (1, 0, 10**6)
     counting.wait(1.5)
     assert [cost.reads for each in counting.listed() for cost in each.costs] == [3]
+
+
+class Growing(Counting):
+    """A server that reads from a new file while somebody looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = 1
+
+    def files(self) -> Sequence[File]:
+        return FILES[: self.known]
+
+    def sums(self) -> dict[Key, tuple[int, int, int]]:
+        self.read(self.known)
+        self.known += 1
+        return super().sums()
+
+
+def test_a_file_that_is_new_between_two_looks_counts() -> None:
+    counting = Growing()
+    counting.wait(2)
+    assert costs(counting.listed()) == [
+        ("one", 1, 1, 1000),
+        ("one", 1, 1, 1000),
+        ("two", 1, 1, 1000),
+    ]
+
+
+def test_a_file_whose_entry_is_late_counts_once_it_is_there() -> None:
+    """Entries are seen in their order: one that another CPU is filling hides the next."""
+    counting = Growing()
+    counting.wait(1)
+    counting.known = 1
+    counting.read(3)
+    counting.files = lambda: FILES[:2]  # type: ignore[method-assign]
+    counting.wait(1)
+    counting.files = lambda: FILES  # type: ignore[method-assign]
+    assert sum(reads for _, reads, _, _ in costs(counting.listed())) == 4

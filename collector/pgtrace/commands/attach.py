@@ -42,9 +42,15 @@ class AttachCommand:
                 screen = live.JsonLines(tracer, literals=args.literals)
             else:
                 screen = live.TextScreen(tracer, args.every, per_query=args.per_query)
+
+            def tick() -> None:
+                screen.tick()
+                tracing.say_failures(args, tracer.failures)
+
             screen.begin()
-            reason = session.run(stopper, watched, args.duration, screen.tick)
+            reason = session.run(stopper, watched, args.duration, tick, tracer.failures)
             taken = tracer.stop()
+            tracing.say_failures(args, tracer.failures)
             screen.end(reason)
         tracing.check_complete(args, taken)
         return 0

@@ -1,17 +1,18 @@
 """pgtrace capture: one shot."""
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import PgtraceError
+from ..statement import escape
 from . import tracing
 
 if TYPE_CHECKING:
     from ..capture import Capture, Operation
+    from ..session import Stopper
 
 
 class CaptureCommand:
@@ -34,30 +35,12 @@ class CaptureCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Trace, then write or print."""
-        from .. import capture_file
+        from .. import capture_file, session
 
         if args.output:
             capture_file.check_writable(args.output, force=args.force)
-        taken = self._trace(args)
-        if args.output:
-            _write(taken, args)
-            tracing.note(args, f"Wrote {args.output}")
-        if args.json:
-            from ..reporters import json
-
-            print(json.render(taken), end="")
-        elif not args.output:
-            from ..reporters import text
-
-            print(text.render(taken), end="")
-        tracing.check_complete(args, taken)
-        return 0
-
-    def _trace(self, args: argparse.Namespace) -> "Capture":
-        from .. import session
-
-        progress = _Progress(args)
-        with tracing.attached(args, tracing.find_any, literals=args.literals) as (
+        progress, room = _Progress(args), _Room(args)
+        with tracing.attached(args, tracing.find_any, literals=args.literals, keeps=True) as (
             tracer,
             watched,
             stopper,
@@ -66,12 +49,99 @@ class CaptureCommand:
 
             def tick() -> None:
                 tracer.poll()
+                tracing.say_failures(args, tracer.failures)
+                room.look()
                 if progress.is_due():
                     progress.show(tracer.counts())
 
-            session.run(stopper, watched, args.duration, tick)
+            session.run(stopper, watched, args.duration, tick, tracer.failures)
             progress.clear()
-            return tracer.stop()
+            taken = tracer.stop()
+            tracing.say_failures(args, tracer.failures)
+            _deliver(taken, args, stopper)
+        tracing.check_complete(args, taken)
+        return 0
+
+
+def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> None:
+    """Write it, and print what was asked for; if that fails, keep it elsewhere and say so."""
+    from .. import capture_file
+    from ..errors import LeftError
+
+    try:
+        data = capture_file.encode(taken)
+    except Exception as error:
+        from ..reporters import text
+
+        print(text.render(taken), end="", flush=True)
+        raise PgtraceError(f"no file can be made of the capture: {error}; see above") from error
+    if args.output:
+        try:
+            capture_file.write_file(data, args.output, force=args.force)
+        except (OSError, PgtraceError) as error:
+            raise PgtraceError(f"{error}. {_keep(data, args, taken)}") from error
+        tracing.note(args, f"Wrote {args.output}")
+    try:
+        with stopper.may_leave():
+            if args.json:
+                print(data.decode(), end="")
+            elif not args.output:
+                from ..reporters import text
+
+                print(text.render(taken), end="")
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except LeftError as error:
+        if args.output:
+            return
+        raise LeftError(f"{error}. {_keep(data, args)}") from error
+    except Exception as error:
+        if args.output:
+            raise
+        raise PgtraceError(
+            f"the report could not be printed: {error}. {_keep(data, args)}"
+        ) from error
+
+
+def _keep(data: bytes, args: argparse.Namespace, shown: "Capture | None" = None) -> str:
+    """Keep a capture wherever there is room for it, and say where; `shown` in the worst case."""
+    from .. import keeping
+
+    kept = keeping.keep(data, args.output)
+    if kept:
+        return f"The capture was kept: {kept}"
+    if shown is None:
+        return "No file system has room for the capture"
+    if sys.stdout.isatty():
+        from ..reporters import text
+
+        print(text.render(shown), end="", flush=True)
+        return "No file system has room for the capture: its report is above"
+    print(data.decode(), end="", flush=True)
+    return "No other file system has room either: the capture went to stdout"
+
+
+class _Room:
+    """Says in time that there is little room for the capture, once."""
+
+    _EVERY_S = 5.0
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._next = 0.0 if args.output else float("inf")
+
+    def look(self) -> None:
+        from .. import keeping
+
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + self._EVERY_S
+        words = keeping.little_room(self._args.output)
+        if words:
+            print(f"pgtrace: {escape(words)}", file=sys.stderr)
+            self._next = float("inf")
 
 
 class _Progress:
@@ -97,20 +167,6 @@ class _Progress:
     def clear(self) -> None:
         if self._wanted:
             print("\r\033[K", end="", file=sys.stderr)
-
-
-def _write(taken: "Capture", args: argparse.Namespace) -> None:
-    """Write the capture; if that fails after all, keep it elsewhere and say so."""
-    from .. import capture_file
-
-    try:
-        capture_file.write(taken, args.output, force=args.force)
-    except (OSError, PgtraceError) as error:
-        import tempfile
-
-        kept = Path(tempfile.gettempdir()) / f"pgtrace-{os.getpid()}-{time.time_ns()}.json"
-        capture_file.write(taken, kept, force=False)
-        raise PgtraceError(f"{error}. The capture was kept: {kept}") from error
 
 
 COMMAND = CaptureCommand()

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import DatabaseError, IncompleteError, TargetError, UsageError
+from ..errors import DatabaseError, IncompleteError, PgtraceError, TargetError, UsageError
+from ..statement import escape
 
 if TYPE_CHECKING:
     from ..capture import Capture, Operation
+    from ..failures import Failures
     from ..postgres.processes import Server
     from ..session import Stopper, Watched
     from ..targets import Filters, Target
@@ -116,8 +118,9 @@ def attached(
     *,
     literals: bool,
     per_query: bool = False,
+    keeps: bool = False,
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
-    """Trace what the arguments name; detached at any end."""
+    """Trace what the arguments name; detached at any end. `keeps` as Stopper has it."""
     from ..engines.choice import check_pid_namespace
     from ..libbpf import objects
     from ..postgres.versions import too_new
@@ -132,7 +135,7 @@ def attached(
         objects.print_messages()
         kernel_types.verbose = True
     check_pid_namespace()  # there no pid means what its user thinks
-    stopper = Stopper()
+    stopper = Stopper(keeps=keeps)
     try:
         target = find(args)
         with contextlib.closing(Watched(() if target.whole else target.pids)) as watched:
@@ -149,6 +152,7 @@ def attached(
                 most_backends=getattr(args, "max_backends", 1),
                 most_statements=getattr(args, "max_statements", 1),
             )
+            stopper.hurry = tracer.hurry
             try:
                 stopper.start()
                 for warning in dict.fromkeys(too_new(s.version) for s in target.servers):
@@ -163,6 +167,13 @@ def attached(
                 tracer.stop()
     finally:
         stopper.restore()
+
+
+def say_failures(args: argparse.Namespace, failures: "Failures") -> None:
+    """Say at once what went wrong of our own since the last call; with -v, the traceback."""
+    for reason, traceback in failures.news():
+        words = f"{reason}\n{traceback.rstrip()}" if args.verbose else reason
+        print(f"pgtrace: unexpected error: {escape(words, lines=True)}", file=sys.stderr)
 
 
 def find_one(args: argparse.Namespace) -> "Target":
@@ -258,9 +269,14 @@ def _pids(args: argparse.Namespace) -> list[int]:
 
 
 def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
-    """Raise DatabaseError under --require-names if names are missing after all; IncompleteError
-    under --strict if anything was lost or not measured.
+    """Raise PgtraceError if it is partial; DatabaseError under --require-names if names are missing
+    after all; IncompleteError under --strict if anything was lost or not measured.
     """
+    if capture.partial:
+        raise PgtraceError(
+            "the capture is partial, and marked so, because of the unexpected error above"
+            + ("" if args.verbose else " (run again with -v for the traceback)")
+        )
     lost = capture.lost
     missing = list(capture.probes.not_measured)
     unnamed = [words for words in missing if words.startswith("names")]

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 from ..capture import Call, Kind, Operation, Pattern, Performer, Scope, Size, Source
 from ..capture import EngineName as EngineName
 from ..capture import Protocol as ProtocolName
+from ..failures import Failures
 
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
 """A way in for reads, and for other operations."""
@@ -295,6 +296,8 @@ class Engine(Protocol):
     not_measured: list[str]
     operations: tuple[Operation, ...]
     """What is measured, all by one way in."""
+    failures: Failures
+    """What went wrong while tracing: of one query or one task, the others are not touched."""
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
         """With Request.per_query the queries that ended since the last call; does not wait.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import PgtraceError, UnsupportedError
+from ..failures import Failures
 from ..libbpf.objects import LibbpfError, Object, Ring
 from . import (
     CheckpointTimes,
@@ -58,6 +59,7 @@ class LibbpfEngine:
         self.operations = request.operations
         self.queries_way: QueriesWay = "none"
         self.not_measured: list[str] = list(request.not_measured)
+        self.failures = Failures()
         self._ended: deque[tuple[float, bytes]] = deque()
         self._durations: list[int] = []
         self._detached = False
@@ -88,7 +90,8 @@ class LibbpfEngine:
         due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
         events = []
         while self._ended and self._ended[0][0] <= due:
-            events.append(self._query(self._ended.popleft()[1], ended=True))
+            with self.failures.kept("a query that ended is in no list"):
+                events.append(self._query(self._ended.popleft()[1], ended=True))
         return events
 
     def durations(self) -> list[int]:
@@ -126,8 +129,9 @@ class LibbpfEngine:
         reads = self._settled(self._pool.grouped)
         statements = self._statements.of([task.serial for task in found])
         for task in found:
-            add_reads(task.reads, self._pool.returned(task.serial))
-            self._complete(task, reads.get(task.serial, {}), statements[task.serial])
+            with self._kept(task):
+                add_reads(task.reads, self._pool.returned(task.serial))
+                self._complete(task, reads.get(task.serial, {}), statements[task.serial])
         return found
 
     def files(self) -> list[File]:
@@ -150,7 +154,8 @@ class LibbpfEngine:
         tasks = [self._tasks.snapshot(serial) for serial in serials]
         statements = self._statements.of(serials)
         for task, reads in zip(tasks, self._pool.release(serials), strict=True):
-            self._complete(task, reads, statements[task.serial])
+            with self._kept(task):
+                self._complete(task, reads, statements[task.serial])
             for index in statements[task.serial]:
                 self._statements.release(index)
             self._pool.empty_chunks(self._tasks.read(task.serial).others.chunk, give_back=True)
@@ -364,6 +369,9 @@ class LibbpfEngine:
                 outside.add(total.statement)
         for query, each in reads.items():
             add_reads(task.reads, each, scope="outside" if query in outside else None)
+
+    def _kept(self, task: TaskSnapshot) -> contextlib.AbstractContextManager[None]:
+        return self.failures.kept(f"what process {task.tgid} did is not all in its numbers")
 
     def _running(self, task: layout.Task) -> QueryEvent | None:
         query = task.query

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..capture import Capture, Lost, Probes
+from ..errors import PgtraceError
 
 
 @dataclass
@@ -16,7 +17,12 @@ class Kept:
     _some: bool = False
 
     def keep(self, capture: Capture) -> None:
-        """Keep the shortest time seen, all that was not measured, and all that was lost."""
+        """Keep the shortest time seen, all that was not measured, and all that was lost.
+
+        Raises PgtraceError if it is partial: an experiment is no place for half a run.
+        """
+        if capture.partial:
+            raise PgtraceError(f"a run was not measured whole: {'; '.join(capture.partial)}")
         probes, lost = capture.probes, capture.lost
         if self._some:
             seen = [p.shortest_ns for p in (self.probes, probes) if p.shortest_ns is not None]

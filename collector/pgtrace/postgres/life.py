@@ -61,9 +61,9 @@ class Life:
             while not self._closed:
                 for message in self._socket.get(msg_seq=-1):
                     self._take(message)
-        except (OSError, ImportError, RuntimeError) as error:
+        except Exception as error:  # whatever a library does in a thread: it is told, and no more
             if not self._closed:
-                self.failure = str(error)
+                self.failure = str(error) or type(error).__name__
 
     def _take(self, message: dict[str, int]) -> None:
         what, at_ns = message["what"], message["timestamp_ns"]

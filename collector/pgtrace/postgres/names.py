@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..capture import Buffers
 from ..errors import DatabaseError
+from ..failures import Failures
 from . import buffers
 from .connection import TIMEOUT_S, Connection, connect, system_identifier
 from .processes import Server
@@ -16,6 +17,7 @@ from .relations import Relations
 _EVERY_S = 1.0
 _LAST_S = 3.0
 """How long the end of a session waits for what is not known yet."""
+_LOOK_S = 0.05
 
 
 class Name(NamedTuple):
@@ -33,10 +35,12 @@ class Names:
     """Asks about once a second, in a thread of its own: tracing never waits for the server.
 
     `dsn` is libpq's, and what it leaves out comes from libpq's environment. It has to lead to one
-    of these servers. `failure` says why there are no names.
+    of these servers. `failure` says why there are no names; what was unexpected is in `failures`.
     """
 
-    def __init__(self, dsn: str, servers: Sequence[Server]) -> None:
+    def __init__(self, dsn: str, servers: Sequence[Server], failures: Failures) -> None:
+        self._failures = failures
+        self._hurried = False
         self.failure: str | None = None
         self.server: Server | None = None
         """Where the connection leads; None while that is not known."""
@@ -99,9 +103,16 @@ class Names:
         self._query_ids = query_ids
         self._last.set()
         self._wake.set()
-        self._thread.join(_LAST_S)
+        end = time.monotonic() + _LAST_S
+        while self._thread.is_alive() and not self._hurried and time.monotonic() < end:
+            self._thread.join(_LOOK_S)
         if self._thread.is_alive() and not self.failure:
-            self.failure = f"the server did not answer within {_LAST_S:.0f} s at the end"
+            waited = "was not waited for" if self._hurried else f"gave none within {_LAST_S:.0f} s"
+            self.failure = f"the server {waited} at the end"
+
+    def hurry(self) -> None:
+        """Wait for nothing any more; from a signal handler as well."""
+        self._hurried = True
 
     def close(self) -> None:
         """Ask no more."""
@@ -120,6 +131,10 @@ class Names:
                 break
             except DatabaseError as error:
                 self.failure = str(error)
+            except Exception as error:
+                self._failures.add("names", error)
+                self.failure = f"an unexpected {type(error).__name__}; the rest was measured"
+                break
             if not self._identifier or self._last.is_set():
                 break
             self._wake.wait(_EVERY_S)

@@ -11,7 +11,7 @@ from .html_parts import Row, escaped, paragraphs, part, section, table
 from .html_reads import COLUMNS, numbers, view
 from .html_statements import statements, waited
 from .places import MOST_RELATIONS, about, grouped, relation_of, written
-from .text import session
+from .text import partial, session
 
 MOST_DRAWN = 20
 """Backends with charts of their own; the others are added up in one row."""
@@ -23,6 +23,8 @@ _OF_WRITES = ("calls", "bytes", "time", "mean", "p50", "p99", "max")
 def page(capture: Capture, charts: Charts) -> tuple[str, str]:
     """Return title and body."""
     head, *how = session(capture)
+    unfinished = partial(capture)
+    how = how[len(unfinished) :]
     missing = _missing(capture)
     by = {
         "reads": _everything(capture, charts, missing),
@@ -40,6 +42,7 @@ def page(capture: Capture, charts: Charts) -> tuple[str, str]:
         f"<header>\n<h1>Read latencies of {escaped(of)}</h1>",
         paragraphs([f"{head}. {of}{where}."], "lead"),
         f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
+        paragraphs(unfinished, "warning"),
         paragraphs(
             [f"Simulated: tablespace {name} lies on a simulated device." for name in simulated],
             "simulated",

@@ -64,6 +64,7 @@ def session(capture: Capture) -> list[str]:
     lines = [
         f"Capture of {started:%Y-%m-%d %H:%M:%S} UTC, {units.duration(capture.duration_s * 1e9)}, "
         f"kernel {escape(host.kernel)}, {cpus}",
+        *partial(capture),
         f"{measured(probes.reads, probes.operations)}, {QUERIES[probes.queries]}, "
         f"engine {probes.engine}.",
     ]
@@ -97,6 +98,11 @@ def session(capture: Capture) -> list[str]:
             were = f"{what} was" if number == 1 else f"{what}s were"
             lines.append(f"{units.count(number)} {were} under way when tracing stopped.")
     return lines + [_gap(gap) for gap in capture.gaps]
+
+
+def partial(capture: Capture) -> list[str]:
+    """What could not be finished, if anything."""
+    return [f"Partial, because of an error in pgtrace: {escape(why)}." for why in capture.partial]
 
 
 def _gap(gap: Gap) -> str:

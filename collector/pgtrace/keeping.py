@@ -1,0 +1,64 @@
+"""Where a capture goes that cannot go where it was meant to: no hour was measured in vain."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import units
+
+LEAST_ROOM = 16 << 20
+"""Bytes of a file system below which a capture may not fit: one of 5,000 statements takes some."""
+
+
+def keep(data: bytes, near: Path | None) -> Path | None:
+    """Write a capture into the first directory that has room for it: that of the file `near`,
+    TMPDIR, /tmp, /var/tmp, the user's own. None if there is none.
+
+    It is made under a name of its own, for its owner alone: it can be nobody else's file.
+    """
+    for directory in _directories(near):
+        with contextlib.suppress(OSError):
+            return _write(data, directory)
+    return None
+
+
+def little_room(output: Path) -> str | None:
+    """Words of a warning if there is little room where a capture is meant to go."""
+    try:
+        free = shutil.disk_usage(output.parent).free
+    except OSError:
+        return None
+    if free >= LEAST_ROOM or (output.exists() and not output.is_file()):
+        return None
+    return (
+        f"Only {units.size(free)} are free in {output.parent}, which a capture may not fit into. "
+        "If it does not, it will be kept elsewhere, and a line says where."
+    )
+
+
+def _directories(near: Path | None) -> Iterator[Path]:
+    names = [
+        near.parent if near else None,
+        os.environ.get("TMPDIR"),
+        "/tmp",
+        "/var/tmp",
+        os.environ.get("HOME"),
+    ]
+    yield from dict.fromkeys(Path(name).absolute() for name in names if name)
+
+
+def _write(data: bytes, directory: Path) -> Path:
+    # O_EXCL, and a name that cannot be guessed: safe where others may write, too
+    handle, name = tempfile.mkstemp(prefix="pgtrace-", suffix=".json", dir=directory)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return Path(name)

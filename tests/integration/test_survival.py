@@ -1,0 +1,378 @@
+"""Nothing of ours costs a user the capture: whatever fails, what was measured until then is there.
+
+Failures are forced for real: full disks, connections that are killed, exceptions in the middle.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pgtrace
+from fix_cluster import Connection, Server
+from pgtrace import capture_file
+from pgtrace.capture import Capture
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.reporters import html, text
+from pgtrace_command import PGTRACE, Pgtrace, patched, wait_for
+
+TABLES = 400
+ROOM = 64 << 10
+QUERY = "select count(*) as column_of_a_query from pg_class"
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A file system that is too small for any capture."""
+    directory = tmp_path / "full"
+    directory.mkdir()
+    options = f"size={ROOM}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], check=True)
+    (directory / "other").write_bytes(bytes(ROOM - 8192))
+    yield directory
+    subprocess.run(["umount", directory], check=True)
+
+
+def failing(place: str, error: str = "raise IndexError('SECRET')", after: int = 3) -> str:
+    """Code that lets a function fail from its call number `after` on."""
+    module, name, function = place.split(" ")
+    return f"""
+from pgtrace.{module} import {name}
+calls = 0
+def broken(*arguments, true={name}.{function}, **settings):
+    global calls
+    calls += 1
+    if calls >= {after}:
+        {error}
+    return true(*arguments, **settings)
+{name}.{function} = broken
+"""
+
+
+def captured(path: Path) -> Capture:
+    """What is in a file, which has to be whole."""
+    return capture_file.load(path)
+
+
+def test_relations_that_are_read_for_the_first_time_while_somebody_looks(
+    cluster: PrivateCluster, connection: Connection, tmp_path: Path
+) -> None:
+    """New files come all the time: nothing fails, and no read is in no interval."""
+    connection.execute(
+        f"do $$ begin for i in 1..{TABLES} loop execute format("
+        "'create table if not exists small_%s as select 1 as i', i); end loop; end $$"
+    )
+    connection.execute("checkpoint")
+    for attempt in range(2):
+        cluster.restart()
+        output = tmp_path / f"{attempt}.json"
+        arguments = ("capture", cluster.postmaster_pid, "--by", "relation", "-o", output)
+        with Pgtrace(*arguments) as tracer, cluster.connect() as reader:
+            tracer.attached()
+            for i in range(1, TABLES + 1):
+                reader.execute(f"select pg_sleep(0.008), * from small_{i}")
+            code, _, err = tracer.stop()
+        assert (code, "error" in err) == (0, False), err
+        taken = captured(output)
+        assert taken.partial == []
+        of_relations = {"relation", "heap", "index", "toast", "visibility map", "free space map"}
+        reads = [r for b in taken.backends for r in b.reads if r.kind in of_relations]
+        in_intervals = sum(cost.reads for each in taken.intervals for cost in each.costs)
+        assert sum(r.count for r in reads) == in_intervals
+
+
+PLACES = {
+    "intervals Intervals look": "costs over time",
+    "places Places look": "which files were read",
+    "places Places place": "which files were read",
+    "registry Registry poll": "queries and backends",
+    "servers Servers watch": "servers that are started again",
+    "servers Servers hear": "processes that came and went",
+    "tracer Tracer poll": "tracing ended early",
+    "intervals Intervals listed": "costs over time",
+    "places Places tablespaces": "tablespaces",
+    "assembly Assembly queries": "process",
+    "assembly Assembly _query": "a statement is in no list",
+    "engines.libbpf_engine LibbpfEngine detach": "the end of tracing",
+}
+
+
+@pytest.mark.parametrize(("place", "reason"), PLACES.items())
+def test_an_error_of_ours_in_the_middle(
+    cluster: PrivateCluster, connection: Connection, tmp_path: Path, place: str, reason: str
+) -> None:
+    """The file is there, marked, with the reads; the exit code is 1, and the screen says why."""
+    after = 3 if place.endswith((" look", " poll", " watch", " hear")) else 1
+    output = tmp_path / "o.json"
+    arguments = ("capture", cluster.postmaster_pid, "-o", output)
+    with Pgtrace(*arguments, command=patched(failing(place, after=after))) as tracer:
+        tracer.attached()
+        with cluster.connect() as other:
+            for _ in range(30):
+                other.execute(QUERY)
+                other.execute("select pg_sleep(0.05)")
+        tracer.send(signal.SIGINT)
+        code, out, err = tracer.ended()
+    assert (code, out) == (1, "")
+    assert f"Wrote {output}" in err
+    assert "unexpected error" in err
+    assert "partial" in err.splitlines()[-1]
+    assert "Traceback" not in err
+    taken = captured(output)
+    assert [why for why in taken.partial if why.startswith(reason)], taken.partial
+    assert "IndexError" in str(taken.partial)
+    # What an error says may be of a query: on the screen, never in a file
+    assert "SECRET" in err
+    assert "SECRET" not in output.read_text()
+    if place != "assembly Assembly queries":
+        assert taken.totals.reads > 0
+    lines = text.render(taken).splitlines()
+    assert lines[1].startswith("Partial")
+    assert reason in lines[1]
+    page = html.render(taken)
+    assert 0 < page.index("Partial, because") < page.index('<section id="how"')
+
+
+def test_the_traceback_of_an_unexpected_error_is_for_those_who_ask(
+    connection: Connection, tmp_path: Path
+) -> None:
+    command = patched(failing("intervals Intervals look"))
+    pid = connection.info.backend_pid
+    with Pgtrace("capture", pid, "--duration", "1", "-v", command=command) as tracer:
+        code, out, err = tracer.ended()
+    assert code == 1
+    assert out.splitlines()[1].startswith("Partial")
+    assert err.count("Traceback") == 1
+
+
+def test_one_backend_that_cannot_be_told_costs_no_other(
+    cluster: PrivateCluster, tmp_path: Path
+) -> None:
+    output = tmp_path / "o.json"
+    with cluster.connect() as one, cluster.connect() as other:
+        bad, good = one.info.backend_pid, other.info.backend_pid
+        code = f"""
+from pgtrace.assembly import Assembly
+def backend(self, account, wall, true=Assembly._backend):
+    if account.person.pid == {bad}:
+        raise KeyError("it")
+    return true(self, account, wall)
+Assembly._backend = backend
+"""
+        arguments = ("capture", bad, "-p", good, "-o", output)
+        with Pgtrace(*arguments, command=patched(code)) as tracer:
+            tracer.attached()
+            other.execute(QUERY)
+            assert tracer.stop().code == 1
+    taken = captured(output)
+    assert [backend.pid for backend in taken.backends] == [good]
+    assert taken.backends[0].queries[0].calls == 1
+    assert taken.partial == [why for why in taken.partial if f"process {bad}" in why] != []
+
+
+def test_attach_sums_up_after_an_error(connection: Connection) -> None:
+    code = failing("live TextScreen tick", after=20)
+    with Pgtrace("attach", connection.info.backend_pid, command=patched(code)) as tracer:
+        tracer.attached()
+        connection.execute(QUERY)
+        code_, out, err = tracer.ended()
+    assert code_ == 1
+    assert "column_of_a_query" in out
+    assert re.search(r"\nPartial, because of an error in pgtrace: tracing ended early", out)
+    assert re.search(r"Traced .*: 1 query", out)
+    assert "unexpected error: tracing ended early" in err
+
+
+@pytest.mark.parametrize("kill", ["connection", "every second", "server"])
+def test_a_connection_that_is_killed_in_the_middle(
+    server: Server, tmp_path: Path, kill: str
+) -> None:
+    """Names may be missing then; what was measured is all there."""
+    cluster = server(work_mem="5MB")
+    cluster.restart()
+    output = tmp_path / "o.json"
+    arguments = ("capture", cluster.postmaster_pid, "--dsn", cluster.dsn, "-o", output)
+    with Pgtrace(*arguments, "--by", "relation") as tracer, cluster.connect() as connection:
+        tracer.attached()
+        connection.execute(QUERY)
+
+        def names() -> list[int]:
+            rows = connection.execute(
+                "select pid from pg_stat_activity where application_name = 'pgtrace'"
+            )
+            return [pid for (pid,) in rows.fetchall()]
+
+        for _ in range(3 if kill == "every second" else 1):
+            (pid, *_) = wait_for(names)
+            if kill == "server":
+                os.kill(cluster.postmaster_pid, signal.SIGQUIT)
+                break
+            connection.execute("select pg_terminate_backend(%s)", [pid])
+            wait_for(lambda gone=pid: gone not in names())
+        code, _, err = tracer.stop()
+    assert code == 0, err
+    assert "unexpected" not in err
+    assert captured(output).totals.reads > 0
+    if kill == "server":
+        cluster.restart()
+
+
+def test_an_error_in_the_thread_that_asks_for_names(
+    cluster: PrivateCluster, connection: Connection, tmp_path: Path
+) -> None:
+    output = tmp_path / "o.json"
+    arguments = ("capture", connection.info.backend_pid, "--dsn", cluster.dsn, "-o", output)
+    code = failing("postgres.relations Relations ask", after=1)
+    with Pgtrace(*arguments, command=patched(code)) as tracer:
+        tracer.attached()
+        connection.execute(QUERY)
+        tracer.wait_for("unexpected error: names: IndexError")
+        code_, _, err = tracer.stop()
+    assert code_ == 1
+    assert "Traceback" not in err
+    taken = captured(output)
+    assert taken.partial[0].startswith("names: IndexError in ")
+    assert taken.probes.not_measured[0].startswith("names: ")
+    assert taken.backends[0].queries[0].calls == 1
+
+
+def test_a_full_disk(connection: Connection, full: Path, tmp_path: Path) -> None:
+    """It says so while there is time, and keeps the capture where there is room."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environment = os.environ | {"TMPDIR": str(elsewhere)}
+    arguments = ("capture", connection.info.backend_pid, "-o", full / "o.json")
+    with Pgtrace(*arguments, env=environment) as tracer:
+        tracer.attached()
+        tracer.wait_for(rf"Only 8\.0 KiB are free in {full}")
+        for i in range(200):
+            connection.execute(f"select {', '.join(['1'] * (i + 1))} as column_of_a_query")
+        code, _, err = tracer.stop()
+    (kept,) = elsewhere.iterdir()
+    last = err.splitlines()[-1]
+    assert (code, last) == (
+        1,
+        f"pgtrace: {full}/o.json cannot be written: No space left on device. "
+        f"The capture was kept: {kept}",
+    )
+    assert captured(kept).backends[0].queries
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in full.iterdir()] == ["other"]
+
+
+NO_ROOM = """
+from pgtrace import keeping
+keeping._directories = lambda near: iter([near.parent])
+"""
+
+
+def test_no_room_anywhere(connection: Connection, full: Path) -> None:
+    """Then stdout has it, as a file where it is one."""
+    arguments = ("capture", connection.info.backend_pid, "-o", full / "o.json")
+    with Pgtrace(*arguments, command=patched(NO_ROOM)) as tracer:
+        tracer.attached()
+        for i in range(200):
+            connection.execute(f"select {', '.join(['1'] * (i + 1))} as column_of_a_query")
+        code, out, err = tracer.stop()
+    assert code == 1
+    assert "the capture went to stdout" in err
+    assert len(json.loads(out)["backends"][0]["queries"]) > 100
+
+
+def test_a_report_that_cannot_be_printed(connection: Connection, tmp_path: Path) -> None:
+    """stdout is on a full device."""
+    with Path("/dev/full").open("w") as nothing:
+        done = subprocess.run(
+            [*PGTRACE, "capture", str(connection.info.backend_pid), "--duration", "0.5"],
+            stdout=nothing,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(tmp_path)},
+            check=False,
+        )
+    (kept,) = tmp_path.glob("*.json")
+    assert done.returncode == 1
+    assert f"The capture was kept: {kept}" in done.stderr
+    assert captured(kept).backends
+
+
+SLOW_NAMES = """
+import time
+from pgtrace.postgres.relations import Relations
+def ask(self, connection, *, last=False):
+    if last:
+        print("asking", flush=True)
+        time.sleep(600)
+Relations.ask = ask
+from pgtrace.postgres import names
+names._LAST_S = 600
+"""
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_keeps_the_capture(
+    cluster: PrivateCluster, connection: Connection, tmp_path: Path, second: signal.Signals
+) -> None:
+    """It waits for nobody, neither for names."""
+    output = tmp_path / "o.json"
+    arguments = ("capture", connection.info.backend_pid, "--dsn", cluster.dsn, "-o", output)
+    with Pgtrace(*arguments, command=patched(SLOW_NAMES)) as tracer:
+        tracer.attached()
+        connection.execute(QUERY)
+        tracer.send(signal.SIGINT)
+        tracer.wait_for("asking")
+        code, _, err = tracer.stop(second)
+    assert code == 0
+    assert f"Wrote {output}" in err
+    taken = captured(output)
+    assert taken.backends[0].queries[0].calls == 1
+    assert any("not waited for" in why for why in taken.probes.not_measured)
+
+
+SLOW_REPORT = """
+import time
+from pgtrace.reporters import text
+def render(capture):
+    print("drawing", flush=True)
+    time.sleep(600)
+text.render = render
+"""
+
+
+def test_a_signal_while_the_report_is_drawn_keeps_the_capture(
+    connection: Connection, tmp_path: Path
+) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    pid = connection.info.backend_pid
+    with Pgtrace("capture", pid, command=patched(SLOW_REPORT), env=environment) as tracer:
+        tracer.attached()
+        connection.execute(QUERY)
+        tracer.send(signal.SIGINT)
+        tracer.wait_for("drawing")
+        code, _, err = tracer.stop()
+    (kept,) = tmp_path.glob("*.json")
+    assert code == 130
+    assert err.splitlines()[-1] == (
+        f"pgtrace: interrupted before everything was shown. The capture was kept: {kept}"
+    )
+    assert captured(kept).backends[0].queries[0].calls == 1
+
+
+def test_an_error_in_the_library(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """trace() yields what was measured all the same, and says what is missing."""
+
+    def broken(*_: Any) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("pgtrace.intervals.Intervals.look", broken)
+    with pgtrace.trace(connection.info.backend_pid) as tracer:
+        connection.execute(QUERY)
+    taken = tracer.capture()
+    assert taken.backends[0].queries[0].calls == 1
+    assert taken.partial[0].startswith("costs over time: ValueError in ")
