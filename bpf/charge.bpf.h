@@ -195,6 +195,13 @@ static __always_inline struct task *traced_task(void)
 	return task && !task->ignored ? task : NULL;
 }
 
+/* Whether the current task is of a server that is not traced; asked before all else. */
+static __always_inline bool is_elsewhere(void)
+{
+	return !options.only_tid && !options.listed && !live.orphans &&
+	       !is_postmaster(parent_tgid());
+}
+
 /* The same for probes that wait in the processes that matter alone: where that is one thread,
  * the verifier has nothing else to look at. */
 static __always_inline struct task *query_task(void)

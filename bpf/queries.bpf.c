@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The probes that tell where a query begins and ends. */
 
+/* A server's probes wait in all processes of its binary, those of other servers too: these are
+ * left before an argument is fetched, which takes longer than all of this. */
 SEC("usdt")
-int BPF_USDT(pgt_q_status, const char *text)
+int pgt_q_status(struct pt_regs *ctx)
 {
-	return status(text);
+	long text = 0;
+
+	if (is_elsewhere())
+		return 0;
+	bpf_usdt_arg(ctx, 0, &text);
+	return status((const char *)text);
 }
 
 SEC("usdt")
-int BPF_USDT(pgt_q_start, const char *text)
+int pgt_q_start(struct pt_regs *ctx)
 {
-	return simple_start(text);
+	long text = 0;
+
+	if (is_elsewhere())
+		return 0;
+	bpf_usdt_arg(ctx, 0, &text);
+	return simple_start((const char *)text);
 }
 
 SEC("usdt")

@@ -1,14 +1,16 @@
 """What `list` and `doctor` print, and how doctor judges what it was shown."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pgtrace import abilities
+from pgtrace import sudo
 from pgtrace.abilities import Ability, Group, engines, exit_code, groups, host, tracing
 from pgtrace.abilities import server as of_server
+from pgtrace.abilities.verdict import verdict
 from pgtrace.commands import doctor, list_
 from pgtrace.errors import PermissionDeniedError, TargetError
 from pgtrace.postgres import processes
@@ -82,14 +84,16 @@ def test_list_json_says_null_for_what_is_not_known() -> None:
     }
 
 
-@pytest.mark.parametrize(("hidden", "error"), [([], TargetError), ([7, 8], PermissionDeniedError)])
+@pytest.mark.parametrize(
+    ("hidden", "error"), [(None, TargetError), ("it is another's", PermissionDeniedError)]
+)
 def test_list_without_a_server_fails(
-    monkeypatch: pytest.MonkeyPatch, hidden: list[int], error: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, hidden: str | None, error: type[Exception]
 ) -> None:
     import argparse
 
     monkeypatch.setattr(processes, "servers", list)
-    monkeypatch.setattr(processes, "unreadable", lambda: hidden)
+    monkeypatch.setattr(processes, "hidden", lambda: hidden)
     with pytest.raises(error):
         list_.COMMAND.run(argparse.Namespace(json=False))
 
@@ -188,23 +192,39 @@ def test_a_reason_is_given_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "typed"), [(True, "sudo pgtrace doctor"), (False, "sudo {}/pgtrace doctor")]
+    ("there", "typed"),
+    [
+        (True, "sudo pgtrace capture -o 'a file'"),
+        (False, "sudo {}/pgtrace capture -o 'a file'"),
+    ],
 )
 def test_the_command_as_root(
     there: bool, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its whole path, where sudo would not find it."""
+    """By its whole path, where sudo would not find it, and with all that was typed."""
     command = tmp_path / "pgtrace"
     command.touch(mode=0o755)
-    monkeypatch.setattr(sys, "argv", [str(command)])
+    monkeypatch.setattr(sys, "argv", [str(command), "capture", "-o", "a file"])
     if there:
-        monkeypatch.setattr(abilities, "_SUDO_PATH", str(tmp_path))
-    assert abilities.as_root() == typed.format(tmp_path)
+        monkeypatch.setattr(sudo, "_PATH", str(tmp_path))
+    assert sudo.as_root() == typed.format(tmp_path)
+    assert sudo.as_root("doctor") == f"{typed.format(tmp_path).partition(' capture')[0]} doctor"
+
+
+@pytest.mark.parametrize("program", ["-c", "/x/pgtrace/__main__.py"])
+def test_the_command_as_root_by_the_interpreter_that_runs(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [program, "list"])
+    assert sudo.as_root() == f"sudo {sys.executable} -m pgtrace list"
 
 
 def test_tracepoints_alone_come_with_their_price() -> None:
     ways = {"fentry": "refused", "kprobe": "refused", "tracepoint": None}
-    assert "every system call" in tracing.reads(ways)[0].reason
+    """Which is said without a figure: none was measured here."""
+    reason = tracing.reads(ways)[0].reason
+    assert "every system call" in reason
+    assert not re.search(r"\d", reason)
 
 
 def test_reads_by_no_way() -> None:
@@ -251,11 +271,17 @@ def test_version(major: int | None, ok: bool) -> None:
 
 
 def test_query_probes() -> None:
-    assert of_server.query_probes(set(of_server.QUERY_PROBES)).ok is True
-    lacking = of_server.query_probes({"query__start"})
+    assert of_server.query_probes(set(of_server.QUERY_PROBES), ["PortalRun"]).ok is True
+    lacking = of_server.query_probes({"query__start"}, ["PortalRun"])
     assert lacking.ok is False
     assert "query__done" in lacking.reason
-    assert "--enable-dtrace" in of_server.query_probes(set()).reason
+    none = of_server.query_probes(set(), ["PortalRun"])
+    assert none.ok is False
+    assert "--enable-dtrace" in none.reason
+    # Where exported functions do the same, there is nothing to install
+    instead = of_server.query_probes(set(), [])
+    assert (instead.ok, instead.remedy) == (True, None)
+    assert "by exported functions" in instead.reason
 
 
 def test_where_sources_are_told() -> None:
@@ -293,3 +319,57 @@ def test_doctor_lines() -> None:
     narrow = list(doctor.lines(Group("Host", [Ability("a", True, "word " * 30)]), 60))
     assert len(narrow) > 3
     assert all(len(line) <= 60 for line in narrow)
+
+
+HOST = Group("Host", [Ability("kernel", True, "6.18")])
+READS = Group("Reads", [Ability("reads", True, "by tracepoint"), Ability("tracepoint", True, "")])
+QUERIES = Group("Queries", [Ability("uprobes", True, "")])
+GOOD_SERVER = Group("Server 15.1 in /a (postmaster 1)", [Ability("version", True, "15.1")])
+BAD_SERVER = Group(
+    "Server 17.1 in /b c (postmaster 2)",
+    [
+        Ability("query probes", False, "the binary has no USDT probes"),
+        Ability("tablespace 5", False, "overlay"),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            [HOST, READS, QUERIES, GOOD_SERVER],
+            "Reads can be traced here, by tracepoint, with the queries that make them and where "
+            "each was served.",
+        ),
+        (
+            [HOST, READS, QUERIES, GOOD_SERVER, BAD_SERVER],
+            "Reads can be traced here, by tracepoint; what cannot be told: which query a read was "
+            "for, of the server in /b c; where reads in the tablespace 5 were served, of the "
+            "server in /b c.",
+        ),
+        (
+            [HOST, READS, QUERIES],
+            "Reads can be traced here, by tracepoint; no server was found to look at.",
+        ),
+        (
+            [HOST, READS, Group("Queries", [Ability("uprobes", False, "no uprobes")]), GOOD_SERVER],
+            "Reads can be traced here, by tracepoint, but not the queries that make them: no "
+            "uprobes.",
+        ),
+        (
+            [Group("Host", [Ability("load programs", False, "no CAP_BPF", permission=True)])],
+            "Nothing can be traced by this user: no CAP_BPF.",
+        ),
+        (
+            [Group("Host", [Ability("kernel", False, "5.4 is too old")])],
+            "Nothing can be traced on this host: 5.4 is too old.",
+        ),
+        (
+            [HOST, Group("Reads", [Ability("reads", False, "no way in works")])],
+            "Nothing can be traced on this host: no way in works.",
+        ),
+    ],
+)
+def test_the_verdict_is_one_sentence(found: list[Group], said: str) -> None:
+    assert verdict(found) == said

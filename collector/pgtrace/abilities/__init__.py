@@ -1,9 +1,7 @@
 """What this host and its servers can be traced for: the model behind `pgtrace doctor`."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import PermissionDeniedError, UnsupportedError
 
@@ -55,19 +53,6 @@ def groups(try_engines: Callable[[], EnginesTried]) -> list[Group]:
     ]
 
 
-def as_root() -> str:
-    """How to type `pgtrace doctor` as root: sudo does not look where a virtual environment is."""
-    import shlex
-    import shutil
-
-    command = Path(sys.argv[0]).absolute()
-    if command.name == "__main__.py":
-        return f"sudo {shlex.quote(sys.executable)} -m pgtrace doctor"
-    found = shutil.which(command.name, path=_SUDO_PATH)
-    name = command.name if found and Path(found).samefile(command) else str(command)
-    return f"sudo {shlex.quote(name)} doctor"
-
-
 def needed(ability: Ability) -> bool:
     """Whether nothing at all can be traced, because of this."""
     return ability.ok is False and ability.name in _NEEDED
@@ -85,9 +70,6 @@ def exit_code(found: list[Group]) -> int:
     return 0
 
 
-_SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where sudo looks, as distributions ship it: secure_path in sudoers."""
-
 _NEEDED = {
     "PID namespace",
     "engine",
@@ -100,4 +82,4 @@ _NEEDED = {
     "user namespace",
 }
 
-__all__ = ["Ability", "EnginesTried", "Group", "Ways", "as_root", "exit_code", "groups", "needed"]
+__all__ = ["Ability", "EnginesTried", "Group", "Ways", "exit_code", "groups", "needed"]

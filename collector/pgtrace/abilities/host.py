@@ -4,7 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from . import Ability, as_root
+from ..sudo import as_root
+from . import Ability
 
 _OLDEST_KERNEL = (5, 8)  # the ring buffer of BPF
 _SYS_PTRACE, _SYS_ADMIN, _PERFMON, _BPF = 19, 21, 38, 39  # include/uapi/linux/capability.h
@@ -62,7 +63,7 @@ def privileges(effective: int, whole_host: bool, first_pid_namespace: bool) -> l
         return all(effective >> bit & 1 for bit in bits)
 
     def judge(name: str, ok: bool, there: str, missing: str) -> Ability:
-        remedy = None if ok else as_root()
+        remedy = None if ok else as_root("doctor")
         return Ability(name, ok, there if ok else missing, remedy, permission=not ok)
 
     found = [
@@ -96,7 +97,7 @@ def _look_into(may: bool) -> Ability:
     if may:
         return Ability(name, True, "permitted by CAP_SYS_PTRACE")
     why = "CAP_SYS_PTRACE is missing: only your own processes can be read in /proc"
-    return Ability(name, False, why, as_root())
+    return Ability(name, False, why, as_root("doctor"))
 
 
 def _btf() -> Ability:
@@ -167,7 +168,7 @@ def tracefs() -> Ability:
                 return Ability("tracefs", True, f"mounted at {place}")
         except PermissionError:
             why = f"{place} may not be read"
-            return Ability("tracefs", False, why, as_root(), permission=True)
+            return Ability("tracefs", False, why, as_root("doctor"), permission=True)
     why = "not mounted: reads by tracepoint need it"
     return Ability("tracefs", False, why, "mount -t tracefs tracefs /sys/kernel/tracing")
 

@@ -1,5 +1,6 @@
 """Abilities of one server: its version, its probes, and where its files lie."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, PgtraceError
@@ -17,7 +18,8 @@ QUERY_PROBES = (
     "query__execute__done",
 )
 """USDT probes that open and close the scope of a query."""
-_PACKAGES = "install a build with --enable-dtrace, as Debian's and postgresql.org's packages are"
+_PACKAGES = "install a build with --enable-dtrace, or one that exports its functions: not stripped"
+_EXPORTED = "install a build that exports its functions, as PostgreSQL's own do: not stripped"
 
 
 def group(server: Server) -> Group:
@@ -34,7 +36,7 @@ def abilities(server: Server) -> list[Ability]:
         found.append(Ability("binary", None, why))
     try:
         file = server.postmaster.binary
-        found.append(query_probes(binary.probes(file)))
+        found.append(query_probes(binary.probes(file), _lacking(file)))
         found.append(symbol(file, "AbortCurrentTransaction", "errors of extended queries"))
         found.append(symbol(file, "debug_query_string", "the query that runs already"))
     except PgtraceError as error:
@@ -61,22 +63,35 @@ def version(text: str | None, major: int | None) -> Ability:
     return Ability("version", False, f"{text or 'unknown'}: pgtrace is made for {KNOWN}")
 
 
-def query_probes(probes: set[str]) -> Ability:
-    """Judge the USDT probes of a binary."""
+def _lacking(file: Path) -> list[str]:
+    """Functions in which the USDT probes would be, and that a binary does not export."""
+    from ..engines.probes import FUNCTIONS_OF_QUERIES
+
+    names = dict.fromkeys(name.split()[0] for name in FUNCTIONS_OF_QUERIES)
+    return [name for name in names if not binary.has_symbol(file, name)]
+
+
+def query_probes(probes: set[str], lacking: Sequence[str]) -> Ability:
+    """Judge the USDT probes of a binary, and the functions that do the same, but for those that it
+    is `lacking`.
+    """
+    name = "query probes"
     missing = [probe for probe in QUERY_PROBES if probe not in probes]
+    if not missing:
+        return Ability(name, True, f"USDT, {len(probes)} in the binary")
+    why = f"the binary lacks {', '.join(missing)}"
     if not probes:
         why = "the binary has no USDT probes: it was built without --enable-dtrace"
-        return Ability("query probes", False, why, _PACKAGES)
-    if missing:
-        return Ability("query probes", False, f"the binary lacks {', '.join(missing)}", _PACKAGES)
-    return Ability("query probes", True, f"USDT, {len(probes)} in the binary")
+    if not lacking:
+        return Ability(name, True, f"by exported functions, which tell the same, as {why}")
+    return Ability(name, False, f"{why}; and it does not export {', '.join(lacking)}", _PACKAGES)
 
 
 def symbol(file: Path, name: str, gives: str) -> Ability:
     """Judge whether a binary exports what gives something."""
     if binary.has_symbol(file, name):
         return Ability(name, True, f"exported: gives {gives}")
-    return Ability(name, False, f"not exported: {gives} cannot be told", _PACKAGES)
+    return Ability(name, False, f"not exported: {gives} cannot be told", _EXPORTED)
 
 
 def sources(name: str, found: Storage) -> Ability:

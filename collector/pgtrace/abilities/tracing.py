@@ -5,10 +5,7 @@ from pathlib import Path
 from . import Ability, Ways
 from .host import config, tracefs
 
-_SLOWED = (
-    "every system call of every process on this host is slower while it is attached "
-    "(measured: getppid 95 ns, then 107 to 130 ns)"
-)
+_SLOWED = "every system call of every process on this host is a little slower while it is attached"
 _OPTIONS = {"kprobe": "KPROBES", "tracepoint": "FTRACE_SYSCALLS", "fentry": "DEBUG_INFO_BTF"}
 _UPROBES = Path("/sys/bus/event_source/devices/uprobe")
 

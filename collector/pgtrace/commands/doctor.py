@@ -11,6 +11,7 @@ from typing import get_args
 
 from .. import abilities
 from ..abilities import Ability, Group
+from ..abilities.verdict import verdict
 from ..errors import PgtraceError
 from ..statement import escape
 
@@ -41,15 +42,17 @@ class DoctorCommand:
             kernel_types.verbose = True
         servers = _server_groups(args.pid)
         found = [*abilities.groups(_try_engines), *servers]
-        code = abilities.exit_code(found)
+        code, said = abilities.exit_code(found), verdict(found)
         if args.json:
             import json
 
-            document = {"exit_code": code, "groups": [asdict(group) for group in found]}
+            groups = [asdict(group) for group in found]
+            document = {"exit_code": code, "verdict": said, "groups": groups}
             print(json.dumps(document, indent=2))
         else:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             print("\n\n".join("\n".join(lines(group, width)) for group in found))
+            print("", *folded(escape(said), width), sep="\n")
         return code
 
 
@@ -58,14 +61,16 @@ def lines(group: Group, width: int | None) -> Iterator[str]:
     yield escape(group.name)
     for ability in group.abilities:
         line = f"  {_SIGNS[ability.ok]}  {escape(ability.name)}: {escape(ability.reason)}"
-        if width is None:
-            yield line
-        else:
-            yield from textwrap.wrap(
-                line, max(width, 40), subsequent_indent=" " * 6, break_on_hyphens=False
-            )
+        yield from folded(line, width, " " * 6)
         if ability.remedy and ability.ok is not True:
             yield f"      → {escape(ability.remedy)}"
+
+
+def folded(line: str, width: int | None, indent: str = "") -> list[str]:
+    """A line as lines of at most `width` columns; None: as it is."""
+    if width is None:
+        return [line]
+    return textwrap.wrap(line, max(width, 40), subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _server_groups(pid: int | None) -> list[Group]:
@@ -75,10 +80,9 @@ def _server_groups(pid: int | None) -> list[Group]:
     if pid is not None:
         return [group(processes.server(pid))]
     found = [group(server) for server in processes.servers()]
-    hidden = len(processes.unreadable())
+    hidden = processes.hidden()
     if hidden:
-        why = f"{hidden} processes look like PostgreSQL, but belong to another user"
-        found.append(Group("Servers", [Ability("servers", None, why, abilities.as_root())]))
+        found.append(Group("Servers", [Ability("servers", None, hidden)]))
     elif not found:
         found.append(Group("Servers", [Ability("servers", None, "none runs on this host")]))
     return found

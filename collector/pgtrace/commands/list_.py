@@ -26,12 +26,9 @@ class ListCommand:
         """Print every server, or raise TargetError when there is none."""
         servers = processes.servers()
         found = [(server, server.backends()) for server in servers]
-        hidden = processes.unreadable()
+        hidden = processes.hidden()
         if hidden and not found:
-            raise PermissionDeniedError(
-                f"{len(hidden)} processes look like PostgreSQL, but belong to another user. "
-                "Type: sudo pgtrace list"
-            )
+            raise PermissionDeniedError(hidden)
         if args.json:
             import json
 
@@ -39,11 +36,7 @@ class ListCommand:
         elif found:
             print("\n\n".join("\n".join(table(*each)) for each in found))
         if hidden:
-            print(
-                f"pgtrace: {len(hidden)} more processes look like PostgreSQL, but belong to "
-                "another user. Type: sudo pgtrace list",
-                file=sys.stderr,
-            )
+            print(f"pgtrace: not listed: {hidden}", file=sys.stderr)
         if not found:
             raise TargetError("No PostgreSQL server runs on this host, or none in its namespaces.")
         return 0

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import DatabaseError, IncompleteError, PgtraceError, TargetError, UsageError
+from ..errors import (
+    DatabaseError,
+    IncompleteError,
+    PermissionDeniedError,
+    PgtraceError,
+    TargetError,
+    UsageError,
+)
 from ..statement import escape
 
 if TYPE_CHECKING:
@@ -211,9 +218,14 @@ def find_any(args: argparse.Namespace) -> "Target":
         servers = processes.servers()
         if args.server:
             servers = [server for server in servers if _is_named(server, args.server)]
+        hidden = None if servers and args.server else processes.hidden()
         if not servers:
             which = f"no server {args.server}" if args.server else "no PostgreSQL server"
+            if hidden:
+                raise PermissionDeniedError(f"{which} that you may look into: {hidden}")
             raise TargetError(f"{which} is running here; `pgtrace list` shows what is")
+        if hidden:
+            note(args, f"Not traced: {hidden}")
         if len(servers) > 1 and not args.all:
             known = ", ".join(f"--server {server.data_directory}" for server in servers)
             raise UsageError(f"several servers are running: {known}; or --all")

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from .. import sudo
 from ..errors import PermissionDeniedError, UnsupportedError
 from ..statement import escape
 from . import bcc_package, compile_types, kernel_headers
@@ -78,7 +79,7 @@ def _refusal(code: int, said: str) -> UnsupportedError | PermissionDeniedError:
     if code == compile_types.NOT_LOADED:
         what = f"the kernel does not take what bcc compiled: {lines[-1]}"
         if "not permitted" in what:
-            return PermissionDeniedError(f"{what}; run it as root: sudo pgtrace …")
+            return PermissionDeniedError(f"{what}. {sudo.how()}")
         return UnsupportedError(f"{what} (run again with -v for more)")
     first = next((line for line in lines if "error:" in line), lines[-1])
     if code < 0:

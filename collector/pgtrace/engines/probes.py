@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from .. import sudo
 from ..capture import Operation
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..libbpf import btf
@@ -57,7 +58,7 @@ _USDT = {
     "query__execute__start": "pgt_q_portal_start",
     "query__execute__done": "pgt_q_portal_done",
 }
-_FUNCTIONS_OF_QUERIES = {
+FUNCTIONS_OF_QUERIES = {
     "pgstat_report_activity": ("pgt_n_activity", False),
     "pgstat_report_query_id": ("pgt_i_query_id", False),
     "PortalRun": ("pgt_n_portal", False),
@@ -147,7 +148,7 @@ def attach_queries(loaded: Object, binary: str, pid: int) -> list[str]:
 def attach_functions(loaded: Object, binary: str, pid: int) -> list[str]:
     """The same at the functions in which the probes would be; all of them or none."""
     before = loaded.attached
-    for name, (program, returns) in _FUNCTIONS_OF_QUERIES.items():
+    for name, (program, returns) in FUNCTIONS_OF_QUERIES.items():
         function = name.split()[0]
         if not _uprobe(loaded, program, pid, binary, function, returns=returns):
             loaded.detach(keep=before)
@@ -263,8 +264,7 @@ def refusal(error: LibbpfError, what: str) -> PgtraceError:
     """The error to show for a refusal by the kernel."""
     if error.errno in {errno.EPERM, errno.EACCES} and not _is_admin():
         return PermissionDeniedError(
-            f"the kernel does not permit {what} without CAP_SYS_ADMIN; "
-            "run it as root: sudo pgtrace …"
+            f"the kernel does not permit {what} without CAP_SYS_ADMIN. {sudo.how()}"
         )
     if error.errno == errno.ENOENT and not TRACEFS.exists():
         return UnsupportedError(

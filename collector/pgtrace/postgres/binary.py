@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import sudo
 from ..errors import PermissionDeniedError, TargetError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def may_not_look(what: str, error: OSError) -> PermissionDeniedError:
         )
         return PermissionDeniedError(f"{what} ({error.strerror}), {why}.")
     return PermissionDeniedError(
-        f"{what} ({error.strerror}). Run as root or with CAP_SYS_PTRACE, such as: sudo pgtrace …"
+        f"{what} ({error.strerror}): CAP_SYS_PTRACE is missing. {sudo.how()}"
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
 from . import binary
 
@@ -165,7 +166,7 @@ def _status(pid: int) -> dict[str, str]:
 def _no_such(pid: int) -> PgtraceError:
     if _hidden(pid):
         return PermissionDeniedError(
-            f"Process {pid} is hidden from you: /proc is mounted with hidepid. Run as root."
+            f"Process {pid} is hidden from you: /proc is mounted with hidepid. {sudo.how()}"
         )
     hint = _hint(pid)
     if hint is not _LIST:

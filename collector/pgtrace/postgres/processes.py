@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
+from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
 from . import binary, proc, titles
 from .proc import Process
@@ -135,20 +136,39 @@ def servers() -> list[Server]:
     return found
 
 
-def unreadable() -> list[int]:
-    """Pids that look like PostgreSQL by their names, and whose binary may not be read."""
-    found = []
+def hidden() -> str | None:
+    """Words of what servers() cannot find, and what to type; None if nothing is hidden."""
+    count, veiled = 0, not Path("/proc/1").exists()
     for pid in proc.pids():
         try:
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
             title = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if name in _USUAL_NAMES or title.startswith(b"postgres: "):
-                Path(f"/proc/{pid}/exe").readlink()
         except PermissionError:
-            found.append(pid)
+            veiled = True
+            continue
         except OSError:
             continue
-    return found
+        if name in _USUAL_NAMES or title.startswith(b"postgres: "):
+            count += not _may_look_into(pid)
+    if veiled:
+        return f"/proc is mounted with hidepid: other users' processes are hidden. {sudo.how()}"
+    if not count:
+        return None
+    what = "1 process looks" if count == 1 else f"{count} processes look"
+    belong = "belongs" if count == 1 else "belong"
+    return f"{what} like PostgreSQL, but {belong} to another user. {sudo.how()}"
+
+
+def _may_look_into(pid: int) -> bool:
+    """Both at its binary and at the directory that it works in; or it has ended."""
+    try:
+        Path(f"/proc/{pid}/exe").readlink()
+        _locked_by(pid)
+    except (PermissionError, PermissionDeniedError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def tablespaces(server: Server) -> list[Tablespace]:
@@ -339,5 +359,5 @@ def _locked_by(pid: int) -> int | None:
 def _may_not_read(pid: int, error: OSError) -> PermissionDeniedError:
     return PermissionDeniedError(
         f"The data directory of PostgreSQL process {pid} may not be read ({error.strerror}). "
-        "Run as root or as the server's own user."
+        f"{sudo.how()}"
     )

@@ -10,6 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import sudo
 from ..errors import PermissionDeniedError, TargetError
 
 _SYS = Path("/sys")
@@ -103,7 +104,7 @@ def storage(directory: Path, pid: int | None = None) -> Storage:
         ]
     except PermissionError as error:
         raise PermissionDeniedError(
-            f"{directory} may not be reached ({error.strerror}). Run as root."
+            f"{directory} may not be reached ({error.strerror}). {sudo.how()}"
         ) from error
     except OSError as error:
         raise TargetError(f"There is no directory {directory}: {error.strerror}.") from error
