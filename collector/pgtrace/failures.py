@@ -59,9 +59,12 @@ class Failures:
 
 def _where(error: Exception) -> str:
     """Its class, and the line of ours, or else of whoever's, in which it came."""
-    lines = traceback.extract_tb(error.__traceback__)
-    here = Path(__file__).parent
-    ours = [line for line in lines if Path(line.filename).is_relative_to(here)] or lines
-    last = ours[-1:]
-    places = [f" in {Path(line.filename).name}, line {line.lineno}" for line in last]
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if not _is_here(line)]
+    package = Path(__file__).parent
+    ours = [line for line in lines if Path(line.filename).is_relative_to(package)] or lines
+    places = [f" in {Path(line.filename).name}, line {line.lineno}" for line in ours[-1:]]
     return type(error).__name__ + "".join(places)
+
+
+def _is_here(line: traceback.FrameSummary) -> bool:
+    return line.filename == __file__

@@ -112,6 +112,9 @@ def _running(identifier: Any, backend_pid: int) -> processes.Server:
                     "directories have other names; leave --dsn out for a server of its own"
                 )
             return server
+    hidden = processes.hidden()
+    if hidden:
+        raise PermissionDeniedError(f"--dsn: no server that you may look into answered: {hidden}")
     raise TargetError(
         "--dsn: no server of this host answered, but one elsewhere, or a pooler; "
         "connect to its own port or socket"
