@@ -34,6 +34,7 @@ class Servers:
         self._next_look = 0.0
         self._gaps: list[tuple[str, int, int | None]] = []
         self._life = Life(set(self._servers)) if target.whole else None
+        self._overflowed = False
         self._silent: dict[int, int] = {}
         """When processes started of which the engine has not told yet."""
 
@@ -81,6 +82,12 @@ class Servers:
                 ended.append(people.silent(event.pid, began, event.at_ns))
         for pid in traced:
             self._silent.pop(pid, None)
+        if self._life.overflows and not self._overflowed:
+            self._overflowed = True
+            self._engine.not_measured.append(
+                "some processes that neither read nor ran a query: they came faster than the "
+                "process connector could be heard"
+            )
         if self._life.failure:
             self._engine.not_measured.append(
                 "processes that neither read nor ran a query: the process connector "

@@ -1,6 +1,9 @@
 """Starts and ends of servers' processes, as the kernel's process connector tells them."""
 
 import contextlib
+import errno
+import socket
+import struct
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,6 +12,9 @@ if TYPE_CHECKING:
     from pyroute2.netlink.connector.cn_proc import ProcEventSocket
 
 _FORK, _EXIT = 0x1, 0x80000000  # include/uapi/linux/cn_proc.h
+_SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h; Python has no name for it
+_BUFFER_BYTES = 4 << 20
+"""Holds some 5,000 events."""
 
 
 class Event(NamedTuple):
@@ -28,6 +34,8 @@ class Life:
     def __init__(self, postmasters: set[int]) -> None:
         self.postmasters = postmasters
         self.failure: str | None = None
+        self.overflows = 0
+        """So often the kernel had more to tell than its buffer holds, and dropped events."""
         self._children: set[int] = set()
         self._events: deque[Event] = deque()
         self._socket: ProcEventSocket | None = None
@@ -53,17 +61,38 @@ class Life:
 
     def _listen(self) -> None:
         try:
-            from pyroute2.netlink.connector.cn_proc import ProcEventSocket
-
-            self._socket = ProcEventSocket()
-            self._socket.bind()
-            self._socket.control(listen=True)
             while not self._closed:
-                for message in self._socket.get(msg_seq=-1):
-                    self._take(message)
+                self._hear()
+                self.overflows += 1
         except Exception as error:  # whatever a library does in a thread: it is told, and no more
             if not self._closed:
                 self.failure = str(error) or type(error).__name__
+
+    def _hear(self) -> None:
+        """Until events came too fast. Then another socket is needed: pyroute2 0.9.7 keeps the error
+        (netlink/core.py, error_received).
+        """
+        from pyroute2.netlink.connector.cn_proc import ProcEventSocket
+
+        self._socket = ProcEventSocket()
+        # The kernel's own choice holds 270 events
+        with contextlib.suppress(PermissionError):
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+        self._socket.bind()
+        self._socket.control(listen=True)
+        while not self._closed:
+            # The kernel passes on to all what another listener said when it began, which
+            # pyroute2 takes for an event that was cut off: struct.error
+            with contextlib.suppress(struct.error):
+                try:
+                    for message in self._socket.get(msg_seq=-1):
+                        self._take(message)
+                except OSError as error:
+                    if error.errno != errno.ENOBUFS:
+                        raise
+                    with contextlib.suppress(OSError):  # the same error again
+                        self._socket.close()
+                    return
 
     def _take(self, message: dict[str, int]) -> None:
         what, at_ns = message["what"], message["timestamp_ns"]

@@ -1,0 +1,59 @@
+"""The kernel's process connector, which all who listen share."""
+
+import os
+import socket
+import struct
+import subprocess
+import time
+
+from child import wait_for
+from pgtrace.postgres.life import Event, Life
+
+NETLINK_CONNECTOR, GROUP = 11, 1
+LISTEN = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, 1)
+"""nlmsghdr, cn_msg, PROC_CN_MCAST_LISTEN: include/uapi/linux/{netlink,connector,cn_proc}.h"""
+
+
+def test_another_listener_disturbs_nobody() -> None:
+    """Some say to the whole group that they begin, as in many an example: all others hear it."""
+    life = Life({os.getpid()})
+    try:
+        _starts_of_a_child(life)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_CONNECTOR) as other:
+            other.bind((0, GROUP))
+            for _ in range(3):
+                other.sendto(LISTEN, (0, GROUP))
+        for _ in range(3):
+            _starts_of_a_child(life)
+    finally:
+        life.close()
+
+
+def test_events_that_come_too_fast_are_said_and_those_after_them_heard() -> None:
+    life = Life({os.getpid()})
+    take = life._take
+
+    def slowly(message: dict[str, int]) -> None:
+        time.sleep(0.001)
+        take(message)
+
+    try:
+        _starts_of_a_child(life)
+        life._take = slowly  # type: ignore[method-assign]
+        with subprocess.Popen(["bash", "-c", "for i in {1..9000}; do (:); done"]):
+            wait_for(lambda: life.overflows or life.failure, 60)
+        life._take = take  # type: ignore[method-assign]
+        _starts_of_a_child(life)
+    finally:
+        life.close()
+
+
+def _starts_of_a_child(life: Life) -> list[Event]:
+    def look() -> list[Event]:
+        assert life.failure is None
+        with subprocess.Popen(["true"]) as child:
+            pass
+        return [event for event in life.poll() if event.pid == child.pid]
+
+    found: list[Event] = wait_for(look, 30)
+    return found
