@@ -31,7 +31,7 @@ def seconds(text: str) -> float:
 def nothing_left() -> Iterator[None]:
     before = ours()
     yield
-    assert leftovers(before, within=30) == {}
+    assert leftovers(before) == {}
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def nothing_left() -> Iterator[None]:
     """After all of these tests together: programs, maps and links are not there any more."""
     before = ours()
     yield
-    assert leftovers(before, within=30) == {}
+    assert leftovers(before) == {}
 
 
 def check(ended: Ended, code: int, says: str) -> None:

@@ -183,9 +183,12 @@ def test_servers_in_directories_of_one_name(disk_directory: Path) -> None:
         wait_for(lambda: tracer.capture().gaps[0].ended)
         with one.connect() as again:
             again.execute("select 'one'")
-        time.sleep(0.3)
-    queries = [query.text for backend in tracer.capture().backends for query in backend.queries]
-    assert queries == ["select 'one'"]
+
+        def queries() -> list[str | None]:
+            return [query.text for b in tracer.capture().backends for query in b.queries]
+
+        wait_for(queries)
+    assert queries() == ["select 'one'"]
 
 
 @pytest.mark.parametrize("command", ["capture", "attach"])

@@ -4,7 +4,6 @@ import ctypes
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,17 +44,15 @@ def test_children_of_a_postmaster_that_died_are_traced_on(doomed: PrivateCluster
     connection.execute("set max_parallel_workers_per_gather = 0")
     with trace(doomed.postmaster_pid) as tracer:
         connection.pgconn.send_query(SCANS.encode())
-        time.sleep(0.5)
-        os.kill(doomed.postmaster_pid, signal.SIGKILL)
-        time.sleep(0.3)
+        wait_for(lambda: tracer.counts()["read"] > 1000)
+        postmaster = doomed.postmaster_pid
+        os.kill(postmaster, signal.SIGKILL)
+        wait_for(lambda: proc.parent(pid) != postmaster)
         before = tracer.counts()["read"]
-        time.sleep(0.5)
-        after = tracer.counts()["read"]
+        wait_for(lambda: tracer.counts()["read"] > before + 1000)
         os.kill(pid, signal.SIGKILL)
-        time.sleep(0.5)
+        wait_for(lambda: has_ended(pid))
     taken = tracer.capture()
-    assert before > 1000
-    assert after > before + 1000
     assert taken.lost.reads == 0
     assert pid in {backend.pid for backend in taken.backends}
     with pytest.raises(psycopg.Error):
@@ -80,6 +77,13 @@ def read_by(pid: int) -> int:
 
 def is_zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return is_zombie(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 @pytest.mark.usefixtures("sub_reaper")

@@ -114,7 +114,7 @@ def nothing_left(connection: Connection) -> Iterator[None]:
     probes = Path("/sys/kernel/tracing/kprobe_events")
     before, probes_before = ours(), probes.read_text()
     yield
-    assert leftovers(before, within=30) == {}
+    assert leftovers(before) == {}
     # From 6.12 on a semaphore is lowered after its link has gone
     wait_for(lambda: raised(connection.info.backend_pid) == {}, 30)
     assert probes.read_text() == probes_before

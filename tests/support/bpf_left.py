@@ -68,7 +68,7 @@ def ours() -> dict[str, str]:
     return {key: name for key, name in found.items() if key not in others}
 
 
-def leftovers(before: Collection[str] = (), within: float = 5.0) -> dict[str, str]:
+def leftovers(before: Collection[str] = (), within: float = 30.0) -> dict[str, str]:
     """What is there now and was not in `before`; waits, as the kernel frees objects in its time.
 
     What comes in that time is somebody else's.
