@@ -14,8 +14,8 @@ LEAST_ROOM = 16 << 20
 
 
 def keep(data: bytes, near: Path | None) -> Path | None:
-    """Write a capture into the first directory that has room for it: that of the file `near`,
-    TMPDIR, /tmp, /var/tmp, the user's own. None if there is none.
+    """Write a capture, or a lab result, into the first directory that has room for it: that of the
+    file `near`, TMPDIR, /tmp, /var/tmp, the user's own. None if there is none.
 
     It is made under a name of its own, for its owner alone: it can be nobody else's file.
     """

@@ -3,6 +3,7 @@
 Failures are forced for real: full disks, connections that are killed, exceptions in the middle.
 """
 
+import argparse
 import json
 import os
 import re
@@ -18,6 +19,8 @@ import pgtrace
 from fix_cluster import Connection
 from pgtrace import capture_file
 from pgtrace.capture import Capture
+from pgtrace.commands import lab_shared
+from pgtrace.errors import PgtraceError
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.reporters import html, text
 from pgtrace_command import PGTRACE, Pgtrace, patched, wait_for
@@ -266,6 +269,18 @@ def test_a_full_disk(connection: Connection, full: Path, tmp_path: Path) -> None
     assert captured(kept).backends[0].queries
     assert kept.stat().st_mode & 0o777 == 0o600
     assert [file.name for file in full.iterdir()] == ["other"]
+
+
+def test_the_result_of_an_experiment_on_a_full_disk(
+    full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours of work, and the same places for it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    arguments = argparse.Namespace(output=full / "o.json", force=False)
+    with pytest.raises(PgtraceError, match=f"No space left .* The result was kept: {tmp_path}/"):
+        lab_shared._write(bytes(ROOM), arguments)
+    (kept,) = tmp_path.glob("*.json")
+    assert kept.read_bytes() == bytes(ROOM)
 
 
 NO_ROOM = """

@@ -2,10 +2,7 @@
 
 import argparse
 import contextlib
-import os
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -207,14 +204,16 @@ def hand_over(args: argparse.Namespace, result: "Result") -> None:
 
 def _write(data: bytes, args: argparse.Namespace) -> None:
     """Hours of work are not lost to a full disk: kept elsewhere, and said so."""
-    from .. import capture_file
+    from .. import capture_file, keeping
 
     try:
         capture_file.write_file(data, args.output, force=args.force)
     except (OSError, PgtraceError) as error:
-        kept = Path(tempfile.gettempdir()) / f"pgtrace-{os.getpid()}-{time.time_ns()}.json"
-        capture_file.write_file(data, kept, force=False)
-        raise PgtraceError(f"{error}. The result was kept: {kept}") from error
+        kept = keeping.keep(data, args.output)
+        if kept is None:
+            print(data.decode(), end="", flush=True)
+        where = f"was kept: {kept}" if kept else "went to stdout: there is no room elsewhere either"
+        raise PgtraceError(f"{error}. The result {where}") from error
 
 
 def number(text: str) -> int:
