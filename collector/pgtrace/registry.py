@@ -156,6 +156,7 @@ class Registry:
                 person = self._people.get(serial) or self._meet(serial)
                 people.add_lost(found.lost, task)
                 people.add_in_flight(found.lost, task)
+                self._learn_database(person, task)
                 if self._is_meant(person):
                     found.accounts.append(self._account(person, task, live))
         for person in self._ended:
@@ -167,9 +168,7 @@ class Registry:
 
     def _meet(self, serial: int) -> Person:
         task = self._engine.task(serial)
-        server = self.servers.of(task.postmaster)
-        cluster, major = (server.cluster_name, server.major) if server else (None, None)
-        title = people.title_of(task.title, cluster, major)
+        title = self._title(task.title, task.postmaster)
         if not task.title or not title.backend_type:
             title = self._title_now(task.tgid) or title
         person = Person(serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns)
@@ -182,6 +181,18 @@ class Registry:
             elif not self._target.whole:
                 self._engine.ignore(serial)
         return person
+
+    def _learn_database(self, person: Person, task: TaskSnapshot) -> None:
+        """An autovacuum worker reads before it shows its database: it may have been met then."""
+        if person.title.datname is None and person.title.backend_type == "autovacuum worker":
+            title = self._title(task.title, task.postmaster)
+            if title.backend_type == person.title.backend_type:
+                person.title = replace(person.title, datname=title.datname)
+
+    def _title(self, raw: bytes, postmaster: int) -> titles.Title:
+        server = self.servers.of(postmaster)
+        cluster, major = (server.cluster_name, server.major) if server else (None, None)
+        return people.title_of(raw, cluster, major)
 
     def _name(self) -> None:
         """Take over what the database calls everybody."""
@@ -256,6 +267,7 @@ class Registry:
     def _close(self, person: Person, final: TaskSnapshot) -> None:
         """Helpers before leaders, who have what they read."""
         person.ended_ns = final.ended_ns
+        self._learn_database(person, final)
         person.application_name = final.application_name or person.application_name
         people.add_lost(self._lost, final)
         if not self._per_query:
