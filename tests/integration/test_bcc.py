@@ -20,7 +20,8 @@ from pgtrace_command import PGTRACE, Ended, run
 
 RELEASE = platform.release()
 HEADERS = f"/lib/modules/{RELEASE}/build"
-NO_HEADERS = "mount -t tmpfs none /lib/modules"
+NO_HEADERS = "mkdir -p /lib/modules && mount -t tmpfs none /lib/modules"
+"""On a machine to which no kernel was installed, there is no such folder."""
 SOME_HEADERS = f"""{NO_HEADERS}
 cd /lib/modules && mkdir -p {RELEASE}/build/include/linux {RELEASE}/build/include/generated
 cd {RELEASE}/build/include && touch linux/kconfig.h

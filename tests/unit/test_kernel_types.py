@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pgtrace import sudo
 from pgtrace.engines import compile_types, kernel_headers, kernel_types
 from pgtrace.errors import PermissionDeniedError, UnsupportedError
 
@@ -19,7 +20,7 @@ SAID = "in file included from a.h\nb.h:1:2: error: no such thing\nc.h:3:4: error
         (compile_types.NOT_COMPILED, "one\ntwo", UnsupportedError, "types: two (run"),
         (-6, SAID, UnsupportedError, "it ended by SIGABRT"),
         (1, "", UnsupportedError, "it said nothing"),
-        (compile_types.NOT_LOADED, "Operation not permitted", PermissionDeniedError, "sudo"),
+        (compile_types.NOT_LOADED, "Operation not permitted", PermissionDeniedError, sudo.how()),
         (compile_types.NOT_LOADED, "BTF: Invalid argument", UnsupportedError, "Invalid argument"),
     ],
 )

@@ -1,0 +1,211 @@
+"""The parts of scripts/test: which is in which set, and what may run beside what.
+
+Parts of the lanes `host` and `guest` run side by side, those of one lane one after the other; then
+those of the lane `alone`, beside which nothing runs, because they measure time or look at all of
+the host. What the guest's lane prints is printed when a part of it has ended.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+Lane = Literal["host", "guest", "alone"]
+SETS = ("quick", "default", "full")
+VM_LOST = 125
+"""How scripts/vm ends if there was no end of the command in the machine."""
+NO_TESTS = 5
+"""How pytest ends if there was none to run: of those that run alone a version may have none."""
+
+TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
+BESIDE = ("pytest", *TWO_AT_ONCE, "-m", "not alone")
+ALONE = ("pytest", "-m", "alone")
+OF_SERVERS = tuple(
+    f"tests/integration/test_{name}.py"
+    for name in ("charging", "fsync", "queries", "relations", "upgrade", "versions", "workers")
+)
+"""What differs between versions of PostgreSQL."""
+SMOKE = ("tests/kernel/test_smoke.py", "tests/kernel/test_bcc.py")
+BCC = {"PGTRACE_TEST_ENGINE": "bcc"}
+
+
+class Part(NamedTuple):
+    """One command; good if it ends with 0."""
+
+    name: str
+    lane: Lane
+    sets: str
+    """As in SETS, by their initials."""
+    command: tuple[str, ...]
+    environment: dict[str, str] = {}  # noqa: RUF012  # nobody writes to it
+
+
+def vm(kernel: str, *tests: str, minutes: int = 15) -> tuple[str, ...]:
+    """These tests under that kernel, in one boot."""
+    return ("scripts/vm", "--timeout", str(minutes * 60), kernel, "--", *tests)
+
+
+def files(*patterns: str) -> tuple[str, ...]:
+    """What matches, in the repository."""
+    return tuple(str(found) for pattern in patterns for found in sorted(Path().glob(pattern)))
+
+
+def shell_scripts() -> tuple[str, ...]:
+    """Every file that begins as one, or says that it is read by one."""
+    found = []
+    for path in map(Path, files("scripts/**/*", ".ci/*", "tests/**/*")):
+        if path.is_file() and path.suffix != ".pyc":
+            begin = path.read_bytes()[:40]
+            if begin.startswith(b"#!/bin/bash") or begin.startswith(b"# shellcheck shell"):
+                found.append(str(path))
+    return tuple(found)
+
+
+def of_server(version: int) -> tuple[Part, Part]:
+    """What differs between versions of PostgreSQL, on that one."""
+    there = {"PGTRACE_TEST_PG": str(version)}
+    return (
+        Part(f"PostgreSQL {version}", "host", "df", (*BESIDE, *OF_SERVERS), there),
+        Part(f"PostgreSQL {version} alone", "alone", "df", (*ALONE, *OF_SERVERS), there),
+    )
+
+
+def parts() -> tuple[Part, ...]:
+    """All there are, in their order."""
+    sources = files("bpf/*.[ch]", "scripts/*.[ch]", "tests/**/*.c")
+    return (
+        Part("ruff", "host", "qdf", ("ruff", "check")),
+        Part("format", "host", "qdf", ("ruff", "format", "--check")),
+        Part("mypy", "host", "qdf", ("mypy",)),
+        Part("clang-format", "host", "qdf", ("clang-format", "--dry-run", "-Werror", *sources)),
+        Part("codespell", "host", "qdf", ("codespell",)),
+        Part("shellcheck", "host", "qdf", ("shellcheck", "-x", *shell_scripts())),
+        Part("unit", "host", "qdf", (*BESIDE, "tests/unit")),
+        Part("quick", "host", "q", (*BESIDE, "tests/integration/test_reads.py")),
+        Part("integration", "host", "df", (*BESIDE, "tests/integration")),
+        *(part for version in (17, 18, 19) for part in of_server(version)),
+        Part("integration alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
+        # Downloads first: they wait for the network, and not for a processor.
+        *(Part(f"root {v}", "guest", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
+        Part("kernel 6.1", "guest", "df", vm("6.1", "pytest", *SMOKE)),
+        *(
+            Part(f"kernel {v}", "guest", "df", vm(v, "pytest", *SMOKE))
+            for v in ("5.10", "6.12", "7.2")
+        ),
+        Part("bcc 6.1", "guest", "df", vm("6.1", "pytest", *SMOKE), BCC),
+        Part("bcc 5.10", "guest", "df", vm("5.10", "pytest", *SMOKE), BCC),
+    )
+
+
+def measured(part: Part) -> Part:
+    """The same, with what it covers of pgtrace noted. One test after the other: xdist's workers
+    end without a word.
+    """
+    if part.lane == "guest" or part.command[0] != "pytest":
+        return part
+    command = [word for word in part.command[1:] if word not in TWO_AT_ONCE]
+    return part._replace(command=("coverage", "run", "-m", "pytest", *command))
+
+
+class Run:
+    """One run of a set."""
+
+    def __init__(self, wanted: Sequence[Part]) -> None:
+        self._wanted = wanted
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+        self._lines: dict[str, str] = {}
+        self.failed = False
+
+    def stop(self, number: int, _: Any) -> None:
+        """End what runs, as it is used to; a second signal ends this as well."""
+        signal.signal(number, signal.SIG_DFL)
+        self._stopped = self.failed = True
+        for process in list(self._running):
+            os.killpg(process.pid, signal.SIGINT)
+
+    def all(self) -> None:
+        """Run everything, and print the sum."""
+        guest = threading.Thread(target=self._lane, args=("guest",))
+        guest.start()
+        self._lane("host")
+        guest.join()
+        self._lane("alone")
+        print()
+        for part in self._wanted:
+            print(self._lines.get(part.name, f"{part.name:<20}      -    not run"))
+
+    def _lane(self, lane: Lane) -> None:
+        for part in self._wanted:
+            if part.lane == lane and not self._stopped:
+                self._part(part)
+
+    def _part(self, part: Part) -> None:
+        kept = subprocess.PIPE if part.lane == "guest" else None
+        begin = time.monotonic()
+        if not kept:
+            self._say(f"── {part.name}: {' '.join(part.command)}")
+        process = subprocess.Popen(
+            part.command,
+            stdin=subprocess.DEVNULL,
+            stdout=kept,
+            stderr=subprocess.STDOUT if kept else None,
+            env=os.environ | part.environment,
+            start_new_session=True,
+        )
+        self._running.add(process)
+        if self._stopped:
+            os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate()[0] or b""
+        self._running.discard(process)
+        seconds = time.monotonic() - begin
+        result = "ok"
+        if process.returncode and not (part.lane == "alone" and process.returncode == NO_TESTS):
+            lost = part.command[0] == "scripts/vm" and process.returncode == VM_LOST
+            result = f"FAILED ({process.returncode})"
+            result = "NOT RUN: the virtual machine was lost" if lost else result
+            self.failed = True
+        self._lines[part.name] = f"{part.name:<20} {seconds:5.0f} s  {result}"
+        if kept:
+            text = said.decode(errors="replace")
+            self._say(f"── {part.name}: {' '.join(part.command)}\n{text}")
+        self._say(f"── {self._lines[part.name]}")
+
+    def _say(self, text: str) -> None:
+        with self._lock:
+            print(text, flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run a set, or, by --list, print what is in each."""
+    if arguments == ["--list"]:
+        for part in parts():
+            sets = " ".join(name if name[0] in part.sets else "-" * len(name) for name in SETS)
+            print(f"{part.name:<20} {sets}  {part.lane:<5}  {' '.join(part.command)[:100]}")
+        return 0
+    (chosen,) = arguments
+    wanted = [part for part in parts() if chosen[0] in part.sets]
+    with tempfile.TemporaryDirectory(prefix="pgtrace-coverage-") as noted:
+        if chosen == "full":
+            Path(noted).chmod(0o1777)  # some of what is started runs as another user
+            os.environ["COVERAGE_FILE"] = f"{noted}/data"
+            wanted = [measured(part) for part in wanted]
+        run = Run(wanted)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, run.stop)
+        run.all()
+        if chosen == "full":
+            subprocess.run(["coverage", "combine", "--quiet"], check=False)
+            subprocess.run(["coverage", "report"], check=False)
+    return int(run.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
