@@ -53,6 +53,7 @@ class Registry:
         literals: bool,
         per_query: bool = False,
         names: Names | None = None,
+        own_queries: bool = False,
     ) -> None:
         self._engine = engine
         self._failures = engine.failures
@@ -67,6 +68,7 @@ class Registry:
         self._lost = Lost()
         """What those lost who ended."""
         self._names = names
+        self._own_queries = own_queries
 
     def close(self) -> None:
         """Listen to nobody any more."""
@@ -349,7 +351,7 @@ class Registry:
                 people.fold_helpers(person, self._engine.running(person.serial))
 
     def _is_meant(self, person: Person) -> bool:
-        if person.leader:
+        if person.leader or self._is_own(person):
             return False
         if not self._target.whole:
             if not self._target.backends:
@@ -358,6 +360,13 @@ class Registry:
                 return False
         title = person.title
         return self._target.filters.allow(title.datname, title.usename, title.backend_type)
+
+    def _is_own(self, person: Person) -> bool:
+        """Whether it is there for pgtrace's names alone."""
+        if self._own_queries or self._names is None:
+            return False
+        of_it = self._names.are_of(self.servers.of(person.postmaster))
+        return of_it and self._names.is_own(person.inner_pid, person.began_ns, person.ended_ns)
 
     def _running_text(
         self, person: Person, addresses: dict[int, int | None]

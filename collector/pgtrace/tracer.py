@@ -30,6 +30,8 @@ NO_QUERY_IDS = "the server computes none: compute_query_id is off, or auto witho
 class Tracer:
     """Attached from the start; `capture()` may be asked for at any time, also after `stop()`.
 
+    With `own_queries`, backends of pgtrace's own connections by `dsn` are no different from others.
+
     Raises TargetError, PermissionDeniedError or UnsupportedError if it cannot attach.
     """
 
@@ -50,6 +52,7 @@ class Tracer:
         operations: tuple[Operation, ...] = READ_ALONE,
         queries: bool = True,
         checkpoints: bool = False,
+        own_queries: bool = False,
     ) -> None:
         self.target = target
         self._events: list[QueryEvent] = []
@@ -87,6 +90,7 @@ class Tracer:
             literals=literals,
             per_query=per_query,
             names=self.names,
+            own_queries=own_queries,
         )
         self.places = Places(
             self.engine.files, self.registry.servers.all, self.names, by_relation=by_relation

@@ -95,6 +95,11 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait", action="store_true", help="do not mind if no backend passes the filters yet"
     )
     parser.add_argument(
+        "--own-queries",
+        action="store_true",
+        help="tell also of the backend that answers pgtrace's own --dsn, which is left out",
+    )
+    parser.add_argument(
         "--max-backends",
         type=_count,
         default=1024,
@@ -157,6 +162,7 @@ def attached(
                 by_relation=args.by == "relation",
                 operations=args.operations,
                 most_backends=getattr(args, "max_backends", 1),
+                own_queries=getattr(args, "own_queries", False),
                 most_statements=getattr(args, "max_statements", 1),
             )
             stopper.hurry = tracer.hurry

@@ -156,6 +156,7 @@ class LibbpfEngine:
         for task, reads in zip(tasks, self._pool.release(serials), strict=True):
             with self._kept(task):
                 self._complete(task, reads, statements[task.serial])
+            self._pool.idle.discard(task.serial)
             for index in statements[task.serial]:
                 self._statements.release(index)
             self._pool.empty_chunks(self._tasks.read(task.serial).others.chunk, give_back=True)

@@ -150,7 +150,6 @@ class SlotPool:
             add_reads(reads.setdefault(0, {}), self._returned.pop(payer, {}))
             for by_key in reads.values():
                 _add_reads_sums(self.gone, by_key)
-            self.idle.discard(payer)
         return list(found.values())
 
     def latency(self, sums: layout.Calls) -> Counts:

@@ -1,7 +1,7 @@
 """Database connections, where one was asked for: read-only, short, and of the right server."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,8 +65,13 @@ class Connection:
 
 
 @contextmanager
-def connect(dsn: str, dbname: str | None = None) -> Iterator[Connection]:
-    """Connect as libpq does, to another database than that of `dsn` if one is named."""
+def connect(
+    dsn: str, dbname: str | None = None, opened: Callable[[int], None] | None = None
+) -> Iterator[Connection]:
+    """Connect as libpq does, to another database than that of `dsn` if one is named.
+
+    `opened` is told the pid of the backend, as the server counts, if it serves nobody else.
+    """
     try:
         import psycopg
     except ImportError:
@@ -82,6 +87,12 @@ def connect(dsn: str, dbname: str | None = None) -> Iterator[Connection]:
             dbname=dbname,
         )
     try:
+        if opened:
+            with _one_line():
+                row = connection.execute("select pg_catalog.pg_backend_pid()").fetchone()
+            # A pooler shows a pid of its own: behind it backends are everybody's
+            if row == (connection.info.backend_pid,):
+                opened(connection.info.backend_pid)
         yield Connection(connection)
     finally:
         connection.close()

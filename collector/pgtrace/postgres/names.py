@@ -44,7 +44,8 @@ class Names:
         self.failure: str | None = None
         self.server: Server | None = None
         """Where the connection leads; None while that is not known."""
-        self.relations = Relations(dsn)
+        self._own: list[tuple[int, int]] = []
+        self.relations = Relations(dsn, self._note_own)
         self.texts: dict[int, str] = {}
         """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
         self.buffers: list[Buffers] = []
@@ -66,6 +67,13 @@ class Names:
     def of(self, pid: int) -> Name | None:
         """What was last heard of a process, by its pid as the server counts."""
         return self._known.get(pid)
+
+    def is_own(self, pid: int, began_ns: int, ended_ns: int) -> bool:
+        """Whether that backend, which ended then, or not yet if that is 0, served this alone."""
+        return any(
+            own == pid and began_ns <= at and (not ended_ns or at <= ended_ns)
+            for own, at in list(self._own)
+        )
 
     def are_of(self, server: Server | None) -> bool:
         """Whether they are that server's, as far as is known."""
@@ -125,7 +133,7 @@ class Names:
         """A connection that was good once is made again, when the server is back."""
         while not self._leave.is_set():
             try:
-                with connect(dsn) as connection:
+                with connect(dsn, opened=self._note_own) as connection:
                     self._begin(connection)
                     self._serve(connection)
                 break
@@ -139,6 +147,9 @@ class Names:
                 break
             self._wake.wait(_EVERY_S)
         self._ready.set()
+
+    def _note_own(self, pid: int) -> None:
+        self._own.append((pid, time.monotonic_ns()))
 
     def _begin(self, connection: Connection) -> None:
         ((identifier, database),) = connection.ask("cluster")

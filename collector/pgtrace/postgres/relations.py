@@ -6,6 +6,7 @@ suffix of a fork and the number of a segment.
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,8 +49,9 @@ class Relations:
     is of a transaction that runs, or gone, is asked for less and less often.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, opened: Callable[[int], None] | None = None) -> None:
         self._dsn = dsn
+        self._opened = opened
         self._own = 0
         self._databases: dict[int, _Database] = {}
         self._wished: deque[str] = deque()
@@ -99,7 +101,7 @@ class Relations:
             if oid == self._own:
                 self._learn(connection, oid)
             else:
-                with connect(self._dsn, dbname=database.name) as other:
+                with connect(self._dsn, database.name, self._opened) as other:
                     self._learn(other, oid)
             self.missing.pop(database.name, None)
         except DatabaseError as error:
