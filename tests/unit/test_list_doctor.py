@@ -219,6 +219,14 @@ def test_the_command_as_root_by_the_interpreter_that_runs(
     assert sudo.as_root() == f"sudo {sys.executable} -m pgtrace list"
 
 
+@pytest.mark.parametrize(("uid", "says"), [(0, "This root lacks"), (1000, "Type: sudo ")])
+def test_sudo_is_for_those_who_are_not_root(
+    uid: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sudo.os, "geteuid", lambda: uid)
+    assert sudo.how().startswith(says)
+
+
 def test_tracepoints_alone_come_with_their_price() -> None:
     ways = {"fentry": "refused", "kprobe": "refused", "tracepoint": None}
     """Which is said without a figure: none was measured here."""
