@@ -13,6 +13,7 @@ import pytest
 from test_bad_input import check, without
 
 from fix_cluster import Connection
+from hidden import hide
 from pgtrace.engines import bcc_package
 from pgtrace.postgres import binary
 from pgtrace.postgres.cluster import PrivateCluster
@@ -68,13 +69,16 @@ for file in /usr/lib/*/{library}.so.*; do mount --bind /dev/null $(realpath $fil
 
 def test_full_tmp(connection: Connection, options: list[str]) -> None:
     """Only where bcc unpacks headers; else it writes nothing."""
-    mounts = f"{NO_HEADERS}; {KERNEL_WITH_HEADERS}; mount -t tmpfs -o size=1M none /tmp"
+    mounts = f"{NO_HEADERS}; {KERNEL_WITH_HEADERS}; {hide('/tmp', 'size=1M')}"
     check(attach(connection, options, mounts), 5, "/tmp is full: .*headers.*TMPDIR")
 
 
 def test_no_room_for_a_temporary_file(connection: Connection, options: list[str]) -> None:
     """Python looks in all of these."""
-    full = "; ".join(f"mount -t tmpfs -o nr_inodes=1 none {at}" for at in ("/tmp", "/var/tmp"))
+    full = "; ".join(
+        f"{hide(at, 'nr_inodes=30')}; (cd {at} && touch $(seq 30)) 2>/dev/null"
+        for at in ("/tmp", "/var/tmp")
+    )
     mounts = f"{NO_HEADERS}; {KERNEL_WITH_HEADERS}; {full}; cd /proc"
     check(attach(connection, options, mounts), 5, "/tmp is full: .*headers.*TMPDIR")
 

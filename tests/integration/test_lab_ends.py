@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fix_storage import private_mounts
+from hidden import hide
 from pgtrace import capture_file
 from pgtrace.lab.result import Result
 from pgtrace.postgres import processes
@@ -32,7 +33,7 @@ def own_state() -> Iterator[None]:
     STATE.mkdir(mode=0o700, exist_ok=True)
     with private_mounts():
         for directory in STATE, SERVERS:
-            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
+            subprocess.run(["sh", "-ec", hide(directory)], check=True)
         yield
 
 
