@@ -164,14 +164,12 @@ class Histogram:
         rank = max(1, ceil(Fraction(str(p)) * count / 100))
         if rank == count:
             return self.max_ns
-        from hdrh.histogram import HdrHistogram
-
-        # One digit is this very grid: more digits give the same answer from 50 times the slots.
-        hdr = HdrHistogram(1, (2 << MAX_BITS) - 1, 1)
-        for index, n in self.counts.items():
-            hdr.record_value(bucket_bounds(index)[0], n)
-        # HdrHistogram rounds p to a rank; asked for a rank's own share, it finds that rank.
-        return self.midpoint(bucket_index(hdr.get_value_at_percentile(100 * rank / count)))
+        seen = index = 0
+        for index in sorted(self.counts):
+            seen += self.counts[index]
+            if seen >= rank:
+                break
+        return self.midpoint(index)
 
     def fold(self) -> list[Bucket]:
         """Return (low, high, count) by powers of two, exactly: [0,1), [1,2), [2,4), [4,8) ...
