@@ -11,7 +11,7 @@ supervise install_packages bpftrace clang libbpf-dev libbpf1 postgresql-15 pytho
 # What is measured is what the sources say now
 if ! .venv/bin/python -c 'import pgtrace.tracer, psycopg' 2>/dev/null ||
     [[ ! -e $object || $(find bpf -type f -newer "$object") ]]; then
-    supervise make_venv -e . 'psycopg[binary]>=3.2' || exit
+    supervise make_venv -e . || exit
 fi
 # shellcheck disable=SC2016 # the inner shell expands it
 exec unshare --mount --propagation private bash -c '

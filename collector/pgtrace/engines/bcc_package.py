@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UnsupportedError
+from ..remedies import sudo_to_install, with_pip
 
 _INSTALL = "apt-get install python3-bpfcc, or dnf install python3-bcc"
 _DISTRIBUTIONS = (
@@ -24,12 +25,13 @@ def find() -> Path:
             return folder
         raise UnsupportedError(
             f"the Python package bcc in {folder} is PyPI's, which has nothing to do with BPF: "
-            f"{shlex.quote(sys.executable)} -m pip uninstall bcc, then {_INSTALL}"
+            f"{with_pip('uninstall', 'bcc')}, then {_INSTALL}"
         )
     there = next((p for p in _DISTRIBUTIONS if Path(p, "bcc", "libbcc.py").is_file()), None)
     if there and sys.prefix != sys.base_prefix:
+        see = [*sudo_to_install(), "/usr/bin/python3", "-m", "venv", "--system-site-packages"]
         raise UnsupportedError(
             f"bcc is in {there}, which this virtual environment does not see: "
-            f"/usr/bin/python3 -m venv --system-site-packages {shlex.quote(sys.prefix)}"
+            f"{shlex.join([*see, sys.prefix])}"
         )
     raise UnsupportedError(f"bcc is not installed: {_INSTALL}")

@@ -197,8 +197,10 @@ def import_psycopg() -> Any:
     """Import it: every experiment needs a connection. Raises UnsupportedError."""
     try:
         import psycopg
-    except ImportError:
-        raise UnsupportedError("psycopg is not installed: pip install 'pgtrace[names]'") from None
+    except ImportError as error:
+        from ..remedies import without_psycopg
+
+        raise UnsupportedError(without_psycopg(error)) from None
     return psycopg
 
 

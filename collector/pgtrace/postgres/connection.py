@@ -74,8 +74,10 @@ def connect(
     """
     try:
         import psycopg
-    except ImportError:
-        raise DatabaseError("psycopg is not installed: pip install 'pgtrace[names]'") from None
+    except ImportError as error:
+        from ..remedies import without_psycopg
+
+        raise DatabaseError(without_psycopg(error)) from None
     with _one_line():
         connection = psycopg.connect(
             dsn,
