@@ -73,7 +73,7 @@ trap 'stop 143' TERM
 trap 'stop 129' HUP
 
 # with_tracefs SCRIPT ARGUMENTS...: unless tracefs is there, begin the script anew where it is:
-# in a mount namespace of its own, so that nothing is left mounted.
+# in a mount namespace of its own, so that nothing is left mounted. For bpftrace: pgtrace needs none.
 with_tracefs() {
     [[ ! -d /sys/kernel/tracing/events ]] || return 0
     # shellcheck disable=SC2016 # the inner shell expands them

@@ -268,12 +268,6 @@ def without(mounts: str) -> Sequence[str]:
     return "unshare", "-m", "sh", "-c", f'{mounts}; exec "$@"', "sh", *PGTRACE
 
 
-def test_no_tracefs(connection: Connection) -> None:
-    command = without("umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null")
-    ended = run("attach", connection.info.backend_pid, command=command)
-    check(ended, 5, "tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing")
-
-
 def test_no_btf(connection: Connection) -> None:
     """Nor in any other place where libbpf looks for it."""
     command = without("mount -t tmpfs none /sys/kernel/btf; mount -t tmpfs none /boot")

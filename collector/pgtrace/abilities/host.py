@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from ..errors import PermissionDeniedError, UnsupportedError
 from ..sudo import as_root
 from . import Ability
 
@@ -12,7 +13,6 @@ _SYS_PTRACE, _SYS_ADMIN, _PERFMON, _BPF = 19, 21, 38, 39  # include/uapi/linux/c
 _WHOLE_HOST = "0 0 4294967295"  # uid_map of a process in no user namespace
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _OPTIONS = ("BPF_SYSCALL", "BPF_EVENTS", "PERF_EVENTS")
-_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 
 def abilities() -> list[Ability]:
@@ -101,7 +101,6 @@ def _look_into(may: bool) -> Ability:
 
 
 def _btf() -> Ability:
-    from ..errors import UnsupportedError
     from ..libbpf.btf import of_kernel
 
     try:
@@ -161,21 +160,25 @@ def configuration(options: dict[str, str] | None) -> Ability:
 
 
 def tracefs() -> Ability:
-    """Judge whether tracepoints can be found by name."""
-    for place in _TRACEFS:
-        try:
-            if Path(place, "events").is_dir():
-                return Ability("tracefs", True, f"mounted at {place}")
-        except PermissionError:
-            why = f"{place} may not be read"
-            return Ability("tracefs", False, why, as_root("doctor"), permission=True)
-    why = "not mounted: reads by tracepoint need it"
-    return Ability("tracefs", False, why, "mount -t tracefs tracefs /sys/kernel/tracing")
+    """Judge whether tracepoints can be found by name; mounts tracefs for this process, if need be.
+
+    Without it there is no way in by tracepoint, and no io_uring.
+    """
+    from ..linux import tracepoints
+
+    try:
+        place = tracepoints.tracefs()
+    except PermissionDeniedError as error:
+        return Ability("tracefs", False, str(error), as_root("doctor"), permission=True)
+    except UnsupportedError as error:
+        return Ability("tracefs", False, str(error).partition("; ")[0], tracepoints.REMEDY)
+    if tracepoints.is_own_mount(place):
+        return Ability("tracefs", True, "not mounted: pgtrace mounts it, for itself alone")
+    return Ability("tracefs", True, f"mounted at {place}")
 
 
 def libbpf() -> Ability:
     """Judge the library that loads programs."""
-    from ..errors import UnsupportedError
     from ..libbpf.objects import version
 
     try:

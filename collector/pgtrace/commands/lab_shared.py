@@ -157,9 +157,11 @@ def run(
     from ..lab.interruption import Interruption
     from ..lab.progress import Progress
     from ..libbpf import objects
+    from ..linux import tracepoints
 
     if args.verbose:
         objects.print_messages()
+        tracepoints.verbose = True
     progress = Progress(quiet=args.quiet, verbose=args.verbose)
     interruption = Interruption()
     try:

@@ -143,9 +143,10 @@ def attached(
         raise UsageError("--require-names needs a connection: --dsn DSN, or --dsn '' for libpq's")
     if args.verbose:
         from ..engines import kernel_types
+        from ..linux import tracepoints
 
         objects.print_messages()
-        kernel_types.verbose = True
+        kernel_types.verbose = tracepoints.verbose = True
     check_pid_namespace()  # there no pid means what its user thinks
     stopper = Stopper(keeps=keeps)
     try:

@@ -11,6 +11,7 @@ from ..capture import Operation
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
+from ..linux import tracepoints
 from . import ReadsWay
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
@@ -19,8 +20,6 @@ _OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
 QUERIES, NO_USDT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_i_", "pgt_a_"
 EXIT, FILL = "pgt_exit", "pgt_fill"
 CHECKPOINTS = "pgt_c_"
-TRACEFS = Path("/sys/kernel/tracing/events")
-
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
 _FENTRY = (5, 17)
 """bb6728d75611, "bpf: Allow access to int pointer arguments in tracing programs": the position
@@ -199,10 +198,12 @@ def attach_checkpoints(loaded: Object, binaries: Iterable[tuple[str, int]]) -> l
 
 def uring() -> dict[str, str] | str:
     """Tracepoints of io_uring and their programs; or why there are none."""
-    known = TRACEFS / "io_uring"
-    submit = next((name for name in _SUBMITS if (known / name).exists()), None)
+    try:
+        submit = next((name for name in _SUBMITS if tracepoints.exists("io_uring", name)), None)
+    except PgtraceError as error:
+        return str(error)
     if submit is None:
-        return "the kernel has no tracepoint for them, or tracefs is not mounted"
+        return "the kernel has no tracepoint for them"
     if _kernel() < (6, 0):
         return "before Linux 6.0 its tracepoints do not tell one request from another"
     return {_COMPLETE[0]: _COMPLETE[1], submit: _SUBMITS[submit]}
@@ -265,10 +266,6 @@ def refusal(error: LibbpfError, what: str) -> PgtraceError:
     if error.errno in {errno.EPERM, errno.EACCES} and not _is_admin():
         return PermissionDeniedError(
             f"the kernel does not permit {what} without CAP_SYS_ADMIN. {sudo.how()}"
-        )
-    if error.errno == errno.ENOENT and not TRACEFS.exists():
-        return UnsupportedError(
-            "tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing"
         )
     return UnsupportedError(f"the kernel refuses {what}: {os.strerror(error.errno or 0)}")
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import UnsupportedError
+from ..linux import tracepoints
 from ..statement import escape
 from . import prototypes
 from .pieces import Pieces
@@ -190,11 +191,18 @@ class Object:
         self._hold(self._lib.bpf_program__attach(self._programs[program]), program)
 
     def attach_tracepoint(self, program: str, category: str, name: str) -> None:
-        """Attach to a tracepoint; tracefs has to be mounted."""
-        link = self._lib.bpf_program__attach_tracepoint(
-            self._programs[program], category.encode(), name.encode()
-        )
-        self._hold(link, f"{category}:{name}")
+        """Attach to a tracepoint. Not by libbpf's own function: it wants tracefs to be mounted."""
+        what = f"{category}:{name}"
+        try:
+            event = tracepoints.open_tracepoint(category, name)
+        except OSError as error:
+            raise LibbpfError(error.errno or errno.EINVAL, what) from error
+        try:
+            link = self._lib.bpf_program__attach_perf_event(self._programs[program], event)
+            self._hold(link, what)  # which owns the event from now on
+        except LibbpfError:
+            os.close(event)
+            raise
 
     def attach_raw_tracepoint(self, program: str, name: str) -> None:
         """Attach to a tracepoint as the kernel calls it: it is let go of without a wait."""

@@ -99,7 +99,7 @@ _PROTOTYPES = {
     "bpf_prog_test_run_opts": (c_int, (c_int, POINTER(TestRunOptions))),
     "bpf_program__set_autoload": (c_int, (c_void_p, c_bool)),
     "bpf_program__attach": (c_void_p, (c_void_p,)),
-    "bpf_program__attach_tracepoint": (c_void_p, (c_void_p, c_char_p, c_char_p)),
+    "bpf_program__attach_perf_event": (c_void_p, (c_void_p, c_int)),
     "bpf_program__attach_raw_tracepoint": (c_void_p, (c_void_p, c_char_p)),
     "bpf_program__attach_usdt": (
         c_void_p,

@@ -1,0 +1,1 @@
+"""What pgtrace asks of the kernel beside BPF."""
