@@ -8,6 +8,8 @@ from . import capture, histogram, statement
 from .engines import ApartCounts, Counts, QueryEvent, ReadsByKey
 from .failures import Failures
 from .places import Place, Places
+from .postgres.redaction import redact
+from .postgres.statement_hash import fnv1a
 from .registry import Account, Found
 from .statements import Name, Statements, Sum, shown_text
 from .units import stamp
@@ -73,7 +75,7 @@ class Assembly:
         text, cut = total.text, total.cut
         if name.query_id in self._texts and not self._literals:
             # Of utility statements the server leaves literals, passwords among them
-            text, cut = statement.redact(self._texts[name.query_id], cut=False), False
+            text, cut = redact(self._texts[name.query_id], cut=False), False
         return capture.Query(
             text=text if isinstance(text, str) else None,
             query_id=name.query_id or None,
@@ -180,7 +182,7 @@ def _text_hash(text: object, cut: bool, query_id: int) -> str | None:
     """Where no query id tells statements apart. A hash of literals would tell them, too."""
     if query_id or not text or not isinstance(text, str):
         return None
-    return f"{statement.text_hash(statement.redact(text, cut).encode()):016x}"
+    return f"{fnv1a(redact(text, cut).encode()):016x}"
 
 
 def _decoded(name: bytes) -> str | None:

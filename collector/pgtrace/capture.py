@@ -86,6 +86,8 @@ class Lost(msgspec.Struct):
     fsyncs_in_flight: int = 0
     backends: int = 0
     """Processes that there was no room for: nothing of theirs was counted."""
+    statements: int = 0
+    """Calls that are counted, but not with their statement: there was no room for its name."""
 
 
 class Apart(msgspec.Struct):

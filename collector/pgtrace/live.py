@@ -150,6 +150,8 @@ class TextScreen:
                 f"Lost: {units.count(lost.reads)} reads, {units.count(lost.queries)} queries; "
                 f"{lost.in_flight} read under way when tracing stopped."
             )
+        if lost.statements:
+            _print(f"Lost: which statements {units.count(lost.statements)} calls were of.")
         if lost.writes or lost.fsyncs:
             _print(f"Lost: {units.count(lost.writes)} writes, {units.count(lost.fsyncs)} fsyncs.")
 

@@ -13,7 +13,7 @@ from .people import Person
 from .postgres import binary, processes, titles
 from .postgres.names import Names
 from .servers import Servers
-from .statements import Statements
+from .statements import MOST_STATEMENTS, Statements
 from .targets import Target
 
 MOST_ENDED = 2000
@@ -52,10 +52,12 @@ class Registry:
         charge: bool,
         literals: bool,
         per_query: bool = False,
+        most_statements: int = MOST_STATEMENTS,
         names: Names | None = None,
         own_queries: bool = False,
     ) -> None:
         self._engine = engine
+        self._most_statements = most_statements
         self._failures = engine.failures
         self._target = target
         self._charge = charge
@@ -135,7 +137,7 @@ class Registry:
         person.named(event)
         person.application_name = event.application_name or person.application_name
         if person.statements is None:
-            person.statements = Statements(literals=self.literals)
+            person.statements = self._no_statements()
         person.statements.add(event)
         return True
 
@@ -294,7 +296,7 @@ class Registry:
         people.add_apart(people.apart(known.snapshot), people.apart(account.snapshot))
         if account.statements:
             if known.statements is None:
-                known.statements = Statements(literals=self.literals)
+                known.statements = self._no_statements()
             known.statements.merge(account.statements)
 
     def _account(
@@ -336,13 +338,16 @@ class Registry:
         """What it called so far: of records, or as the kernel added it up."""
         if person.statements or not task.statements:
             return person.statements
-        found = Statements(literals=self.literals)
+        found = self._no_statements()
         for total in task.statements:
             reads: ReadsByKey = {}
             add_reads(reads, total.reads)
             add_reads(reads, helped.get(total.statement, {}))
             found.add_total(replace(person.named(total), reads=reads))
         return found
+
+    def _no_statements(self) -> Statements:
+        return Statements(literals=self.literals, most=self._most_statements)
 
     def _fold_helpers(self) -> None:
         """Let statements that ended have what their parallel workers read."""

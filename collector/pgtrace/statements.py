@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from . import capture, histogram, statement
 from .engines import Counts, QueryEvent, ReadsByKey, StatementTotal, add_reads
+from .engines.layout import OTHERS
+from .postgres.redaction import redact
 
 MOST_TEXTS = 1000
 """Distinct texts kept as they came; more are folded by what is left without their literals."""
@@ -51,8 +53,11 @@ class Sum:
 class Statements:
     """What each statement of one backend cost."""
 
-    def __init__(self, *, literals: bool) -> None:
+    def __init__(self, *, literals: bool, most: int = MOST_STATEMENTS) -> None:
         self._literals = literals
+        self._most = most
+        self.unnamed = 0
+        """Calls that are counted under no statement, for want of room."""
         self._fresh: dict[Name, Sum] = {}
         self._folded: dict[Name, Sum] = {}
 
@@ -70,6 +75,8 @@ class Statements:
         """Count the calls that the kernel added up."""
         total = self._fresh_sum(given)
         total.calls += given.latency.count
+        if given.statement == OTHERS:
+            self.unnamed += given.latency.count
         total.errors += given.errors
         total.waited_ns += given.waited_ns
         total.latency += _histogram(given.latency)
@@ -79,6 +86,7 @@ class Statements:
         """Count the other's calls too."""
         other.fold()
         self.fold()
+        self.unnamed += other.unnamed
         for name, total in other._folded.items():
             self._add(name, total)
 
@@ -114,7 +122,9 @@ class Statements:
         return total
 
     def _add(self, name: Name, total: Sum) -> None:
-        if name not in self._folded and len(self._folded) >= MOST_STATEMENTS:
+        if name not in self._folded and len(self._folded) >= self._most:
+            if name.query_id or name.text is not None:
+                self.unnamed += total.calls
             name = name._replace(query_id=0, text=None, cut=False)
             total.text, total.cut = None, False
         self._folded.setdefault(name, Sum()).add(total)
@@ -125,12 +135,12 @@ def shown_text(text: bytes | str | None, cut: bool, *, literals: bool) -> str | 
     if not text:
         return None if text is None else ""
     if isinstance(text, str):
-        return text if literals else statement.redact(text, cut)
+        return text if literals else redact(text, cut)
     if literals:
         return statement.decode(text, cut)
     # Escaped only after: what is no UTF-8 is part of a name, such as that of a dollar quote
     raw = statement.decode(text, cut, "surrogateescape")
-    return statement.decode(statement.redact(raw, cut).encode("utf-8", "surrogateescape"))
+    return statement.decode(redact(raw, cut).encode("utf-8", "surrogateescape"))
 
 
 def _histogram(latency: Counts) -> histogram.Histogram:

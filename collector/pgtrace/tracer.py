@@ -5,7 +5,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -89,6 +89,7 @@ class Tracer:
             charge=charge,
             literals=literals,
             per_query=per_query,
+            most_statements=max(most_statements, MOST_STATEMENTS),
             names=self.names,
             own_queries=own_queries,
         )
@@ -133,6 +134,15 @@ class Tracer:
                 for key, counts in account.reads.items():
                     found[key.operation] += counts.count
             return found
+
+    def unnamed_calls(self) -> int:
+        """How many calls have no statement for want of room: not cheap, once there is none."""
+        with self._lock:
+            if self._finished:
+                return self._finished.lost.statements
+            if not self.engine.statements_full():
+                return 0
+            return _unnamed(self.registry.look().accounts)
 
     def wall_time(self, monotonic_ns: int) -> datetime:
         """When that was, in UTC."""
@@ -202,6 +212,8 @@ class Tracer:
         server = servers[0] if len(servers) == 1 else None
         found = self._part("backends", self.registry.look, Found())
         found.lost.backends = engine.lost_tasks()
+        backends = self.assembly.backends(found, self.wall_time)
+        found.lost.statements = _unnamed(found.accounts)
         tablespace = self.places.place
         taken = Capture(
             started=stamp(self.started),
@@ -223,7 +235,7 @@ class Tracer:
             ),
             lost=found.lost,
             totals=Totals(),
-            backends=self.assembly.backends(found, self.wall_time),
+            backends=backends,
             gaps=self._part("gaps", lambda: self.registry.servers.gaps(self.wall_time), []),
             tablespaces=self._part("tablespaces", self.places.tablespaces, []),
             intervals=self._part(
@@ -242,6 +254,10 @@ class Tracer:
         with self.failures.kept(what):
             return build()
         return otherwise
+
+
+def _unnamed(accounts: Iterable[Account]) -> int:
+    return sum(each.statements.unnamed for each in accounts if each.statements)
 
 
 @contextlib.contextmanager

@@ -21,10 +21,11 @@ from psycopg import pq
 from child import Child, wait_for
 from fix_cluster import Connection
 from pgtrace import capture as captures
-from pgtrace import capture_file, live, statement
+from pgtrace import capture_file, live
 from pgtrace.capture import Capture, Query
 from pgtrace.engines import QueryEvent, ReadsWay
 from pgtrace.postgres.cluster import PrivateCluster, find_bindir
+from pgtrace.postgres.redaction import redact
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer, trace
 
@@ -758,7 +759,7 @@ def test_two_tracers_of_one_backend_see_the_same(session: Session) -> None:
     def counted(taken: Capture) -> dict[tuple[object, ...], tuple[int, ...]]:
         sums: dict[tuple[object, ...], tuple[int, ...]] = {}
         for query in own(taken):
-            text = statement.redact(query.text or "", query.text_cut)
+            text = redact(query.text or "", query.text_cut)
             key = text, query.protocol, query.begun_before, query.unfinished
             new = query.calls, query.errors, query.latency.count, count(query.reads)
             sums[key] = tuple(a + b for a, b in zip(sums.get(key, (0,) * 4), new, strict=True))

@@ -8,12 +8,14 @@ import psycopg
 import pytest
 
 from fix_cluster import Connection
-from pgtrace import statement
 from pgtrace.capture import Capture, Query
 from pgtrace.engines import ReadsWay, layout
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.postgres.statement_hash import text_hash
+from pgtrace.reporters import text as report
 from pgtrace.tracer import Tracer, trace
+from pgtrace_command import Pgtrace
 
 WAY: ReadsWay = "tracepoint"
 MANY = 20_000
@@ -50,11 +52,14 @@ def texts() -> Iterator[str]:
         "select e'it\\'s'",
         "select 1.5e10, 1e-3, 'ä', 'é' as ü1",
         "select '" + "x" * 1500 + "'",
+        r"select 'a\' || 'b' || 'c\'d'",
+        "select 1 /* " + "x" * 1500,
         "select 1 " + " " * 1100 + "+ 2",
     )
     chance = random.Random(11)
     for _ in range(300):
         yield "select 1 " + "".join(chance.choices("a1_.' 2-*/", k=chance.randint(1, 130)))
+        yield "select 1 " + "".join(chance.choices("eux.'\"$\\\n -1&*/", k=chance.randint(1, 130)))
 
 
 def test_the_kernel_hashes_texts_as_python_does(cluster: PrivateCluster) -> None:
@@ -67,7 +72,7 @@ def test_the_kernel_hashes_texts_as_python_does(cluster: PrivateCluster) -> None
             connection.pgconn.exec_(text.encode())
         found = hashes(tracer)
     assert len(found) > 200
-    assert found == {text: statement.text_hash(text) for text in found}
+    assert found == {text: text_hash(text) for text in found}
 
 
 def test_literals_do_not_make_statements(cluster: PrivateCluster) -> None:
@@ -116,10 +121,38 @@ def test_totals_are_exact_with_more_statements_than_room(cluster: PrivateCluster
     assert taken.lost.reads == taken.lost.queries == 0
     assert sum(query.calls for query in queries.values()) == MANY
     assert sum(query.latency.count for query in queries.values()) == MANY
-    assert queries[None].calls == MANY - ROOM
+    assert queries[None].calls == taken.lost.statements == MANY - ROOM
+    assert "Lost: the statements of 15,000 calls, which are counted without" in report.render(taken)
+    assert "raise --max-statements." in report.render(taken)
     assert sum(query.calls == 1 for query in queries.values()) >= ROOM - 1
     inside = sum(r.count for r in taken.backends[0].reads if r.scope == "query")
     assert inside == sum(r.count for query in queries.values() for r in query.reads)
+
+
+def test_as_many_statements_as_were_asked_for_have_a_name(cluster: PrivateCluster) -> None:
+    """Also beyond what user space keeps otherwise."""
+    with (
+        cluster.connect() as connection,
+        trace(connection.info.backend_pid, reads=WAY, most_statements=2 * ROOM) as tracer,
+    ):
+        for i in range(ROOM + 500):
+            connection.pgconn.exec_(distinct(i))
+    taken = tracer.capture()
+    assert taken.lost.statements == 0
+    assert len(named(taken)) == ROOM + 500
+
+
+def test_that_there_is_no_room_is_said_at_once_and_in_the_end(cluster: PrivateCluster) -> None:
+    with cluster.connect() as connection:
+        pid = connection.info.backend_pid
+        with Pgtrace("capture", pid, "--max-statements", 3, "--strict").attached() as command:
+            for i in range(10):
+                connection.pgconn.exec_(distinct(i))
+            command.wait_for("no room for more statements")
+            end = command.stop()
+    assert end.code == 6
+    assert "7 calls lost their statement (--max-statements)" in end.err
+    assert "Lost: the statements of 7 calls" in end.out
 
 
 def test_statements_and_records_say_the_same(cluster: PrivateCluster) -> None:

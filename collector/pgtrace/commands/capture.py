@@ -13,6 +13,7 @@ from . import tracing
 if TYPE_CHECKING:
     from ..capture import Capture, Operation
     from ..session import Stopper
+    from ..tracer import Tracer
 
 
 class CaptureCommand:
@@ -39,7 +40,7 @@ class CaptureCommand:
 
         if args.output:
             capture_file.check_writable(args.output, force=args.force)
-        progress, room = _Progress(args), _Room(args)
+        progress, room, names = _Progress(args), _Room(args), _NamesLost()
         with tracing.attached(args, tracing.find_any, literals=args.literals, keeps=True) as (
             tracer,
             watched,
@@ -51,6 +52,7 @@ class CaptureCommand:
                 tracer.poll()
                 tracing.say_failures(args, tracer.failures)
                 room.look()
+                names.look(tracer)
                 if progress.is_due():
                     progress.show(tracer.counts())
 
@@ -142,6 +144,27 @@ class _Room:
         if words:
             print(f"pgtrace: {escape(words)}", file=sys.stderr)
             self._next = float("inf")
+
+
+class _NamesLost:
+    """Says it once when there is no room for more statements, about a second after."""
+
+    def __init__(self) -> None:
+        self._said = False
+        self._last = time.monotonic()
+
+    def look(self, tracer: "Tracer") -> None:
+        now = time.monotonic()
+        if self._said or now - self._last < 1:
+            return
+        self._last = now
+        if tracer.unnamed_calls():
+            self._said = True
+            print(
+                "pgtrace: there is no room for more statements: calls of others are counted, but "
+                "without their text. Raise --max-statements.",
+                file=sys.stderr,
+            )
 
 
 class _Progress:

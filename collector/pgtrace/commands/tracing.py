@@ -309,6 +309,8 @@ def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
         )
     if lost.writes or lost.fsyncs:
         missing.append(f"{lost.writes} writes and {lost.fsyncs} fsyncs were lost")
+    if lost.statements:
+        missing.append(f"{lost.statements} calls lost their statement (--max-statements)")
     if missing:
         raise IncompleteError(f"incomplete: {'; '.join(missing)}")
 

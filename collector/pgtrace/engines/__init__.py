@@ -351,6 +351,9 @@ class Engine(Protocol):
     def lost_tasks(self) -> int:
         """Threads that there was no room for."""
 
+    def statements_full(self) -> bool:
+        """Whether there is no room for another statement now."""
+
     def durations(self) -> list[int]:
         """Each read's time since the last call, if the request asked for them."""
 

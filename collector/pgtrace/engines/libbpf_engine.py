@@ -187,6 +187,10 @@ class LibbpfEngine:
         """Threads that there was no room for."""
         return int(self._live.lost_tasks)
 
+    def statements_full(self) -> bool:
+        """See Engine."""
+        return self._statements.is_full()
+
     def detach(self) -> None:
         """Stop measuring; what was measured can still be read."""
         for serial, _, _ in self._tasks.serials():

@@ -93,6 +93,10 @@ class StatementTable:
             )
         ]
 
+    def is_full(self) -> bool:
+        """Whether there is no room for another."""
+        return self._free.is_empty()
+
     def release(self, index: int) -> None:
         """Give the place back, empty, with the chunks that it has."""
         one = self._at(index)

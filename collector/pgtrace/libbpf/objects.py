@@ -124,6 +124,11 @@ class Map:
         if result < 0:
             raise LibbpfError(-result, self.name)
 
+    def is_empty(self) -> bool:
+        """Of a queue, whether nothing is in it."""
+        value = ctypes.create_string_buffer(self._stride)
+        return bool(library().bpf_map_lookup_elem(self.fd, None, value))
+
     def delete(self, key: bytes) -> None:
         """Remove one entry, if it is there."""
         library().bpf_map_delete_elem(self.fd, key)

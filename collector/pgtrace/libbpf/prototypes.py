@@ -116,6 +116,7 @@ _PROTOTYPES = {
     "bpf_map__value_size": (c_uint32, (c_void_p,)),
     "bpf_map__initial_value": (c_void_p, (c_void_p, POINTER(c_size_t))),
     "bpf_map_update_elem": (c_int, (c_int, c_void_p, c_void_p, c_uint64)),
+    "bpf_map_lookup_elem": (c_int, (c_int, c_void_p, c_void_p)),
     "bpf_map_delete_elem": (c_int, (c_int, c_void_p)),
     "ring_buffer__new": (c_void_p, (c_int, SampleCallback, c_void_p, c_void_p)),
     "ring_buffer__consume": (c_int, (c_void_p,)),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..capture import Capture
 from ..errors import DatabaseError
-from ..statement import UNPARSED
 from .connection import Connection, connect
+from .redaction import UNPARSED
 
 if TYPE_CHECKING:
     import psycopg

@@ -57,6 +57,7 @@ def _how(capture: Capture, lines: Sequence[str]) -> str:
     """Losses stand out: every number below lacks them."""
     lost = capture.lost
     bad = lost.reads or lost.queries or lost.backends or lost.writes or lost.fsyncs
+    bad = bad or lost.statements
     content = [
         paragraphs([line], "warning" if bad and line.startswith("Lost") else "") for line in lines
     ]

@@ -86,7 +86,9 @@ def session(capture: Capture) -> list[str]:
         if lost.backends:
             line += " There was no room for more backends at once: raise --max-backends."
         lines.append(line)
-    else:
+    if lost.statements:
+        lines.append(unnamed(lost.statements))
+    elif not parts:
         lines.append("Lost: nothing.")
     under_way = (
         (lost.in_flight, "read"),
@@ -103,6 +105,15 @@ def session(capture: Capture) -> list[str]:
 def partial(capture: Capture) -> list[str]:
     """What could not be finished, if anything."""
     return [f"Partial, because of an error in pgtrace: {escape(why)}." for why in capture.partial]
+
+
+def unnamed(calls: int) -> str:
+    """What it means that there was no room for a statement's name."""
+    were = "call, which is" if calls == 1 else "calls, which are"
+    return (
+        f"Lost: the statements of {units.count(calls)} {were} counted without a text. There was "
+        "no room for more statements: raise --max-statements."
+    )
 
 
 def _gap(gap: Gap) -> str:

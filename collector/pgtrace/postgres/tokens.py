@@ -1,0 +1,89 @@
+"""PostgreSQL's scanner (src/backend/parser/scan.l), as far as it decides where a literal, an
+identifier or a comment ends.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_TOKENS = re.compile(
+    r"""
+      (?P<space>   [ \t\n\r\f\v]+ | --[^\n\r]* )
+    | (?P<comment> /\* )
+    | (?P<escaped> [eE]' )
+    | (?P<plain>   (?: [uU]& | [bBxXnN] )?' )
+    | (?P<quoted>  (?: [uU]& )?" )
+    | (?P<dollar>  \$ (?: [A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_\x80-\U0010ffff]* )? \$ )
+    | (?P<param>   \$[0-9]+ )
+    | (?P<tag>     \$[A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_\x80-\U0010ffff]* )
+    | (?P<name>    [A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_$\x80-\U0010ffff]* )
+    | (?P<range>   \.\. )
+    | (?P<number>  (?: [0-9][0-9_]* (?: \. (?!\.) [0-9_]* )? | \.[0-9][0-9_]* )
+                   (?: [eE][+-]?[0-9]+ )? [A-Za-z0-9_\x80-\U0010ffff]* )
+    | (?P<other>   . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_END = {
+    "escaped": re.compile(r"(?:[^'\\]|\\.|'')*+'", re.DOTALL),
+    "plain": re.compile(r"(?:[^']|'')*+'"),
+    "quoted": re.compile(r'(?:[^"]|"")*+"'),
+}
+# A literal goes on, by the rules that it began with, after a line break.
+_CONTINUED = re.compile(r"(?:[ \t\f\v]|--[^\n\r]*)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*[\n\r])*+'")
+_COMMENT = re.compile(r"/\*|\*/")
+
+
+class Token(NamedTuple):
+    """A piece of a text; of a literal, a quoted name or a comment perhaps only its beginning."""
+
+    kind: str
+    start: int
+    end: int
+    complete: bool = True
+
+
+def _end(text: str, kind: str, position: int) -> int:
+    """Return where the literal, identifier or comment whose content begins at `position` ends;
+    0 if it does not.
+    """
+    if kind == "comment":
+        depth = 1
+        for mark in _COMMENT.finditer(text, position):
+            depth += 1 if mark[0] == "/*" else -1
+            if depth == 0:
+                return mark.end()
+        return 0
+    while True:
+        end = _END[kind].match(text, position)
+        if end is None:
+            return 0
+        more = _CONTINUED.match(text, end.end()) if kind != "quoted" else None
+        if more is None:
+            return end.end()
+        position = more.end()
+
+
+def scan(text: str, *, escapes: bool) -> Iterator[Token]:
+    """Split a text; with `escapes`, '..' is read as with standard_conforming_strings = off.
+
+    Kinds: space, comment, name, quoted, param, range, number, other, and tag, of a dollar quote
+    that does not begin, which is an error everywhere; escaped, plain and dollar are strings. Only
+    the last token can be incomplete.
+    """
+    position = 0
+    while position < len(text):
+        match = _TOKENS.match(text, position)
+        if match is None or match.lastgroup is None:
+            raise AssertionError("any character is a token")
+        kind, end = match.lastgroup, match.end()
+        if kind in ("comment", "escaped", "quoted"):
+            end = _end(text, kind, end)
+        elif kind == "plain":
+            bare = escapes and match[0] in ("'", "n'", "N'")
+            end = _end(text, "escaped" if bare else "plain", end)
+        elif kind == "dollar":
+            found = text.find(match[0], end)
+            end = 0 if found < 0 else found + len(match[0])
+        yield Token(kind, position, end or len(text), complete=end > 0)
+        position = end or len(text)
