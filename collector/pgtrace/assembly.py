@@ -119,7 +119,7 @@ class Assembly:
                 blocks=counts.bytes // self._block_size,
                 device_bytes=counts.device_bytes,
                 total_ns=counts.total_ns,
-                min_ns=counts.min_ns,
+                min_ns=counts.min_ns or None,
                 max_ns=counts.max_ns,
                 histogram=capture.HistogramData(buckets=_buckets(counts)),
             )
@@ -197,7 +197,7 @@ def _latency(latency: histogram.Histogram) -> capture.Latency:
     return capture.Latency(
         count=sum(latency.counts.values()),
         total_ns=latency.total_ns,
-        min_ns=latency.min_ns or 0,
+        min_ns=latency.min_ns or None,
         max_ns=latency.max_ns or 0,
         buckets=latency.to_data().buckets,
     )

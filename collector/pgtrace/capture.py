@@ -140,7 +140,8 @@ class Reads(msgspec.Struct):
     blocks: int
     device_bytes: int
     total_ns: int
-    min_ns: int
+    min_ns: int | None
+    """None: not known."""
     max_ns: int
     histogram: HistogramData
     operation: Operation = "read"
@@ -161,7 +162,8 @@ class Latency(msgspec.Struct):
 
     count: int = 0
     total_ns: int = 0
-    min_ns: int = 0
+    min_ns: int | None = None
+    """None: not known, or there is no call."""
     max_ns: int = 0
     unit: Literal["ns"] = "ns"
     buckets: list[Bucket] = []
@@ -294,7 +296,7 @@ class Capture(msgspec.Struct):
         """Set what follows from the backends' reads, and return the capture."""
         reads = of_operation(r for backend in self.backends for r in backend.reads)
         self.totals = sums_of(self.backends)
-        self.probes.shortest_ns = min((r.min_ns for r in reads), default=None)
+        self.probes.shortest_ns = min((r.min_ns for r in reads if r.min_ns), default=None)
         return self
 
 

@@ -47,7 +47,7 @@ def bucket_bounds(index: int) -> tuple[int, int]:
 class Histogram:
     """Counts by bucket index, and what buckets cannot keep: the exact sum, least and greatest.
 
-    `min_ns` and `max_ns` are None while the histogram is empty.
+    `min_ns` and `max_ns` are None while the histogram is empty; the first also if it is not known.
     """
 
     counts: dict[int, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Histogram:
 
     @classmethod
     def from_buckets(
-        cls, buckets: Iterable[Bucket], total_ns: int, min_ns: int, max_ns: int
+        cls, buckets: Iterable[Bucket], total_ns: int, min_ns: int | None, max_ns: int
     ) -> Self:
         """Build from (low, high, count) as captures hold them.
 
@@ -108,12 +108,12 @@ class Histogram:
         counts = dict(self.counts)
         for index, count in other.counts.items():
             counts[index] = counts.get(index, 0) + count
-        least = [ns for ns in (self.min_ns, other.min_ns) if ns is not None]
+        least = [one.min_ns for one in (self, other) if one.counts]
         most = [ns for ns in (self.max_ns, other.max_ns) if ns is not None]
         return Histogram(
             counts,
             self.total_ns + other.total_ns,
-            min(least, default=None),
+            None if None in least else min(least, default=None),  # type: ignore[type-var]
             max(most, default=None),
         )
 

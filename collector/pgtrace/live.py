@@ -31,11 +31,12 @@ class Screen(Protocol):
 
 
 class JsonLines:
-    """One JSON object per query that ended."""
+    """One JSON object per query that ended, and one that sums up."""
 
     def __init__(self, tracer: Tracer, *, literals: bool) -> None:
         self._tracer = tracer
         self._literals = literals
+        self._queries = 0
 
     def begin(self) -> None:
         """Nothing is data yet."""
@@ -45,6 +46,7 @@ class JsonLines:
         import msgspec
 
         for event in self._tracer.poll():
+            self._queries += 1
             one = statements.Statements(literals=self._literals)
             one.add(event)
             query = msgspec.to_builtins(self._tracer.assembly.queries(one)[0])
@@ -53,8 +55,20 @@ class JsonLines:
             print(msgspec.json.encode(stamp | query).decode(), flush=True)
 
     def end(self, reason: str) -> None:
-        """Print the last queries."""
+        """Print the last queries, and what all of it was: with what was lost."""
+        import msgspec
+
+        taken = self._tracer.stop()
         self.tick()
+        summary = {
+            "reason": reason,
+            "duration_s": taken.duration_s,
+            "queries": self._queries,
+            "totals": taken.totals,
+            "lost": taken.lost,
+            "not_measured": taken.probes.not_measured,
+        }
+        print(msgspec.json.encode({"summary": summary}).decode(), flush=True)
 
 
 class TextScreen:

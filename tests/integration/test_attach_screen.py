@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -183,7 +185,9 @@ def test_json_prints_one_object_for_each_query(connection: Connection, literals:
         connection.execute("select %s::int as b", (1,))
         connection.pgconn.exec_(b"select 1/0 as c")
         code, out, err = tracer.stop()
-    objects = [json.loads(line) for line in out.splitlines()]
+    *objects, last = map(json.loads, out.splitlines())
+    assert last["summary"]["queries"] == len(objects)
+    assert last["summary"]["lost"]["queries"] == 0
     assert {one["pid"] for one in objects} == {connection.info.backend_pid}
     assert all(
         re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:]{8}\.\d{6}Z", one["started"]) for one in objects
@@ -250,3 +254,29 @@ def test_reader_that_has_seen_enough(connection: Connection) -> None:
 
         wait_for(ended)
         assert tracer.ended() == (0, "", "")
+
+
+def test_lost_queries_are_in_the_last_line_of_json(connection: Connection) -> None:
+    """Nobody fetches the records for a while: more queries end than the ring holds."""
+    arguments = ["attach", connection.info.backend_pid, "--json", "--reads", "tracepoint"]
+    many = 4000
+    with Pgtrace(*arguments, "--strict") as tracer:
+
+        def heard() -> bool:
+            connection.execute("select 1", prepare=False)
+            return bool(tracer.out)
+
+        wait_for(heard)
+        time.sleep(0.5)
+        before = len(tracer.out.splitlines())
+        tracer.send(signal.SIGSTOP)
+        for _ in range(many):
+            connection.execute("select 1 -- " + "x" * 900, prepare=False)
+        tracer.send(signal.SIGCONT)
+        ended = tracer.stop()
+    *queries, last = map(json.loads, ended.out.splitlines())
+    summary = last["summary"]
+    assert summary["lost"]["queries"] > 0
+    assert len(queries) == summary["queries"]
+    assert len(queries) + summary["lost"]["queries"] == many + before
+    assert ended.code == 6 and "queries" in ended.err

@@ -195,3 +195,10 @@ def test_the_time_of_a_row_is_within_7_percent_of_the_true_one(sample: list[int]
     for low, high, _, time in of(sample).fold_time():
         true = sum(ns for ns in sample if low <= ns < high)
         assert abs(time - true) <= 0.07 * true + 1
+
+
+def test_a_least_that_is_not_known_leaves_the_sum_without_one() -> None:
+    unknown = Histogram({5: 1}, 5, None, 5)
+    assert (unknown + of([3])).min_ns is None
+    assert (unknown + of([])).min_ns is None
+    assert (of([3]) + of([])).min_ns == 3
