@@ -146,9 +146,10 @@ class TextScreen:
             _lines(["", *places.tables(taken)])
         lost = taken.lost
         if lost.reads or lost.queries or lost.in_flight:
+            under_way = f"{lost.in_flight} read{'s' if lost.in_flight != 1 else ''}"
             _print(
                 f"Lost: {units.count(lost.reads)} reads, {units.count(lost.queries)} queries; "
-                f"{lost.in_flight} read under way when tracing stopped."
+                f"{under_way} under way when tracing stopped."
             )
         if lost.writes or lost.fsyncs:
             _print(f"Lost: {units.count(lost.writes)} writes, {units.count(lost.fsyncs)} fsyncs.")
