@@ -159,66 +159,138 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	request.payer = task->serial;
 	request.query = task->query.open ? task->query.number : 0;
 	request.statement = paid_by(task);
+	request.index = task->index;
 	request.start_ns = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&pgt_requests, &key, &request, BPF_ANY)) {
+	if (bpf_map_update_elem(&pgt_requests, &key, &request, BPF_NOEXIST)) {
+		/* There is no room; or nobody told of the end of one that was in the same place */
 		task->lost_reads++;
-		return 0;
+		if (bpf_map_update_elem(&pgt_requests, &key, &request, BPF_EXIST))
+			return 0;
+	} else {
+		task->requests++;
 	}
 	task->last_request = key;
 	task->request_bytes = counters.read_bytes;
 	return 0;
 }
 
+/* Of threads of a process that execute its requests (iou-wrk-PID): what of the bytes that each had
+ * its devices read was told of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32); /* thread id */
+	__type(value, __u64);
+} pgt_executors SEC(".maps");
+
+/* Bytes that the current thread had devices read since its last request, which is the one that it
+ * executed now: it does nothing else, and ends one before it takes the next. Of a thread that is
+ * older than tracing the first are not known. Nor can its sleeps be told: it also sleeps while it
+ * waits for work. */
+static __always_inline __u64 executed_bytes(struct task *payer)
+{
+	struct task_struct *current = (void *)bpf_get_current_task();
+	__u64 read_bytes = current_counters().read_bytes, grown = 0, *before;
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = id;
+
+	if (id >> 32 != payer->tgid)
+		return 0;
+	before = bpf_map_lookup_elem(&pgt_executors, &tid);
+	if (before) {
+		grown = read_bytes - *before;
+		*before = read_bytes;
+	} else if (!bpf_map_update_elem(&pgt_executors, &tid, &read_bytes, BPF_ANY) &&
+		   BPF_CORE_READ(current, start_time) >= payer->began_ns) {
+		grown = read_bytes;
+	}
+	return grown;
+}
+
+/* Programs on tracepoints are not preempted: of the lanes as many are taken as CPUs count for
+ * this task at this moment, mostly one. */
+static __always_inline __u32 take_lane(struct completed *completed)
+{
+	__u32 i;
+
+	for (i = 0; i < LANES; i++)
+		if (!__sync_lock_test_and_set(&completed->lanes[i], 1))
+			break;
+	return i;
+}
+
+static __always_inline bool count_request(__u32 place, __u64 ns, __u64 bytes, __u64 device_bytes)
+{
+	struct slot *slot = place ? slot_at(place - 1) : NULL;
+
+	return slot && count_read(slot, ns, bytes, device_bytes);
+}
+
 /* Whether the request slept is not known, nor whether it found the page cache: only that its
- * bytes came from the device, if they did. */
+ * bytes came from the device, if they did. It completes in the thread that submitted it, in one
+ * of the same process that executes requests, or in one of the kernel's. */
 static __always_inline int request_end(__u64 key, __s64 ret)
 {
 	struct request *request, done;
 	struct slot_key owner = {};
-	struct task *task;
-	struct slot *slot;
+	struct apart *apart;
+	struct task *payer;
+	__u32 place, lane = LANES;
+	bool own, over;
 	__u64 ns;
-	__u32 place;
-	bool over;
 
 	request = bpf_map_lookup_elem(&pgt_requests, &key);
 	if (!request)
 		return 0;
 	ns = bpf_ktime_get_ns() - request->start_ns;
-	task = traced_task();
-	if (!task)
+	payer = task_at(request->index);
+	if (!payer || payer->serial != request->payer || payer->ignored)
 		return 0;
-	if (task->last_request == key) {
-		settle_request(task, current_counters().read_bytes);
-		task->last_request = 0;
+	own = (__u32)bpf_get_current_pid_tgid() == payer->tid;
+	if (own && payer->last_request == key) {
+		settle_request(payer, current_counters().read_bytes);
+		payer->last_request = 0;
 	}
 	done = *request;
 	bpf_map_delete_elem(&pgt_requests, &key);
-	if (ret < 0) {
-		count_apart(&task->failed, 0, done.device_bytes, ns);
+	if (own) {
+		payer->requests--;
+	} else {
+		done.device_bytes += executed_bytes(payer);
+		__sync_fetch_and_add(&payer->completed.requests, 1);
+	}
+	if (ret < 0 || (__u64)ret < done.asked) {
+		apart = ret < 0 ? &payer->completed.failed : &payer->completed.cut_short;
+		__sync_fetch_and_add(&apart->count, 1);
+		__sync_fetch_and_add(&apart->bytes, ret < 0 ? 0 : ret);
+		__sync_fetch_and_add(&apart->device_bytes, done.device_bytes);
+		__sync_fetch_and_add(&apart->total_ns, ns);
 		return 0;
 	}
-	if ((__u64)ret < done.asked) {
-		count_apart(&task->cut_short, ret, done.device_bytes, ns);
-		return 0;
-	}
-	owner.owner = task->serial;
 	owner.payer = done.payer;
 	owner.file = done.entry;
-	/* Of a query that is over, and was put to its statement, that */
-	owner.query = done.query;
-	if (done.query && (done.query != task->query.number || !task->query.open))
-		owner.query = done.statement;
+	/* Of a query that is over, and was put to its statement, that; and of one that another
+	 * thread would have to link its slots to */
+	owner.query = done.statement;
+	over = true;
+	if (own && (!done.query || (done.query == payer->query.number && payer->query.open))) {
+		owner.query = done.query;
+		over = false;
+	}
 	owner.key = key_of(owner.query, OP_READ, IO_URING, done.flags, ret, done.pattern,
 			   done.device_bytes ? DEVICE : SOURCE_UNKNOWN);
-	over = owner.query && owner.query < OTHERS && owner.query != task->query.number;
-	if (done.payer == task->serial && !over)
-		place = find_slot(task, &owner);
-	else
-		place = charged_slot(&owner);
-	slot = place ? slot_at(place - 1) : NULL;
-	if (!slot || !count_read(slot, ns, ret, done.device_bytes))
-		task->lost_reads++;
+	if (own) {
+		owner.owner = payer->serial;
+		place = over ? charged_slot(&owner) : find_slot(payer, &owner);
+	} else {
+		lane = take_lane(&payer->completed);
+		owner.owner = LANE | lane;
+		place = lane < LANES ? charged_slot(&owner) : 0;
+	}
+	if (!count_request(place, ns, ret, done.device_bytes))
+		__sync_fetch_and_add(&payer->completed.lost, 1);
+	if (lane < LANES)
+		__sync_lock_test_and_set(&payer->completed.lanes[lane], 0);
 	return 0;
 }
 

@@ -85,6 +85,7 @@ struct pid {
 struct task_struct {
 	int tgid;
 	unsigned long nvcsw;
+	__u64 start_time;
 	struct task_io_accounting ioac;
 	struct files_struct *files;
 	struct task_struct *real_parent;

@@ -13,6 +13,8 @@ int pgt_exit(void *ctx)
 
 	if (tid == id >> 32 && is_postmaster(tid))
 		live.orphans = 1;
+	if (tid != id >> 32)
+		bpf_map_delete_elem(&pgt_executors, &tid);
 	found = bpf_map_lookup_elem(&pgt_indexes, &tid);
 	if (!found)
 		return 0;

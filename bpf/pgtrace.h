@@ -18,6 +18,8 @@
 #define TITLE	   160	   /* bytes of a process title kept */
 #define NAME	   64	   /* NAMEDATALEN: what application_name may be long */
 #define MAX_IOVECS 32	   /* PostgreSQL's PG_IOV_MAX; of longer vectors the length is not known */
+#define LANES	   16	   /* threads that count requests of one task at the same time */
+#define LANE	   (~255u) /* the owner of the slots of a lane: this, and its number */
 #define NOBODY	   (~0u)   /* the index of a thread that is of no interest */
 #define NOWHERE	   (~0ull) /* no position: no read of this file was seen before */
 #define STATEMENT  (1ull << 62)	   /* in place of a query's number: a statement's index + 1 */
@@ -243,6 +245,17 @@ struct apart_writes {
 	struct apart failed_syncs;
 };
 
+/* Requests of io_uring that completed in another thread than their task's. Whoever has a lane
+ * counts in its slots, alone; the rest is added to by atomic operations, also by the task itself.
+ */
+struct completed {
+	__u64 requests;
+	__u64 lost;
+	struct apart failed;
+	struct apart cut_short;
+	__u32 lanes[LANES]; /* 1: somebody has it */
+};
+
 /* A hash of a text, as far as it has come. */
 struct hashing {
 	__u64 whole;
@@ -287,6 +300,8 @@ struct task {
 	__u64 ignored_inode;
 	__u64 last_request; /* struct io_kiocb *: who asked the device since request_bytes */
 	__u64 request_bytes;
+	__u64 requests; /* of io_uring: submitted, less those that completed in this thread */
+	struct completed completed;
 	__u64 wait_start_ns; /* it waits for an asynchronous read */
 	__u64 asked_blocks;  /* of the asynchronous read that is being prepared */
 	struct hashing hashing;
@@ -331,6 +346,8 @@ struct request {
 	__u32 pattern;
 	__u32 flags;
 	__u32 entry;
+	__u32 index; /* of its task in pgt_tasks */
+	__u32 unused;
 };
 
 /* What is told apart of reads: whose slot it is. */

@@ -20,7 +20,7 @@ static __noinline int settle_request(struct task *task, __u64 read_bytes)
 	struct request *request;
 	__u64 key;
 
-	if (!task)
+	if (!task || read_bytes == task->request_bytes)
 		return 0;
 	key = task->last_request;
 	request = bpf_map_lookup_elem(&pgt_requests, &key);

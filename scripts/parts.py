@@ -28,7 +28,16 @@ BESIDE = ("pytest", *TWO_AT_ONCE, "-m", "not alone")
 ALONE = ("pytest", "-m", "alone")
 OF_SERVERS = tuple(
     f"tests/integration/test_{name}.py"
-    for name in ("charging", "fsync", "queries", "relations", "upgrade", "versions", "workers")
+    for name in (
+        "charging",
+        "fsync",
+        "io_uring",
+        "queries",
+        "relations",
+        "upgrade",
+        "versions",
+        "workers",
+    )
 )
 """What differs between versions of PostgreSQL."""
 SMOKE = ("tests/kernel/test_smoke.py", "tests/kernel/test_bcc.py")

@@ -160,9 +160,10 @@ class TextScreen:
             _lines(["", *places.tables(taken)])
         lost = taken.lost
         if lost.reads or lost.queries or lost.in_flight:
+            under_way = f"{lost.in_flight} read{'s' if lost.in_flight != 1 else ''}"
             _print(
                 f"Lost: {units.count(lost.reads)} reads, {units.count(lost.queries)} queries; "
-                f"{lost.in_flight} read under way when tracing stopped."
+                f"{under_way} under way when tracing stopped."
             )
         if lost.statements:
             _print(f"Lost: which statements {units.count(lost.statements)} calls were of.")

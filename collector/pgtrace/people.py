@@ -143,6 +143,6 @@ def add_lost(lost: Lost, task: TaskSnapshot) -> None:
 
 def add_in_flight(lost: Lost, task: TaskSnapshot) -> None:
     """Add what it has not done yet."""
-    lost.in_flight += task.in_flight == "read"
+    lost.in_flight += (task.in_flight == "read") + task.requests
     lost.writes_in_flight += task.in_flight == "write"
     lost.fsyncs_in_flight += task.in_flight == "fsync"

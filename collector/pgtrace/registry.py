@@ -274,6 +274,7 @@ class Registry:
         self._learn_database(person, final)
         person.application_name = final.application_name or person.application_name
         people.add_lost(self._lost, final)
+        self._lost.reads += final.requests  # nobody told of their end
         if not self._per_query:
             people.fold_helpers(person, None)
         person.statements = self._statements(person, final, person.helped_by)

@@ -128,6 +128,7 @@ class Target:
         followed = [s for s in self.servers if s.postmaster_pid not in why]
         reading = charge and "read" in operations
         asynchronous = reading and any((s.major or 0) >= FIRST_AIO for s in followed)
+        uring = "read" in operations and any((s.major or 0) >= FIRST_AIO for s in self.servers)
         helping = [b for b in children if charge and b.postmaster_pid not in why]
         io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
@@ -155,6 +156,7 @@ class Target:
             ignored=tuple(b.pid for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,
+            io_uring=uring,
             block_size=next((s.block_size for s in self.servers if s.block_size), 8192),
             most_tasks=max(most, len(members)) if self.whole else len(members) + 64,
             most_statements=most_statements,

@@ -5,6 +5,7 @@ bpf/kernel.bpf.h.
 """
 
 import json
+import os
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from fix_markers import ENGINE, PG_VERSION, matches
 from fix_reader import Reader
 from pgtrace import trace
 from pgtrace.capture import Call, Totals, of_operation
-from pgtrace.engines import OPERATIONS, ReadsWay
+from pgtrace.engines import OPERATIONS, Member, Postmaster, ReadsWay, Request, choice
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer
@@ -28,6 +29,7 @@ from pgtrace_command import run
 OLD = matches(platform.release(), "< 5.17")
 NO_FENTRY = OLD or ENGINE == "bcc"
 """There fentry cannot be, which doctor says too."""
+NO_URING = matches(platform.release(), "< 6.0") or ENGINE == "bcc"
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")[1 if NO_FENTRY else 0 :]
 
 
@@ -49,6 +51,38 @@ def test_way_counts_each_read(
     assert (taken.totals.reads, taken.totals.bytes) == (1000, 1000 * 8192)
     assert (taken.totals.failed, taken.totals.short) == (0, 0)
     assert (taken.lost.reads, taken.lost.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("per_query", [False, True])
+@pytest.mark.parametrize("how", ["inline", "async"])
+def test_requests_of_io_uring(
+    uring_reader: Callable[..., Reader], data_file: Path, how: str, per_query: bool
+) -> None:
+    """Each is counted, whichever thread of the process it completes in; or said not to be."""
+    with uring_reader(data_file, how, 1000) as one:
+        request = Request(
+            (Member(one.pid, one.pid, 0, os.getpid()),),
+            (Postmaster(os.getpid(), io_uring=True),),
+            only=one.pid,
+            io_uring=True,
+            per_query=per_query,
+        )
+        engine = choice.start(request)
+        try:
+            counts = one.go()
+            (task,) = engine.snapshot()
+            missing = [reason for reason in engine.not_measured if "io_uring" in reason]
+        finally:
+            engine.close()
+    assert (counts.full, counts.executors > 0) == (1000, how == "async")
+    assert (task.lost_reads, task.requests, task.failed.count, task.short.count) == (0, 0, 0, 0)
+    if NO_URING:
+        assert (task.reads, len(missing)) == ({}, 1)
+        return
+    assert not missing
+    assert {key.performed_by for key in task.reads} == {"io_uring"}
+    assert sum(each.count for each in task.reads.values()) == 1000
+    assert sum(each.bytes for each in task.reads.values()) == 1000 * 8192
 
 
 @pytest.mark.parametrize("way", WAYS)

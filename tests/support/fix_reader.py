@@ -1,4 +1,4 @@
-"""The programs of known reads and of known writes: reader.c, writer.c, compiled here."""
+"""The programs of known reads and writes: reader.c, uring_reader.c, writer.c, compiled here."""
 
 import os
 import shutil
@@ -24,6 +24,8 @@ class Counts(NamedTuple):
     nanoseconds: int
     syncs: int = 0
     """Of the writer: its calls of fsync and the like."""
+    executors: int = 0
+    """Of the reader by io_uring: its threads that executed requests."""
 
 
 class Reader(Child):
@@ -58,6 +60,11 @@ def writer_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _compiled("writer", tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def uring_reader_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _compiled("uring_reader", tmp_path_factory)
+
+
 def _compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc") or shutil.which("clang")
     if compiler is None:
@@ -90,6 +97,12 @@ def reader(reader_binary: Path) -> Iterator[Callable[..., Reader]]:
 def writer(writer_binary: Path) -> Iterator[Callable[..., Reader]]:
     """Start a writer: `writer(file, "--call", "pwritev", "--sync", "fdatasync", "--every", 10)`."""
     yield from _starter(writer_binary)
+
+
+@pytest.fixture
+def uring_reader(uring_reader_binary: Path) -> Iterator[Callable[..., Reader]]:
+    """Start a reader by io_uring: `uring_reader(data_file, "async", 1000)`, or "inline"."""
+    yield from _starter(uring_reader_binary)
 
 
 def _starter(binary: Path) -> Iterator[Callable[..., Reader]]:

@@ -31,6 +31,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "chunk": layout.Chunk,
     "apart": layout.Apart,
     "apart_writes": layout.ApartWrites,
+    "completed": layout.Completed,
     "query": layout.QueryRecord,
     "charged": layout.Charged,
     "slot_key": layout.SlotKey,

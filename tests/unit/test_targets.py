@@ -62,7 +62,7 @@ def test_supported_version(version: str) -> None:
     asked = request(Target.of_servers([own]))
     assert asked.binaries == asked.askers == ((f"/proc/{os.getpid()}/exe", -1),)
     assert (asked.unfollowed, asked.not_measured) == (frozenset(), ())
-    assert asked.aio == (int(version[:2]) >= 18)
+    assert asked.aio == asked.io_uring == (int(version[:2]) >= 18)
 
 
 @pytest.mark.parametrize("version", ["9.6.24", "13.5"])
@@ -74,6 +74,7 @@ def test_unsupported_version(version: str) -> None:
         asked = request(target)
         assert (asked.binaries, asked.askers) == ((), ())
         assert not asked.aio
+        assert not asked.io_uring
         assert asked.unfollowed == {own.postmaster_pid}
         assert asked.not_measured == (
             f"queries: {why}",
@@ -97,6 +98,17 @@ def test_backend_without_its_workers_reads() -> None:
     (missing,) = request(one_backend(own), charge=False).not_measured
     assert missing.startswith("reads of its parallel and I/O workers: ")
     assert request(Target.of_servers([own]), charge=False).not_measured == ()
+
+
+def test_requests_of_a_backend_are_its_own_without_charging() -> None:
+    """No probe in the server tells whose they are, and it need not be known."""
+    own = server(os.getpid(), "18.1")
+    asked = one_backend(own).request(None, charge=False, most=1, emit_durations=False)
+    assert (asked.aio, asked.io_uring) == (False, True)
+    asked = one_backend(own).request(
+        None, charge=True, most=1, emit_durations=False, operations=("write",)
+    )
+    assert (asked.aio, asked.io_uring) == (False, False)
 
 
 def test_unsupported_version_beside_a_supported_one() -> None:

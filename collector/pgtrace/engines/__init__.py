@@ -191,6 +191,8 @@ class TaskSnapshot:
     lost_queries: int = 0
     in_flight: Operation | None = None
     """What it is in the midst of."""
+    requests: int = 0
+    """Reads that it left to io_uring, which are not there yet."""
     application_name: bytes = b""
     """As its last query found it."""
     running: QueryEvent | None = None
@@ -263,7 +265,9 @@ class Request:
     helpers_only: bool = False
     """Of the children to come, only parallel workers and I/O workers."""
     aio: bool = False
-    """The server may leave reads to I/O workers or io_uring."""
+    """The server may leave reads to others, and they are charged to who asked."""
+    io_uring: bool = False
+    """The server may leave reads to io_uring."""
     block_size: int = 8192
     segment_bytes: int = 1 << 30
     """Of a relation's files, all but the last are this long."""

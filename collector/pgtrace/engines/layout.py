@@ -19,6 +19,8 @@ SERVERS = 16
 TITLE = 160
 NAME = 64
 NOBODY = 0xFFFFFFFF
+LANES = 16
+LANE = 0xFFFFFF00
 STATEMENT = 1 << 62
 OTHERS = STATEMENT - 1
 
@@ -150,6 +152,18 @@ class ApartWrites(ctypes.Structure):
         ("failed", Apart),
         ("cut_short", Apart),
         ("failed_syncs", Apart),
+    )
+
+
+class Completed(ctypes.Structure):
+    """struct completed."""
+
+    _fields_ = (
+        ("requests", c_uint64),
+        ("lost", c_uint64),
+        ("failed", Apart),
+        ("cut_short", Apart),
+        ("lanes", c_uint32 * LANES),
     )
 
 
@@ -325,6 +339,8 @@ class Task(ctypes.Structure):
         ("ignored_inode", c_uint64),
         ("last_request", c_uint64),
         ("request_bytes", c_uint64),
+        ("requests", c_uint64),
+        ("completed", Completed),
         ("wait_start_ns", c_uint64),
         ("asked_blocks", c_uint64),
         ("hashing", Hashing),

@@ -54,6 +54,7 @@ class LibbpfEngine:
         self._aio = request.aio
         self._query_ids = request.query_ids
         self._io_workers = False
+        self._no_uring: str | None = None
         self._per_query = request.per_query
         self.reads_way: ReadsWay = way
         self.operations = request.operations
@@ -176,6 +177,7 @@ class LibbpfEngine:
             self._attach_to_another(binary)
         elif self._aio and new.io_workers and not self._io_workers:
             self._attach_io_workers([(f"/proc/{new.pid}/exe", -1)])
+        self._tell_missing_uring(new)
         place = list(self._live.postmasters).index(old)
         _set_postmaster(self._live, place, new)
 
@@ -218,12 +220,20 @@ class LibbpfEngine:
         return probes.uring()
 
     def _find_uring(self, request: Request) -> dict[str, str]:
-        found = self._uring_programs() if request.aio else {}
+        found: dict[str, str] | str = "there was none when tracing began"
+        if request.io_uring:
+            found = self._uring_programs()
         if not isinstance(found, str):
             return found
-        if any(postmaster.io_uring for postmaster in request.postmasters):
-            self.not_measured.append(f"reads by io_uring: {found}")
+        self._no_uring = found if "read" in request.operations else None
+        for postmaster in request.postmasters:
+            self._tell_missing_uring(postmaster)
         return {}
+
+    def _tell_missing_uring(self, postmaster: Postmaster) -> None:
+        missing = f"reads by io_uring: {self._no_uring}"
+        if postmaster.io_uring and self._no_uring and missing not in self.not_measured:
+            self.not_measured.append(missing)
 
     def _prepare(self, request: Request) -> None:
         wanted = [probes.prefix(self.reads_way, each) for each in request.operations]

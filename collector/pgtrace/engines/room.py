@@ -68,6 +68,7 @@ class Room(NamedTuple):
             "pgt_file_indexes": self.files,
             "pgt_handles": _ASYNCHRONOUS if request.aio else 1,
             "pgt_requests": _ASYNCHRONOUS if uring else 1,
+            "pgt_executors": _ASYNCHRONOUS if uring else 1,
             "pgt_records": _RING if request.per_query else mmap.PAGESIZE,
             "pgt_durations": _RING if request.emit_durations else mmap.PAGESIZE,
         }

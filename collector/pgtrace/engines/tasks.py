@@ -105,16 +105,17 @@ class TaskTable:
             task.title,
             task.began_ns,
             task.ended_ns,
-            failed=_apart(task.failed),
-            short=_apart(task.cut_short),
+            failed=_apart(task.failed, task.completed.failed),
+            short=_apart(task.cut_short, task.completed.cut_short),
             failed_writes=_apart(task.writes.failed),
             short_writes=_apart(task.writes.cut_short),
             failed_fsyncs=_apart(task.writes.failed_syncs),
-            lost_reads=task.lost_reads,
+            lost_reads=task.lost_reads + task.completed.lost,
             lost_writes=task.writes.lost_writes,
             lost_fsyncs=task.writes.lost_syncs,
             lost_queries=task.lost_queries,
             in_flight=_in_flight(task),
+            requests=max(0, task.requests - task.completed.requests),
             application_name=task.query.application_name,
             started_for=task.started_for,
         )
@@ -172,5 +173,10 @@ def _in_flight(task: layout.Task) -> Operation | None:
     return "write" if layout.OPERATIONS[task.operation] == "write" else "fsync"
 
 
-def _apart(apart: layout.Apart) -> ApartCounts:
-    return ApartCounts(apart.count, apart.bytes, apart.device_bytes, apart.total_ns)
+def _apart(*aparts: layout.Apart) -> ApartCounts:
+    return ApartCounts(
+        sum(each.count for each in aparts),
+        sum(each.bytes for each in aparts),
+        sum(each.device_bytes for each in aparts),
+        sum(each.total_ns for each in aparts),
+    )
