@@ -84,6 +84,7 @@ struct pid {
 
 struct task_struct {
 	int tgid;
+	int exit_code;
 	unsigned long nvcsw;
 	__u64 start_time;
 	struct task_io_accounting ioac;
@@ -159,6 +160,20 @@ struct syscall_exit {
 #else
 #define SIXTH_ARGUMENT(ctx) ((ctx)->r9)
 #endif
+
+/* From where a function of a user's program is called that has just been entered, counted from
+ * there: in every process that runs the program the same. */
+static __always_inline __u64 call_site(struct pt_regs *ctx)
+{
+	__u64 address = 0;
+
+#if defined(__TARGET_ARCH_arm64)
+	address = ((struct user_pt_regs *)ctx)->regs[30];
+#else
+	bpf_probe_read_user(&address, sizeof(address), (void *)PT_REGS_SP(ctx));
+#endif
+	return address - PT_REGS_IP(ctx);
+}
 
 struct iovec {
 	__u64 base;
@@ -251,6 +266,14 @@ static __always_inline __u32 inner_tid(void)
 	offset += BPF_CORE_READ(pid, level) * sizeof(struct upid);
 	bpf_probe_read_kernel(&number, sizeof(number), (void *)pid + offset);
 	return number.nr;
+}
+
+/* Of the current task, which ends. */
+static __always_inline __u32 exit_code(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, exit_code);
 }
 
 /* What `ps` shows: PostgreSQL writes its title over its arguments. */

@@ -136,8 +136,9 @@ struct query {
 	__u32 serial; /* of its task */
 	__u64 number; /* counted within the task, from 1 */
 	__u64 start_ns;
-	__u64 end_ns;	  /* CLOCK_MONOTONIC, as start_ns */
-	__u32 first_slot; /* index + 1; 0: its task made no read for it */
+	__u64 end_ns;	   /* CLOCK_MONOTONIC, as start_ns */
+	__u32 first_slot;  /* index + 1; 0: its task made no read for it */
+	__u32 text_length; /* without the closing NUL */
 	__u8 protocol;
 	__u8 open;
 	__u8 executed;	   /* a portal ran */
@@ -145,10 +146,7 @@ struct query {
 	__u8 failed;	   /* the transaction was aborted while it ran */
 	__u8 begun_before; /* it was open when tracing began */
 	__u8 cut;	   /* its text was longer than TEXT */
-	__u8 bound;	   /* its text was reported a second time: parse, then bind */
-	__u32 text_length; /* without the closing NUL */
-	__u32 analysed;	   /* a statement in it got as far as parse analysis */
-	__u32 several;	   /* statements were in it, so that query_id is none's */
+	__u8 several;	   /* statements were in it, so that query_id is none's */
 	__u64 query_id;	   /* as the server computed it, or 0 */
 	__u64 statement;   /* STATEMENT + index + 1, or OTHERS; 0: not yet looked for */
 	__u64 waited_ns;   /* for asynchronous reads */
@@ -287,9 +285,11 @@ struct task {
 	__u32 index;	 /* in pgt_tasks */
 	__u32 chosen;	 /* scratch */
 	__u32 folding;	 /* odd while a query's slots are put to its statement's */
+	__u32 exit_code; /* as wait() tells it; 0: it left by itself, or runs */
 	__u64 other_ns;	 /* of the write or fsync in flight; 0: none */
 	__u64 began_ns;	 /* when it was first seen */
 	__u64 ended_ns;	 /* 0 while it runs */
+	__u64 site;	 /* whence the text of its query was reported, without USDT */
 	__u64 lost_reads;
 	__u64 lost_queries;
 	struct charge charge;

@@ -11,7 +11,7 @@ int pgt_q_status(struct pt_regs *ctx)
 	if (is_elsewhere())
 		return 0;
 	bpf_usdt_arg(ctx, 0, &text);
-	return status((const char *)text);
+	return status((const char *)text, 0);
 }
 
 SEC("usdt")
@@ -60,7 +60,8 @@ int BPF_KPROBE(pgt_i_query_id, __u64 query_id, bool force)
 	if (!task)
 		return 0;
 	query = &task->query;
-	query->analysed = 1;
+	if (options.no_usdt && query->open)
+		take_protocol(task, force && !query_id ? SIMPLE : EXTENDED);
 	if (!query->open || query->several || (query->query_id && !force))
 		return 0;
 	if (query->query_id)
@@ -76,7 +77,9 @@ int BPF_KPROBE(pgt_i_query_id, __u64 query_id, bool force)
 SEC("uprobe")
 int BPF_KPROBE(pgt_n_activity, int state, const char *text)
 {
-	return status(text);
+	if (is_elsewhere())
+		return 0;
+	return status(text, call_site(ctx));
 }
 
 SEC("uprobe")

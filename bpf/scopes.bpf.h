@@ -4,12 +4,16 @@
  * A simple query runs from query__start until the backend goes idle. An extended one opens at
  * the first statement__status with a text and takes in parse, bind and execute; it ends at the
  * next such status after a portal ran, or when the backend goes idle. A scope in which nothing
- * ran and nothing failed was a prepare. A failed query fires neither query__done nor
+ * ran and nothing failed was a prepare, or was bound and never executed; but for an empty query,
+ * which has no portal to run. A failed query fires neither query__done nor
  * query__execute__done: longjmp skips them, and also those of a portal within a portal whose
  * error was caught, so that portals cannot be counted up and down. None is reported within
  * another. docs/architecture.md has the sequences that each kind of client makes. */
 #ifndef SCOPES_BPF_H
 #define SCOPES_BPF_H
+
+#define EMPTY 256 /* bytes of a text that are looked through for anything but comments */
+#define SITES 256 /* places in servers' programs from which a text is reported */
 
 /* Behind a pooler it changes with the client: it is the query's, not the backend's. */
 static __noinline int read_application_name(struct task *task)
@@ -31,6 +35,33 @@ static __noinline int read_application_name(struct task *task)
 	return 0;
 }
 
+/* Where no USDT probe tells the protocol, the place from which the text is reported does: each
+ * kind of message has its own. Which it is, the first that gets as far as parse analysis shows. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SITES);
+	__type(key, __u64);
+	__type(value, __u8);
+} pgt_sites SEC(".maps");
+
+static __always_inline __u8 protocol_of_site(__u64 site)
+{
+	__u8 *known = bpf_map_lookup_elem(&pgt_sites, &site);
+
+	return known ? *known : PROTOCOL_UNKNOWN;
+}
+
+static __always_inline void take_protocol(struct task *task, __u8 protocol)
+{
+	struct query *query = &task->query;
+
+	if (query->begun_before || query->protocol == protocol ||
+	    (query->protocol != PROTOCOL_UNKNOWN && protocol != SIMPLE))
+		return;
+	query->protocol = protocol;
+	bpf_map_update_elem(&pgt_sites, &task->site, &protocol, BPF_ANY);
+}
+
 static __always_inline void open_scope(struct task *task, __u64 now)
 {
 	struct query *query = &task->query;
@@ -43,15 +74,13 @@ static __always_inline void open_scope(struct task *task, __u64 now)
 	query->start_ns = now;
 	query->end_ns = 0;
 	query->first_slot = 0;
-	query->protocol = EXTENDED;
+	query->protocol = options.no_usdt ? protocol_of_site(task->site) : EXTENDED;
 	query->open = 1;
 	query->executed = 0;
-	query->done = 0;
+	query->done = options.no_usdt; /* nothing tells it */
 	query->failed = 0;
 	query->begun_before = 0;
 	query->cut = 0;
-	query->bound = 0;
-	query->analysed = 0;
 	query->several = 0;
 	query->query_id = 0;
 	query->statement = 0;
@@ -74,6 +103,37 @@ static __always_inline void send_record(struct task *task)
 		task->lost_queries++;
 }
 
+/* Whether there is nothing in the text of a task's query but spaces, semicolons and comments. It
+ * is asked for of few: of what is over and neither ran nor failed. */
+__noinline int is_empty(__u32 task_index)
+{
+	struct task *task = task_at(task_index);
+	__u64 c, line = 0, depth = 0, held = 0, in, out, opens, closes, dashes, spaces, begins;
+	__u32 i;
+
+	if (!task || task->query.text_length > EMPTY)
+		return 0;
+	for (i = 0; i < EMPTY; i++) {
+		if (i >= task->query.text_length)
+			break;
+		c = (__u8)task->query.text[i];
+		in = less(0, depth);
+		out = (in | line) ^ 1;
+		opens = (line ^ 1) & equal(held, '/') & equal(c, '*');
+		closes = in & equal(held, '*') & equal(c, '/');
+		dashes = out & equal(held, '-') & equal(c, '-');
+		spaces = within(c, '\t', '\r') | equal(c, ' ') | equal(c, ';');
+		begins = equal(c, '-') | equal(c, '/');
+		if (out & ((less(0, held) & ((opens | dashes) ^ 1)) |
+			   (equal(held, 0) & ((spaces | begins) ^ 1))))
+			return 0;
+		line = dashes | (line & ((equal(c, '\n') | equal(c, '\r')) ^ 1));
+		depth += opens - closes;
+		held = c * (((out & begins) | in) & ((opens | closes | dashes) ^ 1));
+	}
+	return depth || line || !held;
+}
+
 static __noinline int close_scope(struct task *task)
 {
 	struct query *query;
@@ -82,12 +142,12 @@ static __noinline int close_scope(struct task *task)
 		return 0;
 	query = &task->query;
 	query->open = 0;
-	/* An empty query runs no portal: its bind tells, or its text, which nobody prepares */
-	if (query->bound || (!query->text_length && !query->begun_before))
-		query->executed = 1;
-	if (!query->executed && !query->failed && query->protocol != SIMPLE && !query->first_slot &&
-	    !query->begun_before && !is_empty_query(query))
-		return 0; /* a prepare that read nothing leaves nothing to tell */
+	if (!query->executed && !query->failed && query->protocol != SIMPLE &&
+	    !query->begun_before) {
+		query->executed = is_empty(task->index);
+		if (!query->executed && !query->first_slot)
+			return 0; /* a prepare that read nothing leaves nothing to tell */
+	}
 	query->end_ns = bpf_ktime_get_ns();
 	if (options.per_query)
 		send_record(task);
@@ -136,34 +196,36 @@ static __always_inline void take_text(struct task *task, const char *text, __u32
 	    length == TEXT - 1 && (bpf_probe_read_user(&next, sizeof(next), text + length) || next);
 }
 
-static __always_inline int status_text(struct task *task, const char *text)
+static __always_inline int status_text(struct task *task, const char *text, __u64 site)
 {
 	struct query *query = &task->query;
 	__u32 length = fetch_text(task, text);
 
 	if (query->open) {
 		if (!query->executed && query->protocol != SIMPLE && !query->begun_before &&
+		    (!options.no_usdt || protocol_of_site(site) != SIMPLE) &&
 		    same_text(task, length)) {
-			query->bound = 1;
+			task->site = site;
 			return 0;
 		}
 		/* Begun before, and nothing seen of it: the backend was idle when tracing began */
 		if (!query->begun_before || query->executed || query->first_slot)
 			close_scope(task);
 	}
+	task->site = site;
 	open_scope(task, bpf_ktime_get_ns());
 	take_text(task, text, length);
 	return 0;
 }
 
-static __always_inline int status(const char *text)
+static __always_inline int status(const char *text, __u64 site)
 {
 	struct task *task = query_task();
 
 	if (!task)
 		return 0;
 	if (text)
-		return status_text(task, text);
+		return status_text(task, text, site);
 	if (task->query.open)
 		close_scope(task);
 	return 0;
@@ -199,8 +261,11 @@ static __always_inline int portal_start(void)
 {
 	struct task *task = query_task();
 
-	if (task)
-		task->query.executed = 1;
+	if (!task)
+		return 0;
+	task->query.executed = 1;
+	if (options.no_usdt) /* of a simple query this was known before */
+		take_protocol(task, EXTENDED);
 	return 0;
 }
 

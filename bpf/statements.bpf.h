@@ -24,20 +24,6 @@ struct {
 	__type(value, __u32);
 } pgt_statement_indexes SEC(".maps");
 
-/* Without query__start, an empty query looks like a prepare that was never analysed. */
-static __always_inline bool is_empty_query(struct query *query)
-{
-	return options.no_usdt && !query->bound && !query->analysed;
-}
-
-/* A message that reports its text once is a simple query, where no probe says so. */
-static __always_inline __u8 protocol_of(struct query *query)
-{
-	if (!options.no_usdt || query->begun_before || query->bound)
-		return query->protocol;
-	return query->executed || query->analysed || !query->failed ? SIMPLE : PROTOCOL_UNKNOWN;
-}
-
 /* Finds the statement of a task's open query, which may be one that was not called before. Who
  * asks is the task itself, or one of its parallel workers: they may do so at the same time. */
 __noinline int find_statement(__u32 asking_index, __u32 task_index)
@@ -52,7 +38,7 @@ __noinline int find_statement(__u32 asking_index, __u32 task_index)
 		return 0;
 	query = &task->query;
 	key.payer = task->serial;
-	key.protocol = protocol_of(query);
+	key.protocol = query->protocol;
 	key.begun_before = query->begun_before;
 	key.cut = query->cut;
 	key.by_id = query->query_id != 0;
@@ -216,7 +202,7 @@ __noinline int count_query(__u32 task_index)
 {
 	struct task *task = task_at(task_index);
 	struct statement *statement;
-	bool failed, executed;
+	bool failed;
 	struct query *query;
 	__u32 index;
 
@@ -224,8 +210,7 @@ __noinline int count_query(__u32 task_index)
 		return 0;
 	query = &task->query;
 	failed = query->failed || (query->protocol == SIMPLE && !query->done);
-	executed = query->executed || is_empty_query(query);
-	if (!executed && !failed && protocol_of(query) != SIMPLE && !query->begun_before) {
+	if (!query->executed && !failed && query->protocol != SIMPLE && !query->begun_before) {
 		fold_query(task, 0);
 		return 0;
 	}

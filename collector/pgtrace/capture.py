@@ -37,7 +37,8 @@ Kind = Literal[
 database connection."""
 EngineName = Literal["libbpf", "bcc"]
 Protocol = Literal["simple", "extended", "unknown"]
-"""unknown: the query began before tracing did, and nothing has told since."""
+"""unknown: the query began before tracing did, and nothing has told since; or, without USDT probes,
+no message of its kind had been right before."""
 Bucket = tuple[int, int, int]
 
 

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -33,7 +32,6 @@ from fix_cluster import (
 from fix_markers import PG_VERSION
 from pgtrace import capture as captures
 from pgtrace import trace
-from pgtrace.engines import QueryEvent
 from pgtrace.postgres import binary
 from pgtrace.postgres.cluster import PrivateCluster, find_root
 from pgtrace.reporters.text import render
@@ -58,27 +56,6 @@ for _name, _test in vars(test_queries).items():
     if _name.startswith("test_") and "watched" in inspect.signature(_test).parameters:
         globals()[_name] = _test
 watched = test_queries.watched
-
-
-class Unknown(str):
-    """The protocol of a text that failed before it was analysed: equal to each of both."""
-
-    def __eq__(self, other: object) -> bool:
-        return other in ("simple", "extended", "unknown")
-
-    __hash__ = str.__hash__
-
-
-class WatchedByFunctions(Watched):
-    """A backend of a server without notes."""
-
-    def events(self, *actions: Callable[[], Any]) -> list[QueryEvent]:
-        events = super().events(*actions)
-        for event in events:
-            if event.protocol == "unknown":
-                assert event.error
-                event.protocol = Unknown(event.protocol)
-        return events
 
 
 def change(file: Path, *, notes: bool, lacking: Collection[str]) -> None:
@@ -137,12 +114,15 @@ def no_names(disk_directory: Path) -> Iterator[PrivateCluster]:
 
 
 @contextmanager
-def watching(server: PrivateCluster, kind: type[Watched], queries: str) -> Iterator[Watched]:
+def watching(server: PrivateCluster, queries: str) -> Iterator[Watched]:
     """A backend of that server, of whose queries all can be measured in the end."""
     with server.connect() as connection:
         tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY, per_query=True)
         try:
-            yield kind(connection, tracer)
+            watched = Watched(connection, tracer)
+            # Without notes each kind of message is known from its first that was right
+            watched.extended("select 1")()
+            yield watched
         finally:
             taken = tracer.stop()
     assert taken.lost == captures.Lost()
@@ -152,13 +132,13 @@ def watching(server: PrivateCluster, kind: type[Watched], queries: str) -> Itera
 @pytest.fixture(scope="module")
 def shared(no_notes: PrivateCluster) -> Iterator[Watched]:
     """What the tests of test_queries watch."""
-    with watching(no_notes, WatchedByFunctions, "uprobe") as watched:
+    with watching(no_notes, "uprobe") as watched:
         yield watched
 
 
 @pytest.fixture(scope="module")
 def with_notes(cluster: PrivateCluster) -> Iterator[Watched]:
-    with watching(cluster, Watched, "usdt") as watched:
+    with watching(cluster, "usdt") as watched:
         yield watched
 
 

@@ -179,6 +179,8 @@ class TaskSnapshot:
     began_ns: int
     ended_ns: int
     """0 while it runs."""
+    exit_code: int = 0
+    """As waitpid() has it; 0: it left by itself, or runs."""
     reads: ReadsByKey = field(default_factory=dict)
     failed: ApartCounts = field(default_factory=ApartCounts)
     short: ApartCounts = field(default_factory=ApartCounts)

@@ -367,11 +367,19 @@ class LibbpfEngine:
         """Add to what is known of a task its reads, its statements, and what it runs."""
         known = self._tasks.read(task.serial)
         idle = task.serial in self._pool.idle
-        task.running = self._running(known)
-        if task.running and not self._per_query:
+        task.running, outside = self._running(known), set[int]()
+        if (
+            task.running
+            and task.ended_ns
+            and not (task.exit_code or task.running.is_call or task.running.begun_before)
+        ):
+            # Its client left after a prepare, and waited for no more
+            task.running = None
+            outside.add(known.query.number)
+        if task.running:
+            task.running.reads = {}
             add_reads(task.running.reads, reads.get(known.query.number, {}))
         totals = [self._statements.total(index, reads) for index in statements]
-        outside = set()
         for total in [*totals, *self._statements.others(known, reads)]:
             if total.begun_before and idle:  # a message that was no query
                 outside.add(total.statement)
@@ -395,7 +403,7 @@ class LibbpfEngine:
         return self._query(bytes(query), ended=False)
 
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:
-        event, number, first = records.query(data, ended=ended, no_usdt=self._no_usdt)
+        event, number, first = records.query(data, ended=ended)
         if ended:
             outside = not event.is_call and not event.begun_before
             event.reads = self._pool.hand_over(event.serial, number, first, outside=outside)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from . import QueryEvent, layout
 from .statement_table import signed
 
-QUERY = struct.Struct(f"<IIQQQI8BIII3Q{layout.NAME}s")
+QUERY = struct.Struct(f"<IIQQQII8B3Q{layout.NAME}s")
 """Of struct query, what stands before its text."""
 CHARGED = struct.Struct("<IIQII")
 
@@ -27,11 +27,10 @@ def charged(data: bytes) -> Charged | None:
     return Charged(payer, query, place)
 
 
-def query(data: bytes, *, ended: bool, no_usdt: bool) -> tuple[QueryEvent, int, int]:
+def query(data: bytes, *, ended: bool) -> tuple[QueryEvent, int, int]:
     """A query without its reads, its number, and the place of the first slot that is its own."""
-    (_, serial, number, start, end, first, protocol, _, executed, done, failed, before, cut,
-     bound, length, analysed, _, query_id, statement, waited,
-     application) = QUERY.unpack_from(data)  # fmt: skip
+    (_, serial, number, start, end, first, length, protocol, _, executed, done, failed, before,
+     cut, _, query_id, statement, waited, application) = QUERY.unpack_from(data)  # fmt: skip
     event = QueryEvent(
         serial=serial,
         text=data[QUERY.size : QUERY.size + length],
@@ -49,8 +48,4 @@ def query(data: bytes, *, ended: bool, no_usdt: bool) -> tuple[QueryEvent, int, 
         waited_ns=waited,
         statement=statement,
     )
-    if no_usdt and not before and not bound:
-        # Reported once: in one message. A text that failed to parse may have been in any.
-        event.protocol = "simple" if executed or analysed or not failed else "unknown"
-        event.executed = event.executed or not analysed
     return event, number, first
