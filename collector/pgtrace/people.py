@@ -81,6 +81,18 @@ def silent(pid: int, began_ns: int, ended_ns: int) -> Person:
     return Person(0, pid, 0, 0, titles.Title(), began_ns, ended_ns, final=nothing)
 
 
+def cut_off(person: Person, final: TaskSnapshot) -> QueryEvent | None:
+    """The query in the midst of which a backend ended, which is an error: it was terminated, it
+    crashed, or its client left before a Sync. None where there was none.
+    """
+    running = final.running
+    if running is None or not person.is_client or not (final.exit_code or running.is_call):
+        return None
+    final.running = None
+    running.error, running.end_ns, running.pid = True, final.ended_ns, person.pid
+    return person.named(running)
+
+
 def title_of(raw: bytes, cluster: str | None, major: int | None) -> titles.Title:
     """A title as the kernel kept it, perhaps cut."""
     return titles.parse(statement.decode(raw).rstrip(), cluster, major)

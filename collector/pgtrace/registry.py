@@ -71,6 +71,8 @@ class Registry:
         """What those lost who ended."""
         self._names = names
         self._own_queries = own_queries
+        self._cut_off: list[QueryEvent] = []
+        """Queries in which their backends ended, and that poll() has to tell yet."""
 
     def close(self) -> None:
         """Listen to nobody any more."""
@@ -106,6 +108,7 @@ class Registry:
             self._take_calls(calls, settled=settled)
         with self._failures.kept("backends that ended"):
             self._look_for_ended(now)
+            calls += self._take_cut_off()
         with self._failures.kept("reads of parallel workers"):
             if not self._per_query:
                 self._fold_helpers()
@@ -150,6 +153,12 @@ class Registry:
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 ended.append(person)
         self._let_go(ended)
+
+    def finish(self) -> list[QueryEvent]:
+        """Let go of all who ended, however lately: nothing more comes. Their last queries."""
+        ended = [serial for serial, _, ended_ns in self._engine.serials() if ended_ns]
+        self._let_go([self._people.get(serial) or self._meet(serial) for serial in ended])
+        return self._take_cut_off()
 
     def look(self) -> Found:
         """Everybody's account now. Poll first."""
@@ -278,8 +287,28 @@ class Registry:
         if not self._per_query:
             people.fold_helpers(person, None)
         person.statements = self._statements(person, final, person.helped_by)
+        event = people.cut_off(person, final)
+        if event:
+            self._end_in(person, final, event)
         final.statements = []
         del self._people[person.serial]
+
+    def _end_in(self, person: Person, final: TaskSnapshot, event: QueryEvent) -> None:
+        """Count the query in which a backend ended, with what its parallel workers read."""
+        if self._per_query:
+            for helper in list(person.helpers):
+                if helper.final:
+                    add_reads(event.reads, people.take_over(person, helper, helper.final))
+        elif event.statement not in {total.statement for total in final.statements}:
+            add_reads(event.reads, person.helped_by.get(event.statement, {}))
+        if person.statements is None:
+            person.statements = Statements(literals=self.literals)
+        person.statements.add(event)
+        self._cut_off.append(event)
+
+    def _take_cut_off(self) -> list[QueryEvent]:
+        found, self._cut_off = self._cut_off, []
+        return found
 
     def _merge(self, person: Person) -> None:
         """Add up one who ended long ago with others of its kind: memory is not for ever."""

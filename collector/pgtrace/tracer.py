@@ -175,6 +175,8 @@ class Tracer:
             with kept("the end of tracing"):
                 self.engine.detach()
             self._poll()
+            with kept("backends that ended"):
+                self._events += self.registry.finish()
             if self.names:
                 with kept("names"):
                     self.names.finish(self._query_ids())

@@ -894,7 +894,7 @@ def test_large_objects_are_no_queries(cluster: PrivateCluster, tmp_path: Path) -
 def test_backend_that_is_terminated_in_its_query(
     cluster: PrivateCluster, connection: Connection
 ) -> None:
-    """It never says that the query ended: what was seen of it stays, as unfinished."""
+    """It never says that the query ended. To the client it failed, and it is in the file so."""
 
     def execute() -> None:
         with pytest.raises(psycopg.OperationalError):
@@ -909,8 +909,11 @@ def test_backend_that_is_terminated_in_its_query(
             other.execute("select pg_terminate_backend(%s)", (pid,))
         thread.join()
         wait_for(lambda: not Path(f"/proc/{pid}").exists())
-    (query,) = own(tracer.capture())
-    assert (query.text, query.unfinished, query.calls) == ("select pg_sleep($1)", True, 0)
+    taken = tracer.capture()
+    (query,) = own(taken)
+    assert (query.text, query.unfinished) == ("select pg_sleep($1)", False)
+    assert (query.calls, query.errors, query.latency.count) == (1, 1, 1)
+    assert 0 < query.latency.total_ns <= taken.duration_s * 1e9
 
 
 # Reads

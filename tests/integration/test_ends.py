@@ -1,0 +1,130 @@
+"""Backends that end: in a query, between two, and all at once in a crash."""
+
+import os
+import signal
+
+import psycopg
+import pytest
+from test_no_usdt import no_notes as no_notes  # noqa: PLC0414  # a fixture
+from test_partings import either as either  # noqa: PLC0414  # a fixture
+from test_partings import ended, queries_of
+from test_queries import WAY, own, wait_for
+
+from pgtrace import trace
+from pgtrace.capture import Query
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.targets import Target
+from pgtrace.tracer import Tracer
+from wire import FLUSH, SYNC, Wire, bind, execute, parse, query
+
+
+def busy(server: PrivateCluster, *wires: Wire) -> None:
+    """Wait until the server says that they are in the midst of a query."""
+    with server.connect() as connection:
+        for wire in wires:
+            wait_for(
+                lambda wire=wire: connection.execute(
+                    "select 1 from pg_stat_activity where pid = %s and state = 'active' "
+                    "and wait_event_type in ('Timeout', 'Lock')",
+                    (wire.pid,),
+                ).fetchone()
+            )
+
+
+def ready(server: PrivateCluster) -> bool:
+    """Whether it lets anybody in."""
+    try:
+        server.connect().close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def told(query: Query) -> tuple[str | None, str, int, int, bool]:
+    return query.text, query.protocol, query.calls, query.errors, query.unfinished
+
+
+SLOW = "select pg_sleep(60)"
+EXTENDED = [parse(SLOW), bind(), execute(), SYNC]
+
+
+@pytest.mark.parametrize("per_query", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "crashed"])
+@pytest.mark.parametrize("protocol", ["simple", "extended"])
+def test_query_in_which_its_backend_ends_is_an_error(
+    either: PrivateCluster, protocol: str, number: int, per_query: bool
+) -> None:
+    with Wire(either) as wire, Wire(either) as other:
+        target = Target.of_pids([wire.pid, other.pid])
+        tracer = Tracer(target, reads=WAY, per_query=per_query, literals=True)
+        try:
+            wire.send(*([query(SLOW)] if protocol == "simple" else EXTENDED))
+            other.send(query(SLOW))
+            busy(either, wire, other)
+            os.kill(wire.pid, number)
+            ended(wire)
+            if number == signal.SIGKILL:  # all others have to go too
+                ended(other)
+        finally:
+            taken = tracer.stop()
+    (mine,), (others,) = queries_of(taken, wire, other)
+    assert told(mine) == (SLOW, protocol, 1, 1, False)
+    assert 0 < mine.latency.total_ns < taken.duration_s * 1e9
+    crashed = number == signal.SIGKILL
+    assert told(others) == (SLOW, "simple", crashed, crashed, not crashed)
+    if per_query:
+        events = tracer.poll()
+        assert [(e.pid, e.text, e.error) for e in events if e.pid == wire.pid] == [
+            (wire.pid, SLOW.encode(), True)
+        ]
+    if crashed:
+        wait_for(lambda: ready(either))
+
+
+def test_query_of_before_in_which_its_backend_ends_is_an_error(either: PrivateCluster) -> None:
+    with Wire(either) as wire:
+        wire.send(query(SLOW))
+        busy(either, wire)
+        with trace(wire.pid, reads=WAY, literals=True) as tracer:
+            os.kill(wire.pid, signal.SIGTERM)
+            ended(wire)
+        (one,) = own(tracer.capture())
+    assert (one.text, one.begun_before, one.calls, one.errors) == (SLOW, True, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        pytest.param([parse("select 1"), FLUSH], [], id="parse"),
+        pytest.param([parse("select 1"), bind(), FLUSH], [], id="bind"),
+        # Nobody had it committed, so that it is undone
+        pytest.param(
+            [parse("select 1"), bind(), execute(), FLUSH],
+            [("select 1", "extended", 1, 1, False)],
+            id="execute",
+        ),
+    ],
+)
+def test_client_that_leaves_before_a_sync(
+    either: PrivateCluster, messages: list[bytes], expected: list[object]
+) -> None:
+    with Wire(either) as wire, trace(wire.pid, reads=WAY, literals=True) as tracer:
+        wire.send(*messages)
+        wire.end()
+        ended(wire)
+    assert [told(one) for one in own(tracer.capture())] == expected
+
+
+def test_query_that_waits_to_be_parsed_and_is_terminated(either: PrivateCluster) -> None:
+    """No portal ran: that it was none of a prepare's making is told by how the backend ended."""
+    with either.connect() as holder, Wire(either) as wire:
+        holder.execute("create table if not exists held (a int)")
+        with trace(wire.pid, reads=WAY, literals=True) as tracer, holder.transaction():
+            holder.execute("lock table held")
+            wire.send(parse("select * from held"), bind(), execute(), SYNC)
+            busy(either, wire)
+            os.kill(wire.pid, signal.SIGTERM)
+            ended(wire)
+    (one,) = own(tracer.capture())
+    assert (one.text, one.calls, one.errors) == ("select * from held", 1, 1)
+    assert not one.unfinished
