@@ -2,6 +2,7 @@
 
 import copy
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ from .targets import Target
 MOST_ENDED = 2000
 """Backends that ended and are still told one by one; more are added up by user and database."""
 _MOST_WAIT_NS = 2_000_000_000
+_NEVER_NS = 1 << 63
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class Registry:
         self.literals = literals
         self._per_query = per_query
         self._people: dict[int, Person] = {}
-        self._ended: list[Person] = []
+        self._ended: deque[Person] = deque()
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
         self.servers = Servers(engine, target)
         self._lost = Lost()
@@ -113,8 +115,10 @@ class Registry:
             if not self._per_query:
                 self._fold_helpers()
         with self._failures.kept("processes that came and went"):
-            traced = [person.pid for person in self._people.values()]
-            self._ended += self.servers.hear(traced, self._is_known)
+            self._ended += self.servers.hear(self._ended_at)
+        with self._failures.kept("backends that ended, added up"):
+            while len(self._ended) > MOST_ENDED:
+                self._merge(self._ended.popleft())
         with self._failures.kept("names"):
             self._name()
         with self._failures.kept("servers that are started again"):
@@ -224,10 +228,9 @@ class Registry:
                 if name.application_name:
                     person.application_name = name.application_name.encode()
 
-    def _is_known(self, pid: int) -> bool:
-        return any(p.pid == pid for p in self._people.values()) or any(
-            p.pid == pid for p in self._ended[-100:]
-        )
+    def _ended_at(self) -> dict[int, int]:
+        ended = {person.pid: person.ended_ns for person in self._ended}
+        return ended | {person.pid: _NEVER_NS for person in self._people.values()}
 
     def _title_now(self, pid: int) -> titles.Title | None:
         try:
@@ -274,8 +277,6 @@ class Registry:
                     self._close(person, person.final)
             if person.leader is None:
                 self._ended.append(person)
-            if len(self._ended) > MOST_ENDED:
-                self._merge(self._ended.pop(0))
 
     def _close(self, person: Person, final: TaskSnapshot) -> None:
         """Helpers before leaders, who have what they read."""

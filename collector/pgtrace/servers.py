@@ -1,7 +1,7 @@
 """The servers of one session: when each is away, who comes in its place, who comes and goes."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Servers:
         self._life = Life(set(self._servers)) if target.whole else None
         self._overflowed = False
         self._silent: dict[int, int] = {}
-        """When processes started of which the engine has not told yet."""
+        """When processes started that have not ended yet."""
 
     def close(self) -> None:
         """Listen to nobody any more."""
@@ -66,22 +66,24 @@ class Servers:
             for directory, began, ended in self._gaps
         ]
 
-    def hear(self, traced: Iterable[int], is_known: Callable[[int], bool]) -> list[Person]:
+    def hear(self, ended_at: Callable[[], Mapping[int, int]]) -> list[Person]:
         """Who started and ended without a read or a query: they were there too.
 
-        `traced` are the pids of which the engine told; `is_known` knows the ended ones also.
+        `ended_at` has the pids of all of whom the engine told: when each ended, in nanoseconds of
+        CLOCK_MONOTONIC, or that it has not.
         """
         if self._life is None:
             return []
-        ended = []
-        for event in self._life.poll():
+        silent = []
+        events = self._life.poll()
+        told = ended_at() if events else {}
+        for event in events:
             if not event.ended:
                 self._silent[event.pid] = event.at_ns
-            elif event.pid in self._silent and not is_known(event.pid):
-                began = self._silent.pop(event.pid)
-                ended.append(people.silent(event.pid, began, event.at_ns))
-        for pid in traced:
-            self._silent.pop(pid, None)
+                continue
+            began = self._silent.pop(event.pid, None)
+            if began is not None and told.get(event.pid, 0) < began:
+                silent.append(people.silent(event.pid, began, event.at_ns))
         if self._life.overflows and not self._overflowed:
             self._overflowed = True
             self._engine.not_measured.append(
@@ -94,7 +96,7 @@ class Servers:
                 f"cannot be heard ({self._life.failure})"
             )
             self._life = None
-        return ended
+        return silent
 
     def watch(self) -> None:
         """Notice that a server stopped, and trace the one that is started in its place."""

@@ -5,9 +5,13 @@ import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 from child import wait_for
+from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.postgres.life import Event, Life
+from pgtrace.targets import Target
+from pgtrace.tracer import Tracer
 
 NETLINK_CONNECTOR, GROUP = 11, 1
 LISTEN = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, 1)
@@ -34,14 +38,15 @@ def test_events_that_come_too_fast_are_said_and_those_after_them_heard() -> None
     take = life._take
 
     def slowly(message: dict[str, int]) -> None:
-        time.sleep(0.001)
+        time.sleep(0.05)
         take(message)
 
     try:
         _starts_of_a_child(life)
         life._take = slowly  # type: ignore[method-assign]
-        with subprocess.Popen(["bash", "-c", "for i in {1..9000}; do (:); done"]):
-            wait_for(lambda: life.overflows or life.failure, 60)
+        with subprocess.Popen(["bash", "-c", "for i in {1..100000}; do (:); done"]) as forks:
+            wait_for(lambda: life.overflows or life.failure, 120)
+            forks.kill()
         life._take = take  # type: ignore[method-assign]
         _starts_of_a_child(life)
     finally:
@@ -57,3 +62,22 @@ def _starts_of_a_child(life: Life) -> list[Event]:
 
     found: list[Event] = wait_for(look, 30)
     return found
+
+
+def test_a_backend_that_ended_is_told_once(cluster: PrivateCluster, tmp_path: Path) -> None:
+    """Also where more ended between two looks than ever before."""
+    script = tmp_path / "one.sql"
+    script.write_text("select count(*) from pg_class;\n")
+    tracer = Tracer(Target.find(cluster.postmaster_pid), most_backends=2000)
+    try:
+        program = cluster.bindir / "pgbench"
+        command = [program, "-n", "-C", "-c", "4", "-t", "75", "-f", script, cluster.dsn()]
+        subprocess.run(command, check=True, capture_output=True)
+        time.sleep(0.3)  # so long after its end a backend is let go
+        tracer.poll()
+    finally:
+        backends = tracer.stop().backends
+    unknown = [one for one in backends if one.backend_type is None]
+    assert not unknown, f"{len(unknown)} of {len(backends)}"
+    clients = [one for one in backends if one.backend_type == "client backend"]
+    assert len(clients) - 4 * 75 in (0, 1, 2), len(clients)  # pgbench asks something first
