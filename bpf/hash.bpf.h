@@ -3,20 +3,73 @@
 #ifndef HASH_BPF_H
 #define HASH_BPF_H
 
+#include "scanner.bpf.h"
+
 #define FNV_BASIS 0xcbf29ce484222325ull
 #define FNV_PRIME 0x100000001b3ull
 
 #define HASHED 64 /* characters at a time */
 
-/* FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/) of the text without its numbers and
- * strings, or, where what is a literal depends on more than quotes, of the text as it is.
- * collector/pgtrace/statement.py says the same in Python, and a test compares the two.
- *
- * Not static, as what follows: the verifier looks at each once, and not once for each way there. */
+/* How '..' with a backslash before a quote is read */
+enum reading { STANDARD, WITH_ESCAPES };
+
+/* All ones if the entry has the bit. No comparison: the compiler may turn those into branches. */
+static __always_inline __u64 mask(__u32 entry, __u32 bit)
+{
+	__u64 result = (entry >> __builtin_ctz(bit)) & 1;
+
+	asm volatile("" : "+r"(result));
+	return -result;
+}
+
+static __always_inline __u64 chosen(__u64 mask, __u64 yes, __u64 no)
+{
+	return no ^ ((yes ^ no) & mask);
+}
+
+/* What most characters do not need. Returns the next state. */
+static __always_inline __u64 scan_seldom(struct hashing *h, __u32 entry, __u64 c)
+{
+	__u64 state = entry & (STATES - 1), escaped, over, same;
+
+	h->hash = chosen(mask(entry, REVERT), h->saved, h->hash);
+	h->saved = chosen(mask(entry, SAVE), h->hash, h->saved);
+
+	escaped = mask(entry, ESCAPED_QUOTE);
+	h->ambiguous |= escaped & h->plain;
+	state = chosen(escaped & h->escapes, S_STRING, state);
+	over = mask(entry, OPEN_PLAIN) | mask(entry, OPEN_ESCAPED) | mask(entry, OPEN_RAW);
+	h->plain = chosen(over, mask(entry, OPEN_PLAIN), h->plain);
+	h->escapes = chosen(
+	    over, mask(entry, OPEN_ESCAPED) | (mask(entry, OPEN_PLAIN) & -h->reading), h->escapes);
+
+	same = mask(entry, TAG_COMPARE) & -equal(h->tag >> 1, h->opened >> 1);
+	state = chosen(same, S_BETWEEN, state);
+	h->opened = chosen(mask(entry, TAG_KEEP), h->tag, h->opened);
+	h->tag = chosen(mask(entry, TAG_EMPTY), FNV_BASIS, h->tag);
+	h->tag = chosen(mask(entry, TAG_ADD), (h->tag ^ c) * FNV_PRIME, h->tag);
+
+	h->depth += mask(entry, SHALLOWER) - mask(entry, DEEPER);
+	return chosen(mask(entry, SHALLOWER) & -equal(h->depth, 0), S_BETWEEN, state);
+}
+
+static __always_inline void scan_character(struct hashing *h, __u64 c)
+{
+	__u32 entry = scanner[h->state & (STATES - 1)][character_classes[c] & (CLASSES - 1)];
+	__u64 symbol;
+
+	h->state = entry & (STATES - 1);
+	if (entry & SELDOM)
+		h->state = scan_seldom(h, entry, c);
+	symbol = ((c | h->blank) & mask(entry, EMIT)) | (entry & (LITERAL | RANGE));
+	h->hash = chosen(mask(entry, MIX), (h->hash ^ symbol) * FNV_PRIME, h->hash);
+	h->blank = (h->blank | entry) & ~(entry >> 1) & BLANK;
+}
+
+/* Not static, as what follows: the verifier looks at each once, and not once for each way there. */
 __noinline int hash_part(__u32 scratch_index, __u32 task_index, __u32 from)
 {
 	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
-	__u64 c, quote, digit, after, emit;
 	struct hashing h;
 	__u32 i;
 
@@ -26,39 +79,76 @@ __noinline int hash_part(__u32 scratch_index, __u32 task_index, __u32 from)
 	for (i = 0; i < HASHED; i++, from++) {
 		if (from >= TEXT || from >= task->query.text_length)
 			break;
-		c = (__u8)task->query.text[from];
-		quote = equal(c, '\'');
-		digit = within(c, '0', '9');
-		h.unsafe |= equal(c, '"') | equal(c, '$') | equal(c, '\\') |
-			    (equal(c, '-') & equal(h.previous, '-')) |
-			    (equal(c, '*') & equal(h.previous, '/'));
-		after = (h.string ^ 1) &
-			((digit & (h.word ^ 1)) | (h.number & (digit | equal(c, '.'))));
-		emit = ((h.string & (quote ^ 1)) | (h.number & after)) ^ 1;
-		h.word = digit | within(c | 0x20, 'a', 'z') | equal(c, '_') | (c >> 7);
-		h.previous = c;
-		h.number = after;
-		h.string ^= quote;
-		h.whole = (h.whole ^ c) * FNV_PRIME;
-		c = c * (after ^ 1) + '0' * after;
-		h.without = ((h.without ^ c) * FNV_PRIME) * emit + h.without * (emit ^ 1);
+		scan_character(&h, (__u8)task->query.text[from]);
 	}
 	scratch->hashing = h;
 	return 0;
 }
 
-/* Of a task's query. Its parallel workers may ask for it at the same time: each has its own
- * scratch. */
-static __always_inline __u64 text_hash(struct task *scratch, struct task *task)
+/* FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/) of the symbols of a text: of each character
+ * that is in no literal and no comment, whether white space comes before it, and one for a
+ * literal. collector/pgtrace/postgres/statement_hash.py says the same in Python, and tests compare
+ * the two. */
+__noinline int hash_statement(__u32 scratch_index, __u32 task_index, __u32 reading)
 {
+	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
 	__u32 from;
 
-	scratch->hashing = (struct hashing){.whole = FNV_BASIS, .without = FNV_BASIS};
+	if (!scratch || !task)
+		return 0;
+	__builtin_memset(&scratch->hashing, 0, sizeof(scratch->hashing));
+	scratch->hashing.hash = FNV_BASIS;
+	scratch->hashing.state = S_BETWEEN;
+	scratch->hashing.blank = BLANK;
+	scratch->hashing.reading = reading;
 	for (from = 0; from < TEXT && from < task->query.text_length; from += HASHED)
-		hash_part(scratch->index, task->index, from);
-	if (options.literals || scratch->hashing.unsafe)
-		return scratch->hashing.whole;
-	return scratch->hashing.without;
+		hash_part(scratch_index, task_index, from);
+	return 0;
+}
+
+/* Of a text as it is. */
+__noinline int hash_whole(__u32 scratch_index, __u32 task_index)
+{
+	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
+	__u64 hash = FNV_BASIS;
+	__u32 i;
+
+	if (!scratch || !task)
+		return 0;
+	for (i = 0; i < TEXT && i < task->query.text_length; i++)
+		hash = (hash ^ (__u8)task->query.text[i]) * FNV_PRIME;
+	scratch->hashing.hash = hash;
+	return 0;
+}
+
+/* Such texts are statements of their own: of a file's statement the text is that of the first call,
+ * and theirs cannot be told without literals. */
+#define INCOMPLETE 1 /* it ends within a literal, a quoted name or a comment */
+#define EITHER	   2 /* how it is read follows from where it ends */
+
+/* Of a task's query. Its parallel workers may ask for it at the same time: each has its own
+ * scratch.
+ *
+ * Whether backslashes escape in '..' is a setting of the session. Where it matters, that reading is
+ * taken by which the text comes to an end. If both do, or none, or if the text was cut, then
+ * statements are rather told apart by a literal than taken for one: the whole text counts. */
+static __always_inline __u64 text_hash(struct task *scratch, struct task *task)
+{
+	struct hashing *h = &scratch->hashing;
+	__u64 hash, incomplete;
+
+	if (!options.literals) {
+		hash_statement(scratch->index, task->index, STANDARD);
+		hash = h->hash;
+		incomplete = h->state <= S_NAME;
+		if (!h->ambiguous)
+			return incomplete && !task->query.cut ? hash ^ INCOMPLETE : hash;
+		hash_statement(scratch->index, task->index, WITH_ESCAPES);
+		if (incomplete != (h->state <= S_NAME) && !task->query.cut)
+			return (incomplete ? h->hash : hash) ^ EITHER;
+	}
+	hash_whole(scratch->index, task->index);
+	return h->hash;
 }
 
 static __always_inline __u64 name_hash(const char *name)

@@ -254,15 +254,19 @@ struct completed {
 	__u32 lanes[LANES]; /* 1: somebody has it */
 };
 
-/* A hash of a text, as far as it has come. */
+/* A hash of a text, as far as it has come. What is yes or no is all ones or 0. */
 struct hashing {
-	__u64 whole;
-	__u64 without; /* its literals */
-	__u64 string;
-	__u64 number;
-	__u64 word;
-	__u64 previous;
-	__u64 unsafe;
+	__u64 hash;
+	__u64 saved;
+	__u64 state; /* of the scanner */
+	__u64 blank; /* BLANK after white space */
+	__u64 reading;
+	__u64 plain;   /* whether the last string was */
+	__u64 escapes; /* and whether a backslash in it does */
+	__u64 ambiguous;
+	__u64 tag; /* hash of what is between two dollar signs */
+	__u64 opened;
+	__u64 depth; /* of comments */
 };
 
 /* What is known of one traced thread. Only that thread writes to it, except where it says so. */

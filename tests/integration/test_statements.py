@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import psycopg
 import pytest
@@ -72,7 +73,7 @@ def test_the_kernel_hashes_texts_as_python_does(cluster: PrivateCluster) -> None
             connection.pgconn.exec_(text.encode())
         found = hashes(tracer)
     assert len(found) > 200
-    assert found == {text: text_hash(text) for text in found}
+    assert found == {text: text_hash(text, len(text) == layout.TEXT - 1) for text in found}
 
 
 def test_literals_do_not_make_statements(cluster: PrivateCluster) -> None:
@@ -87,6 +88,42 @@ def test_literals_do_not_make_statements(cluster: PrivateCluster) -> None:
     assert query.calls == query.latency.count == 1000
     assert query.query_id is None and query.text_hash is not None
     assert tracer.capture().probes.no_query_ids
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            'select "Person"."id" from (values (1)) as "Person" ("id") where "Person"."id" = {}',
+            'select "Person"."id" from (values ($1)) as "Person" ("id") where "Person"."id" = $2',
+        ),
+        ("select 1 /*traceparent='00-{0}-{0}-01'*/", "select $1"),
+        ("/* {} /* it's */ */ select 1 -- {}\n;", "select $1 ;"),
+        ("select $tag$ {} $$ ' $tag$, E'it\\'s {}'", "select $1, $2"),
+        ("set my.token to 'x{}'", "set my.token to $1"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["simple", "extended"])
+def test_a_thousand_calls_of_a_statement_are_one(
+    cluster: PrivateCluster, text: str, shown: str, protocol: str
+) -> None:
+    """What tells them apart is in literals and comments: they leave room for the others."""
+    with (
+        cluster.connect() as connection,
+        trace(connection.info.backend_pid, reads=WAY, most_statements=3) as tracer,
+    ):
+        server = connection.pgconn
+        execute = (
+            server.exec_ if protocol == "simple" else partial(server.exec_params, param_values=[])
+        )
+        for i in range(1000):
+            execute(text.replace("{}", str(i)).replace("{0}", str(i)).encode())
+        server.exec_(b"select 'another' as one")
+    queries = named(tracer.capture())
+    assert {text: query.calls for text, query in queries.items()} == {
+        shown: 1000,
+        "select $1 as one": 1,
+    }
 
 
 def test_the_hash_of_a_text_does_not_tell_its_literals(cluster: PrivateCluster) -> None:

@@ -292,13 +292,17 @@ class Hashing(ctypes.Structure):
     """struct hashing."""
 
     _fields_ = (
-        ("whole", c_uint64),
-        ("without", c_uint64),
-        ("string", c_uint64),
-        ("number", c_uint64),
-        ("word", c_uint64),
-        ("previous", c_uint64),
-        ("unsafe", c_uint64),
+        ("hash", c_uint64),
+        ("saved", c_uint64),
+        ("state", c_uint64),
+        ("blank", c_uint64),
+        ("reading", c_uint64),
+        ("plain", c_uint64),
+        ("escapes", c_uint64),
+        ("ambiguous", c_uint64),
+        ("tag", c_uint64),
+        ("opened", c_uint64),
+        ("depth", c_uint64),
     )
 
 

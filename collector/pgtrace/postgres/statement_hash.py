@@ -1,29 +1,59 @@
-"""Hashes by which statements are told apart."""
+"""A hash by which statements are told apart that differ in more than literals and comments."""
 
-import re
 from collections.abc import Iterable
 
+from .tokens import Token, scan
+
 _FNV_BASIS, _FNV_PRIME, _WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
-_NOT_PLAIN = re.compile(rb'["$\\]|--|/\*')
-_LITERAL = re.compile(rb"'[^']*(?:'|\Z)|(?<![A-Za-z0-9_\x80-\xff])[0-9][0-9.]*")
+_AFTER_SPACE, _LITERAL, _RANGE = 0x100, 0x400, 0x800
+"""What a symbol may be, or hold, beside a byte."""
+_INCOMPLETE, _EITHER = 1, 2
 
 
-def text_hash(text: bytes) -> int:
-    """FNV-1a of a text without its numbers and strings; of the whole, if more than quotes decide
-    what a literal is. The kernel does the same (text_hash in bpf/hash.bpf.h).
+def text_hash(text: bytes, cut: bool = False) -> int:
+    """FNV-1a of a text's symbols: each byte that is in no literal and no comment, with a bit if
+    white space comes before it, and one for a literal. The kernel does the same (text_hash in
+    bpf/hash.bpf.h).
+
+    Whether backslashes escape in '..' is a setting of the session. Where it matters, that reading
+    is taken by which the text comes to an end; if both do, or none, or if the text was `cut`, the
+    hash is that of the whole text. What has no text without literals has a hash of its own.
     """
-    return fnv1a(text if _NOT_PLAIN.search(text) else _LITERAL.sub(_marked, text))
+    # Bytes beyond ASCII are letters, whatever the encoding is
+    readable = text.decode("latin-1")
+    standard, escaped = (list(scan(readable, escapes=escapes)) for escapes in (False, True))
+    if standard == escaped:
+        mark = 0 if cut or _is_complete(standard) else _INCOMPLETE
+        return fnv1a(_symbols(text, standard)) ^ mark
+    if cut or _is_complete(standard) == _is_complete(escaped):
+        return fnv1a(text)
+    return fnv1a(_symbols(text, standard if _is_complete(standard) else escaped)) ^ _EITHER
+
+
+def _is_complete(tokens: list[Token]) -> bool:
+    return not tokens or tokens[-1].complete
+
+
+def _symbols(text: bytes, tokens: list[Token]) -> list[int]:
+    symbols: list[int] = []
+    space = _AFTER_SPACE
+    for kind, start, end, _ in tokens:
+        if kind in ("space", "comment"):
+            space = _AFTER_SPACE
+            continue
+        if kind in ("escaped", "plain", "dollar", "number"):
+            symbols.append(_LITERAL)
+        elif kind == "range":
+            symbols.append(_RANGE)
+        else:
+            symbols += [text[start] | space, *text[start + 1 : end]]
+        space = 0
+    return symbols
 
 
 def fnv1a(symbols: Iterable[int]) -> int:
-    """Hash bytes (http://www.isthe.com/chongo/tech/comp/fnv/)."""
+    """Hash bytes, or what else is less than 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/)."""
     value = _FNV_BASIS
     for symbol in symbols:
         value = (value ^ symbol) * _FNV_PRIME & _WORD
     return value
-
-
-def _marked(literal: re.Match[bytes]) -> bytes:
-    if literal[0][:1] != b"'":
-        return b"0"
-    return b"''" if literal[0].endswith(b"'") and len(literal[0]) > 1 else b"'"
