@@ -156,6 +156,7 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	request.pattern = pattern_of(task, state, false, position, request.asked);
 	request.flags = state->flags;
 	request.entry = state->entry;
+	request.by_kind = state->by_kind;
 	request.payer = task->serial;
 	request.query = task->query.open ? task->query.number : 0;
 	request.statement = paid_by(task);
@@ -219,11 +220,11 @@ static __always_inline __u32 take_lane(struct completed *completed)
 	return i;
 }
 
-static __always_inline bool count_request(__u32 place, __u64 ns, __u64 bytes, __u64 device_bytes)
+static __always_inline bool count_request(__u32 place, struct measured *measured)
 {
 	struct slot *slot = place ? slot_at(place - 1) : NULL;
 
-	return slot && count_read(slot, ns, bytes, device_bytes);
+	return slot && count_read(slot, measured, false);
 }
 
 /* Whether the request slept is not known, nor whether it found the page cache: only that its
@@ -232,11 +233,12 @@ static __always_inline bool count_request(__u32 place, __u64 ns, __u64 bytes, __
 static __always_inline int request_end(__u64 key, __s64 ret)
 {
 	struct request *request, done;
+	struct measured measured = {};
 	struct slot_key owner = {};
 	struct apart *apart;
 	struct task *payer;
-	__u32 place, lane = LANES;
-	bool own, over;
+	bool own, over, counted;
+	__u32 place, lane;
 	__u64 ns;
 
 	request = bpf_map_lookup_elem(&pgt_requests, &key);
@@ -279,18 +281,24 @@ static __always_inline int request_end(__u64 key, __s64 ret)
 	}
 	owner.key = key_of(owner.query, OP_READ, IO_URING, done.flags, ret, done.pattern,
 			   done.device_bytes ? DEVICE : SOURCE_UNKNOWN);
+	measured.ns = ns;
+	measured.bytes = ret;
+	measured.device_bytes = done.device_bytes;
 	if (own) {
 		owner.owner = payer->serial;
-		place = over ? charged_slot(&owner) : find_slot(payer, &owner);
+		place = over ? charged_slot(&owner, false) : find_slot(payer, &owner, false);
+		counted = count_request(place, &measured) ||
+			  count_by_kind(payer, &owner, done.by_kind, &measured);
 	} else {
 		lane = take_lane(&payer->completed);
 		owner.owner = LANE | lane;
-		place = lane < LANES ? charged_slot(&owner) : 0;
+		counted = lane < LANES && (count_request(charged_slot(&owner, false), &measured) ||
+					   count_by_kind(payer, &owner, done.by_kind, &measured));
+		if (lane < LANES)
+			__sync_lock_test_and_set(&payer->completed.lanes[lane], 0);
 	}
-	if (!count_request(place, ns, ret, done.device_bytes))
+	if (!counted)
 		__sync_fetch_and_add(&payer->completed.lost, 1);
-	if (lane < LANES)
-		__sync_lock_test_and_set(&payer->completed.lanes[lane], 0);
 	return 0;
 }
 

@@ -151,6 +151,11 @@ __noinline int begin_task(__u32 tid)
 		bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY);
 		return -1;
 	}
+	if (bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY)) {
+		bpf_map_push_elem(&pgt_free_tasks, &index, 0);
+		__sync_fetch_and_add(&live.lost_tasks, 1);
+		return -1;
+	}
 	task->tid = tid;
 	task->tgid = bpf_get_current_pid_tgid() >> 32;
 	task->inner_tgid = inner_tid();
@@ -158,8 +163,6 @@ __noinline int begin_task(__u32 tid)
 	task->began_ns = bpf_ktime_get_ns();
 	if (!options.per_query)
 		know_leader(task);
-	if (bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY))
-		__sync_fetch_and_add(&live.lost_tasks, 1);
 	return index;
 }
 

@@ -12,7 +12,7 @@ struct {
 } pgt_files SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 1);
 	__type(value, __u32);
 } pgt_free_files SEC(".maps");
@@ -59,13 +59,13 @@ static __noinline __u32 file_system_flags(struct inode *inode, __u32 type)
 	return BPF_CORE_READ(super, s_bdev) ? REGULAR | TELLABLE | STORED : 0;
 }
 
-/* The entry on which reads of the file are booked; 0, of which nothing is known, if there is no
- * room for another. Entries are taken once, and never given back. */
-static __noinline __u32 file_entry(struct task *task, struct inode *inode)
+/* The entry on which reads of the file are booked, or of all files of its kind; 0, of which nothing
+ * is known, if there is no room for another. Entries are taken once, and never given back. */
+static __noinline __u32 file_entry(struct task *task, struct inode *inode, bool by_file)
 {
 	struct file_entry *found, *entry;
 	struct file_key key = {};
-	__u32 *known, index;
+	__u32 *known, index, kind;
 
 	if (!task)
 		return 0;
@@ -73,7 +73,7 @@ static __noinline __u32 file_entry(struct task *task, struct inode *inode)
 	key.device = found->device;
 	key.kind = found->kind;
 	key.inode = found->space;
-	if (options.by_file) {
+	if (by_file) {
 		key.inode = BPF_CORE_READ(inode, i_ino);
 		key.generation = BPF_CORE_READ(inode, i_generation);
 	}
@@ -85,12 +85,17 @@ static __noinline __u32 file_entry(struct task *task, struct inode *inode)
 	entry = bpf_map_lookup_elem(&pgt_files, &index);
 	if (!entry)
 		return 0;
+	/* User space takes up what has a kind, and looks at each once */
+	kind = found->kind;
+	found->kind = KIND_UNKNOWN;
 	*entry = *found;
-	entry->inode = options.by_file ? key.inode : 0;
+	found->kind = kind;
+	entry->inode = by_file ? key.inode : 0;
+	barrier();
+	entry->kind = kind;
 	if (!bpf_map_update_elem(&pgt_file_indexes, &key, &index, BPF_NOEXIST))
 		return index;
-	/* Another task was faster */
-	bpf_map_push_elem(&pgt_free_files, &index, 0);
+	/* Another task was faster: what is there twice stays, since user space may know it by now */
 	known = bpf_map_lookup_elem(&pgt_file_indexes, &key);
 	return known ? *known : 0;
 }
@@ -140,7 +145,10 @@ __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
 	found = &task->found;
 	recognise(file, found);
 	found->device = BPF_CORE_READ(inode, i_sb, s_dev);
-	state->entry = file_entry(task, inode);
+	state->by_kind = file_entry(task, inode, false);
+	state->entry = options.by_file ? file_entry(task, inode, true) : 0;
+	if (!state->entry)
+		state->entry = state->by_kind;
 	state->identity = found->relation ? found->relation : (__u64)inode ^ state->number;
 	state->base = found->base;
 	state->stream = find_stream(task, state->identity);

@@ -12,7 +12,8 @@
 #define CACHED	   32	   /* slots that it remembers for each file */
 #define COMPONENTS 4	   /* of a path: the last ones are kept */
 #define COMPONENT  40	   /* bytes of each, the closing NUL included */
-#define FOLDED	   64	   /* slots of one query that are put to its statement's */
+#define FOLDED	   64	   /* slots of a query that are put to its statement's at once */
+#define FOLDS	   256	   /* so often, at most */
 #define TEXT	   1024	   /* bytes of query text kept, the closing NUL included */
 #define SERVERS	   16	   /* postmasters traced at once */
 #define TITLE	   160	   /* bytes of a process title kept */
@@ -63,6 +64,8 @@ struct options {
 	__u32 page_bytes;
 	__u32 literals; /* texts that differ in them are different statements */
 	__u32 writes;	/* they are measured too */
+	__u32 spare_slots;  /* from this index on they are spare */
+	__u32 spare_chunks; /* the same */
 };
 
 /* What user space changes while the programs run. */
@@ -82,6 +85,12 @@ struct live {
 	__u32 orphans;		   /* a postmaster ended: its children have another parent now */
 	__u32 unused;
 	__u64 lost_tasks;			/* threads that there was no room for */
+	__u64 lost[OPERATIONS];			/* what is in no slot, */
+	__u64 no_slot;				/* because there was none, */
+	__u64 no_chunk;				/* or no chunk for its value */
+	__u64 lost_latencies;			/* of calls: they are in no histogram */
+	__u64 lost_queries;			/* their records found the ring full */
+	__u64 by_kind; /* counted on all files of a kind: no room to tell its file */
 	__u64 checkpoint_ns[CHECKPOINT_PHASES]; /* when each began in the last checkpoint, or 0 */
 };
 
@@ -180,7 +189,7 @@ struct statement {
 	__u64 query_id;
 	struct calls sums;
 	__u32 text_length;
-	__u32 unused;
+	__u32 used; /* at some time */
 	char application_name[NAME];
 	char text[TEXT]; /* of the first call */
 };
@@ -215,7 +224,7 @@ struct file_state {
 	__u32 entry;	    /* index in pgt_files */
 	__u32 stream;	    /* index in streams[] */
 	__u32 slot[CACHED]; /* index + 1, or 0; stale once the slot says something else */
-	__u32 unused;
+	__u32 by_kind;	    /* index in pgt_files: of all files of its kind */
 };
 
 /* Where a relation was last read. */
@@ -351,7 +360,15 @@ struct request {
 	__u32 flags;
 	__u32 entry;
 	__u32 index; /* of its task in pgt_tasks */
-	__u32 unused;
+	__u32 by_kind;
+};
+
+/* One read, write or fsync. */
+struct measured {
+	__u64 ns;
+	__u64 bytes;
+	__u64 device_bytes;
+	__u64 queued_ns;
 };
 
 /* What is told apart of reads: whose slot it is. */

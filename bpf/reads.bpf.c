@@ -122,6 +122,7 @@ static __always_inline int read_exit(__s64 ret)
 {
 	struct counters counters;
 	struct file_state *state;
+	struct measured measured = {};
 	struct slot_key key = {};
 	struct charge charge;
 	struct task *task;
@@ -156,23 +157,27 @@ static __always_inline int read_exit(__s64 ret)
 	if (options.emit_durations)
 		bpf_ringbuf_output(&pgt_durations, &ns, sizeof(ns), 0);
 	source = source_of(state->flags, grown, counters.switches != task->switches);
+	measured.ns = ns;
+	measured.bytes = ret;
+	measured.device_bytes = grown;
 	key.owner = task->serial;
 	key.file = state->entry;
 	if (charge.payer) {
+		measured.queued_ns = charge.queued_ns;
 		key.payer = charge.payer;
 		key.query = charge.query;
 		key.key = key_of(charge.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
-		place = charged_slot(&key);
+		place = charged_slot(&key, false);
 		slot = place ? slot_at(place - 1) : NULL;
-		if (slot)
-			slot->queued_ns += charge.queued_ns;
 	} else {
 		key.payer = task->serial;
 		key.query = task->query.open ? task->query.number : 0;
 		key.key = key_of(key.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
 		slot = own_slot(task, state, &key);
 	}
-	if (!slot || !count_read(slot, ns, ret, grown))
+	if (slot && count_read(slot, &measured, false))
+		return 0;
+	if (!count_by_kind(task, &key, state->by_kind, &measured))
 		task->lost_reads++;
 	return 0;
 }

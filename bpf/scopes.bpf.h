@@ -89,8 +89,8 @@ static __always_inline void open_scope(struct task *task, __u64 now)
 	read_application_name(task);
 }
 
-/* Sends the record, and with it the slots. If the ring is full the slots stay where they are,
- * counted in the backend's totals, and only the query is lost. */
+/* Sends the record, and with it the slots. If the ring is full only the query is lost: its reads
+ * stay in the backend's totals, with those of others that were lost, so that slots come back. */
 static __always_inline void send_record(struct task *task)
 {
 	struct query *query = &task->query;
@@ -99,8 +99,11 @@ static __always_inline void send_record(struct task *task)
 	if (size > TEXT)
 		size = TEXT;
 	size += __builtin_offsetof(struct query, text);
-	if (bpf_ringbuf_output(&pgt_records, query, size, BPF_RB_NO_WAKEUP))
-		task->lost_queries++;
+	if (!bpf_ringbuf_output(&pgt_records, query, size, BPF_RB_NO_WAKEUP))
+		return;
+	task->lost_queries++;
+	__sync_fetch_and_add(&live.lost_queries, 1);
+	fold_query(task, OTHERS);
 }
 
 /* Whether there is nothing in the text of a task's query but spaces, semicolons and comments. It

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Slots: where reads are counted, and what else is measured. A task takes a slot when it first
  * needs one for a key; those of a query are handed over with its record, and user space gives them
- * back when read. */
+ * back when read. Whatever is given back is empty and has nothing: chunks go before their slot. */
 #ifndef SLOTS_BPF_H
 #define SLOTS_BPF_H
 
@@ -21,18 +21,32 @@ struct {
 	__type(value, struct chunk);
 } pgt_chunks SEC(".maps");
 
-/* Slots come back empty, with the chunks they had. */
+/* What was given back last is taken first, so that no more of the memory is touched than was in use
+ * at once: user space looks no further. */
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 1);
 	__type(value, __u32);
 } pgt_free_slots SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 1);
 	__type(value, __u32);
 } pgt_free_chunks SEC(".maps");
+
+/* For what there is no other room for: it is counted without its file. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} pgt_spare_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} pgt_spare_chunks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -57,24 +71,42 @@ static __always_inline bool is_of(struct slot *slot, struct slot_key *key)
 	       slot->payer == key->payer && slot->key == key->key && slot->file == key->file;
 }
 
+static __always_inline long give_slot(__u32 index)
+{
+	if (index < options.spare_slots)
+		return bpf_map_push_elem(&pgt_free_slots, &index, 0);
+	return bpf_map_push_elem(&pgt_spare_slots, &index, 0);
+}
+
+static __always_inline long give_chunk(__u32 index)
+{
+	if (index < options.spare_chunks)
+		return bpf_map_push_elem(&pgt_free_chunks, &index, 0);
+	return bpf_map_push_elem(&pgt_spare_chunks, &index, 0);
+}
+
 /* Returns its index + 1, or 0 if none is left. */
-static __always_inline __u32 take_slot(struct slot_key *key)
+static __always_inline __u32 take_slot(struct slot_key *key, bool spare)
 {
 	struct slot *slot;
 	__u32 index;
 
-	if (bpf_map_pop_elem(&pgt_free_slots, &index))
+	if (spare ? bpf_map_pop_elem(&pgt_spare_slots, &index)
+		  : bpf_map_pop_elem(&pgt_free_slots, &index))
 		return 0;
 	slot = slot_at(index);
 	if (!slot)
 		return 0;
+	if (bpf_map_update_elem(&pgt_slot_indexes, key, &index, BPF_ANY)) {
+		give_slot(index);
+		return 0;
+	}
 	slot->owner = key->owner;
 	slot->payer = key->payer;
 	slot->query = key->query;
 	slot->key = key->key;
 	slot->file = key->file;
 	slot->next = 0;
-	bpf_map_update_elem(&pgt_slot_indexes, key, &index, BPF_ANY);
 	return index + 1;
 }
 
@@ -88,7 +120,7 @@ static __always_inline __u32 known_slot(struct slot_key *key)
 }
 
 /* The same if its task does not remember it; those of a query are linked. */
-static __noinline __u32 find_slot(struct task *task, struct slot_key *key)
+static __noinline __u32 find_slot(struct task *task, struct slot_key *key, bool spare)
 {
 	struct slot *slot;
 	__u32 place;
@@ -98,7 +130,7 @@ static __noinline __u32 find_slot(struct task *task, struct slot_key *key)
 	place = known_slot(key);
 	if (place)
 		return place;
-	place = take_slot(key);
+	place = take_slot(key, spare);
 	slot = place ? slot_at(place - 1) : NULL;
 	if (slot && key->query && key->query < OTHERS) {
 		slot->next = task->query.first_slot;
@@ -119,12 +151,12 @@ static __always_inline struct slot *own_slot(struct task *task, struct file_stat
 		if (slot && is_of(slot, key))
 			return slot;
 	}
-	*cached = find_slot(task, key);
+	*cached = find_slot(task, key, false);
 	return *cached ? slot_at(*cached - 1) : NULL;
 }
 
 /* The slot for what a task reads for another. Of those of a query user space is told. */
-static __noinline __u32 charged_slot(struct slot_key *key)
+static __noinline __u32 charged_slot(struct slot_key *key, bool spare)
 {
 	struct charged charged = {};
 	__u32 place;
@@ -134,7 +166,7 @@ static __noinline __u32 charged_slot(struct slot_key *key)
 	place = known_slot(key);
 	if (place)
 		return place;
-	place = take_slot(key);
+	place = take_slot(key, spare);
 	if (!place || !options.per_query)
 		return place;
 	charged.record = RECORD_CHARGED;
@@ -145,8 +177,8 @@ static __noinline __u32 charged_slot(struct slot_key *key)
 	return place;
 }
 
-/* Puts a value into a histogram; false if there was no room to. */
-static __always_inline bool count_value(__u32 *chunks, __u64 ns)
+/* Puts a value into a histogram; false if there was no room to, with `spare` not even that. */
+static __always_inline bool count_value(__u32 *chunks, __u64 ns, bool spare)
 {
 	struct chunk *chunk;
 	__u32 which, sub, index;
@@ -158,7 +190,8 @@ static __always_inline bool count_value(__u32 *chunks, __u64 ns)
 	if (which >= CHUNKS)
 		return false;
 	if (!chunks[which]) {
-		if (bpf_map_pop_elem(&pgt_free_chunks, &index))
+		if (bpf_map_pop_elem(&pgt_free_chunks, &index) &&
+		    (!spare || bpf_map_pop_elem(&pgt_spare_chunks, &index)))
 			return false;
 		chunks[which] = index + 1;
 	}
@@ -171,19 +204,51 @@ static __always_inline bool count_value(__u32 *chunks, __u64 ns)
 }
 
 /* Counts one read; false if there was no room to. */
-static __always_inline bool count_read(struct slot *slot, __u64 ns, __u64 bytes, __u64 device_bytes)
+static __always_inline bool count_read(struct slot *slot, struct measured *measured, bool spare)
 {
-	if (!count_value(slot->chunk, ns))
+	__u64 ns = measured->ns;
+
+	if (!count_value(slot->chunk, ns, spare))
 		return false;
 	if (!slot->count || ns < slot->min_ns)
 		slot->min_ns = ns;
 	if (ns > slot->max_ns)
 		slot->max_ns = ns;
 	slot->count++;
-	slot->bytes += bytes;
-	slot->device_bytes += device_bytes;
+	slot->bytes += measured->bytes;
+	slot->device_bytes += measured->device_bytes;
 	slot->total_ns += ns;
+	slot->queued_ns += measured->queued_ns;
 	return true;
+}
+
+#define KEYS_PER_OPERATION (KEYS / SCOPES / OPERATIONS)
+
+/* Counts what there was no room for, on all files of its kind: so much is spared. False if it is
+ * lost. */
+static __noinline int count_by_kind(struct task *task, struct slot_key *key, __u32 by_kind,
+				    struct measured *measured)
+{
+	struct slot *slot;
+	__u32 place, operation;
+	bool own;
+
+	if (!task || !key || !measured)
+		return 0;
+	if (key->file != by_kind)
+		__sync_fetch_and_add(&live.by_kind, 1);
+	key->file = by_kind;
+	own = key->owner == task->serial && key->payer == task->serial &&
+	      (key->query >= OTHERS || !key->query || key->query == task->query.number);
+	place = own ? find_slot(task, key, true) : charged_slot(key, true);
+	slot = place ? slot_at(place - 1) : NULL;
+	if (slot && count_read(slot, measured, true))
+		return 1;
+	__sync_fetch_and_add(slot ? &live.no_chunk : &live.no_slot, 1);
+	operation = opaque(key->key / KEYS_PER_OPERATION % OPERATIONS);
+	if (operation < OPERATIONS)
+		__sync_fetch_and_add(&live.lost[operation], 1);
+	return 0;
 }
 
 #endif

@@ -12,7 +12,7 @@ struct {
 } pgt_statements SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 1);
 	__type(value, __u32);
 } pgt_free_statements SEC(".maps");
@@ -58,6 +58,7 @@ __noinline int find_statement(__u32 asking_index, __u32 task_index)
 	statement = bpf_map_lookup_elem(&pgt_statements, &index);
 	if (!statement)
 		return 0;
+	statement->used = 1;
 	statement->key = key;
 	statement->query_id = query->query_id;
 	statement->text_length = query->text_length;
@@ -93,7 +94,8 @@ __noinline int move_chunk(__u32 from, __u32 to)
 
 static __always_inline void move_sums(struct slot *from, struct slot *into)
 {
-	if (!into->count || from->min_ns < into->min_ns)
+	/* One that was taken while there was no chunk has counted nothing, and knows no minimum */
+	if (from->count && (!into->count || from->min_ns < into->min_ns))
 		into->min_ns = from->min_ns;
 	if (from->max_ns > into->max_ns)
 		into->max_ns = from->max_ns;
@@ -124,12 +126,14 @@ __noinline int move_slot(__u32 from, __u32 to)
 		if (!into->chunk[i]) {
 			into->chunk[i] = chunk;
 			source->chunk[i] = 0;
-		} else {
-			move_chunk(chunk - 1, into->chunk[i] - 1);
+			continue;
 		}
+		move_chunk(chunk - 1, into->chunk[i] - 1);
+		source->chunk[i] = 0;
+		give_chunk(chunk - 1);
 	}
 	move_sums(source, into);
-	bpf_map_push_elem(&pgt_free_slots, &from, 0);
+	give_slot(from);
 	return 0;
 }
 
@@ -165,6 +169,16 @@ __noinline int fold_slot(__u32 place, __u64 statement)
 	return next;
 }
 
+/* Some of them; returns the next. Not static, so that the verifier looks at the loop once. */
+__noinline int fold_slots(__u32 place, __u64 statement)
+{
+	__u32 i;
+
+	for (i = 0; i < FOLDED && place; i++)
+		place = fold_slot(place, statement);
+	return place;
+}
+
 /* Between two odd-even steps of `folding` a read may be counted twice, or not at all. */
 static __always_inline void fold_query(struct task *task, __u64 statement)
 {
@@ -174,8 +188,8 @@ static __always_inline void fold_query(struct task *task, __u64 statement)
 		return;
 	task->folding++;
 	barrier();
-	for (i = 0; i < FOLDED && place; i++)
-		place = fold_slot(place, statement);
+	for (i = 0; i < FOLDS && place; i++)
+		place = fold_slots(place, statement);
 	barrier();
 	task->folding++;
 	task->query.first_slot = 0;
@@ -192,7 +206,8 @@ static __always_inline void count_call(struct calls *sums, struct query *query, 
 	sums->total_ns += ns;
 	sums->errors += failed;
 	sums->waited_ns += query->waited_ns;
-	count_value(sums->chunk, ns);
+	if (!count_value(sums->chunk, ns, true))
+		__sync_fetch_and_add(&live.lost_latencies, 1);
 	sums->calls++;
 }
 

@@ -40,6 +40,7 @@ static __always_inline int write_exit(bool sync, __s64 ret)
 {
 	struct counters counters;
 	struct file_state *state;
+	struct measured measured = {};
 	struct slot_key key = {};
 	struct task *task;
 	struct slot *slot;
@@ -79,8 +80,13 @@ static __always_inline int write_exit(bool sync, __s64 ret)
 	key.query = task->query.open ? task->query.number : 0;
 	key.key = key_of(key.query, task->operation, ITSELF, flags, bytes, pattern, source);
 	key.file = state->entry;
+	measured.ns = ns;
+	measured.bytes = bytes;
+	measured.device_bytes = grown;
 	slot = own_slot(task, state, &key);
-	if (slot && count_read(slot, ns, bytes, grown))
+	if (slot && count_read(slot, &measured, false))
+		return 0;
+	if (count_by_kind(task, &key, state->by_kind, &measured))
 		return 0;
 	if (sync)
 		task->writes.lost_syncs++;

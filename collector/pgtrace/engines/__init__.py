@@ -204,6 +204,16 @@ class TaskSnapshot:
     """Of a parallel worker, which of its leader's statements; 0: not known."""
 
 
+class InUse(NamedTuple):
+    """What the kernel half has taken of the room that it got."""
+
+    tasks: int
+    statements: int
+    slots: int
+    chunks: int
+    files: int
+
+
 class CheckpointTimes(NamedTuple):
     """When phases of the last checkpoint began: CLOCK_MONOTONIC in ns, 0 is what was not seen."""
 
@@ -359,6 +369,9 @@ class Engine(Protocol):
 
     def statements_full(self) -> bool:
         """Whether there is no room for another statement now."""
+
+    def in_use(self) -> InUse:
+        """How much is taken now: what ended gives its own back."""
 
     def durations(self) -> list[int]:
         """Each read's time since the last call, if the request asked for them."""

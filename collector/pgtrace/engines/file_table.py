@@ -15,7 +15,7 @@ class FileTable:
         self._memory = loaded.map("pgt_files").pieces()
         self._count = count
         self._known = [UNKNOWN_FILE]
-        fill(loaded, _FILES, count, first=1)
+        fill(loaded, _FILES, count - 1, first=1)
 
     def files(self) -> list[File]:
         """All so far."""

@@ -73,6 +73,8 @@ class Options(ctypes.Structure):
         ("page_bytes", c_uint32),
         ("literals", c_uint32),
         ("writes", c_uint32),
+        ("spare_slots", c_uint32),
+        ("spare_chunks", c_uint32),
     )
 
 
@@ -86,6 +88,12 @@ class Live(ctypes.Structure):
         ("orphans", c_uint32),
         ("unused", c_uint32),
         ("lost_tasks", c_uint64),
+        ("lost", c_uint64 * len(OPERATIONS)),
+        ("no_slot", c_uint64),
+        ("no_chunk", c_uint64),
+        ("lost_latencies", c_uint64),
+        ("lost_queries", c_uint64),
+        ("by_kind", c_uint64),
         ("checkpoint_ns", c_uint64 * len(CHECKPOINT_PHASES)),
     )
 
@@ -228,7 +236,7 @@ class Statement(ctypes.Structure):
         ("query_id", c_uint64),
         ("sums", Calls),
         ("text_length", c_uint32),
-        ("unused", c_uint32),
+        ("used", c_uint32),
         ("application_name", c_char * NAME),
         ("text", c_char * TEXT),
     )
@@ -262,7 +270,7 @@ class FileState(ctypes.Structure):
         ("entry", c_uint32),
         ("stream", c_uint32),
         ("slot", c_uint32 * CACHED),
-        ("unused", c_uint32),
+        ("by_kind", c_uint32),
     )
 
 

@@ -15,6 +15,7 @@ from . import (
     CheckpointTimes,
     EngineName,
     File,
+    InUse,
     Key,
     Postmaster,
     QueriesWay,
@@ -131,7 +132,6 @@ class LibbpfEngine:
         statements = self._statements.of([task.serial for task in found])
         for task in found:
             with self._kept(task):
-                add_reads(task.reads, self._pool.returned(task.serial))
                 self._complete(task, reads.get(task.serial, {}), statements[task.serial])
         return found
 
@@ -154,14 +154,16 @@ class LibbpfEngine:
         """
         tasks = [self._tasks.snapshot(serial) for serial in serials]
         statements = self._statements.of(serials)
-        for task, reads in zip(tasks, self._pool.release(serials), strict=True):
+        others = self._tasks.known().difference(serials)
+        for task, reads in zip(tasks, self._pool.release(serials, others), strict=True):
             with self._kept(task):
                 self._complete(task, reads, statements[task.serial])
             self._pool.idle.discard(task.serial)
             for index in statements[task.serial]:
                 self._statements.release(index)
-            self._pool.empty_chunks(self._tasks.read(task.serial).others.chunk, give_back=True)
+            chunks = self._tasks.read(task.serial).others.chunk
             self._tasks.release(task.serial)
+            self._pool.give_back(chunks)
         return tasks
 
     def ignore(self, serial: int) -> None:
@@ -192,6 +194,20 @@ class LibbpfEngine:
     def statements_full(self) -> bool:
         """See Engine."""
         return self._statements.is_full()
+
+    def in_use(self) -> InUse:
+        """See Engine."""
+        tasks = self._tasks.serials()
+        lists = self._statements.of([serial for serial, _, _ in tasks]).values()
+        statements = [index for indexes in lists for index in indexes]
+        slots, chunks = self._pool.in_use()
+        return InUse(
+            tasks=len(tasks),
+            statements=len(statements),
+            slots=slots,
+            chunks=chunks + self._statements.chunks(statements),
+            files=len(self._files.files()),
+        )
 
     def detach(self) -> None:
         """Stop measuring; what was measured can still be read."""
@@ -245,6 +261,7 @@ class LibbpfEngine:
         wanted += [probes.CHECKPOINTS] if request.checkpoints else []
         wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
+        self._room = room = Room.of(request)
         options = layout.Options(
             segment_bytes=request.segment_bytes,
             only_tid=request.only,
@@ -259,11 +276,12 @@ class LibbpfEngine:
             page_bytes=mmap.PAGESIZE,
             literals=request.literals,
             writes="write" in request.operations,
+            spare_slots=room.slots,
+            spare_chunks=room.chunks,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
-        self._room = Room.of(request)
-        for name, size in self._room.sizes(request, uring=bool(self._uring)).items():
+        for name, size in room.sizes(request, uring=bool(self._uring)).items():
             self._object.map(name).set_max_entries(size)
 
     def _live_initial(self, request: Request) -> None:
@@ -275,7 +293,7 @@ class LibbpfEngine:
     def _open(self, request: Request) -> None:
         self._live_memory = mmap.mmap(self._object.map(".data.live").fd, mmap.PAGESIZE)
         self._live = layout.Live.from_buffer(self._live_memory)
-        self._pool = SlotPool(self._object, self._room.slots, self._room.chunks)
+        self._pool = SlotPool(self._object, self._room)
         self._files = FileTable(self._object, self._room.files)
         self._statements = StatementTable(self._object, self._pool, self._room.statements)
         self._records = Ring(self._object.map("pgt_records"), self._take_record)
@@ -380,7 +398,9 @@ class LibbpfEngine:
             task.running.reads = {}
             add_reads(task.running.reads, reads.get(known.query.number, {}))
         totals = [self._statements.total(index, reads) for index in statements]
-        for total in [*totals, *self._statements.others(known, reads)]:
+        if not self._per_query:  # there, these are of queries whose records were lost
+            totals += self._statements.others(known, reads)
+        for total in totals:
             if total.begun_before and idle:  # a message that was no query
                 outside.add(total.statement)
             elif total.latency.count:

@@ -8,7 +8,11 @@ from . import Request
 _SLOTS_PER_TASK = 16
 _SLOTS_PER_STATEMENT = 4
 _FEWEST_SLOTS = 1024
+_FILES_APART = 4
+"""So many times as many slots where each file is told apart."""
 _CHUNKS_PER_SLOT = 4
+_CHUNKS_PER_SPARE = 8
+"""They count what has nothing else in common: their values are further apart."""
 _KINDS_OF_FILES = 512
 _FILES = 32768
 _REFUSED = 4096
@@ -26,6 +30,9 @@ class Room(NamedTuple):
     statements: int
     slots: int
     chunks: int
+    spare_slots: int
+    """Beyond these, for what there is no slot for: it is counted without its file."""
+    spare_chunks: int
     files: int
 
     @classmethod
@@ -33,18 +40,22 @@ class Room(NamedTuple):
         """What a request needs."""
         summed = request.binaries and not request.per_query
         statements = request.most_statements if summed else 1
-        slots = max(
+        kinds = max(
             _FEWEST_SLOTS,
             request.most_tasks * _SLOTS_PER_TASK,
             statements * _SLOTS_PER_STATEMENT,
         )
         # Reads are told apart by more than others are
-        slots = slots * (1 + len(request.operations)) // 2
+        kinds = kinds * (1 + len(request.operations)) // 2
+        slots = kinds * _FILES_APART if request.by_file else kinds
+        spare = kinds // 2 if request.by_file else kinds // 8
         return cls(
             tasks=request.most_tasks,
             statements=statements,
             slots=slots,
             chunks=(slots + statements) * _CHUNKS_PER_SLOT,
+            spare_slots=spare,
+            spare_chunks=spare * _CHUNKS_PER_SPARE,
             files=_FILES if request.by_file else _KINDS_OF_FILES,
         )
 
@@ -55,11 +66,13 @@ class Room(NamedTuple):
             "pgt_free_tasks": self.tasks,
             "pgt_indexes": self.tasks + _REFUSED,
             "pgt_leaders": self.tasks,
-            "pgt_slots": self.slots,
+            "pgt_slots": self.slots + self.spare_slots,
             "pgt_free_slots": self.slots,
-            "pgt_slot_indexes": self.slots,
-            "pgt_chunks": self.chunks,
+            "pgt_spare_slots": self.spare_slots,
+            "pgt_slot_indexes": self.slots + self.spare_slots,
+            "pgt_chunks": self.chunks + self.spare_chunks,
             "pgt_free_chunks": self.chunks,
+            "pgt_spare_chunks": self.spare_chunks,
             "pgt_statements": self.statements,
             "pgt_free_statements": self.statements,
             "pgt_statement_indexes": self.statements,

@@ -8,21 +8,28 @@ from ctypes import sizeof
 from ..capture import Call, Operation
 from ..libbpf.objects import Object
 from . import Counts, Key, ReadsByKey, add_reads, layout
+from .column import Column
+from .room import Room
 
 BEGUN_BEFORE = 1  # the number of the scope that is open when tracing begins
 
 _HEAD_FORMAT = "<IIQIIII7Q"
 _SLOT = struct.Struct(f"{_HEAD_FORMAT}{layout.CHUNKS}I")
-_HEAD = struct.calcsize(_HEAD_FORMAT)  # what is emptied before a slot is given back
+_HEAD = struct.calcsize(_HEAD_FORMAT)
 _CHUNK = struct.Struct(f"<{layout.SUBS}Q")
 _EMPTY_CHUNK = bytes(_CHUNK.size)
-_EMPTY_HEAD = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 10))
+_EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 10)) + bytes(4 * layout.CHUNKS)
 _SUMS = struct.Struct("<IIQIIII4Q")  # the head, up to total_ns
 _OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 14
-_AT_ONCE = 128
+_AT_ONCE = 512
+_OWNER_AT, _PAYER_AT, _KEY_AT = (
+    layout.Slot.owner.offset,
+    layout.Slot.payer.offset,
+    layout.Slot.key.offset,
+)
 _SLOTS, _CHUNK_QUEUE = 0, 1  # enum queue in bpf/fill.bpf.c
 
-assert _SLOT.size == sizeof(layout.Slot)
+assert _SLOT.size == sizeof(layout.Slot) == len(_EMPTY)
 assert _CHUNK.size == sizeof(layout.Chunk)
 
 _Values = tuple[int, ...]
@@ -67,16 +74,22 @@ class SlotPool:
     and 0 none.
     """
 
-    def __init__(self, loaded: Object, slots: int, chunks: int) -> None:
-        self._slots = loaded.map("pgt_slots").memory()
+    def __init__(self, loaded: Object, room: Room) -> None:
+        self._slots = loaded.map("pgt_slots").pieces()
         self._chunks = loaded.map("pgt_chunks").pieces()
-        self._free_slots = loaded.map("pgt_free_slots")
-        self._free_chunks = loaded.map("pgt_free_chunks")
+        self._free_slots = loaded.map("pgt_free_slots"), loaded.map("pgt_spare_slots")
+        self._free_chunks = loaded.map("pgt_free_chunks"), loaded.map("pgt_spare_chunks")
         self._indexes = loaded.map("pgt_slot_indexes")
-        self._count = slots
-        fill(loaded, _SLOTS, slots)
-        fill(loaded, _CHUNK_QUEUE, chunks)
-        self._returned: dict[int, ReadsByKey] = {}
+        self._room = room
+        fill(loaded, _SLOTS, room.slots)
+        fill(loaded, _SLOTS, room.spare_slots, first=room.slots)
+        fill(loaded, _CHUNK_QUEUE, room.chunks)
+        fill(loaded, _CHUNK_QUEUE, room.spare_chunks, first=room.chunks)
+        self._payers = [
+            Column(self._slots, _SLOT.size, _PAYER_AT, _KEY_AT, first, count)
+            for first, count in ((0, room.slots), (room.slots, room.spare_slots))
+        ]
+        self._returned: dict[int, ReadsByQuery] = {}
         self._charged: dict[tuple[int, int], list[int]] = {}
         self.gone: Sums = {}
         """Of tasks that were released."""
@@ -94,10 +107,12 @@ class SlotPool:
         was none.
         """
         places = [*self._chain(first), *self._charged.pop((payer, query), ())]
-        if not places:
-            return {}
+        returned = self._returned.setdefault(payer, {}).setdefault(0, {})
+        # What was read for a query after it was handed over, or whose record was lost
+        for pair in [pair for pair in self._charged if pair[0] == payer and pair[1] < query]:
+            add_reads(returned, self._take(*pair, self._charged.pop(pair)))
         reads = self._take(payer, query, places)
-        add_reads(self._returned.setdefault(payer, {}), reads, scope="outside" if outside else None)
+        add_reads(returned, reads, scope="outside" if outside else None)
         return reads
 
     def of_query(self, payer: int, query: int, first: int) -> ReadsByKey:
@@ -109,48 +124,67 @@ class SlotPool:
                 add_reads(reads, {self._key(values): self._counts(values)})
         return reads
 
-    def returned(self, payer: int) -> ReadsByKey:
-        """Reads of the queries that were handed over."""
-        return self._returned.get(payer, {})
-
     def grouped(self, of: Collection[int] | None = None) -> dict[int, ReadsByQuery]:
-        """By payer and query, all reads that were not handed over."""
+        """By payer and query, all reads; what was handed over is under 0."""
         found: dict[int, ReadsByQuery] = {}
-        for _, values in self._live(of):
-            reads = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
-            add_reads(reads, {self._key(values): self._counts(values)})
+        for place in self._places(of):
+            values = self._values(place)
+            if values[_COUNT]:
+                reads = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
+                add_reads(reads, {self._key(values): self._counts(values)})
+        for payer, returned in self._returned.items():
+            if of is None or payer in of:
+                for query, reads in returned.items():
+                    add_reads(found.setdefault(payer, {}).setdefault(query, {}), reads)
         return found
 
     def sums(self, of: Collection[int] | None = None) -> dict[int, Sums]:
         """By payer, count, bytes and nanoseconds by key, without any histogram."""
         found: dict[int, Sums] = {}
         for place in self._places(of):
-            values = _SUMS.unpack_from(self._slots, (place - 1) * _SLOT.size)
+            values = _SUMS.unpack_from(*self._slots.at(place - 1))
             count, size, _, total = values[_COUNT:]
             if count:
                 sums = found.setdefault(values[_PAYER], {})
                 add_sum(sums, self._key(values), count, size, total)
-        for payer, reads in self._returned.items():
+        for payer, returned in self._returned.items():
             if of is None or payer in of:
-                _add_reads_sums(found.setdefault(payer, {}), reads)
+                for reads in returned.values():
+                    _add_reads_sums(found.setdefault(payer, {}), reads)
         return found
 
-    def release(self, payers: Sequence[int]) -> list[ReadsByQuery]:
-        """All reads that each of these tasks paid; their slots are given back.
+    def release(self, tasks: Sequence[int], others: Collection[int]) -> list[ReadsByQuery]:
+        """All reads that each of these tasks paid. Their slots are given back, and those in which
+        they counted what `others` pay, who are there still.
 
         What was handed over before is under 0, with what was outside queries.
         """
-        found: dict[int, ReadsByQuery] = {payer: {} for payer in payers}
-        for place, values in list(self._live(found.keys())):
-            payer, query = values[_PAYER], values[_QUERY]
-            add_reads(found[payer].setdefault(query, {}), self._take(payer, query, [place]))
-        for pair in [pair for pair in self._charged if pair[0] in found]:
+        ended = set(tasks)
+        for place in self._places(ended, owners=True):
+            owner, payer, query = self._values(place)[: _QUERY + 1]
+            if payer in ended:
+                mine = self._returned.setdefault(payer, {}).setdefault(query, {})
+                add_reads(mine, self._take(payer, query, [place]))
+            elif payer not in others:
+                # It was gone before this read for it was made: that is whose it stays
+                mine = self._returned.setdefault(owner, {}).setdefault(0, {})
+                reads = self._take(payer, query, [place])
+                add_reads(mine, reads, scope="outside", performed_by="backend")
+            elif not 0 < query < layout.OTHERS:  # no query will ask for it
+                theirs = self._returned.setdefault(payer, {}).setdefault(query, {})
+                add_reads(theirs, self._take(payer, query, [place]))
+        for pair in [pair for pair in self._charged if pair[0] in ended]:
             del self._charged[pair]
-        for payer, reads in found.items():
-            add_reads(reads.setdefault(0, {}), self._returned.pop(payer, {}))
+        found = [self._returned.pop(task, {}) for task in tasks]
+        for reads in found:
             for by_key in reads.values():
                 _add_reads_sums(self.gone, by_key)
-        return list(found.values())
+        return found
+
+    def in_use(self) -> tuple[int, int]:
+        """How many slots are taken, and how many chunks they have."""
+        places = self._places()
+        return len(places), sum(sum(map(bool, self._values(place)[_CHUNKS:])) for place in places)
 
     def latency(self, sums: layout.Calls) -> Counts:
         """Calls and their latencies."""
@@ -158,14 +192,14 @@ class SlotPool:
             sums.calls, 0, 0, sums.total_ns, sums.min_ns, sums.max_ns, 0, self._buckets(sums.chunk)
         )
 
-    def empty_chunks(self, chunks: Iterable[int], *, give_back: bool = False) -> None:
-        """Set their counters to nothing; whoever has them may keep them."""
+    def give_back(self, chunks: Iterable[int]) -> None:
+        """Empty these chunks, which nobody has any more, and offer them to the next."""
         for chunk in chunks:
             if chunk:
                 memory, at = self._chunks.at(chunk - 1)
                 memory[at : at + _CHUNK.size] = _EMPTY_CHUNK
-                if give_back:
-                    self._free_chunks.update(None, struct.pack("<I", chunk - 1))
+                free = self._free_chunks[chunk > self._room.chunks]
+                free.update(None, struct.pack("<I", chunk - 1))
 
     def close(self) -> None:
         """Give back the memory."""
@@ -178,7 +212,7 @@ class SlotPool:
             first = self._values(first)[_NEXT]
 
     def _values(self, place: int) -> _Values:
-        return _SLOT.unpack_from(self._slots, (place - 1) * _SLOT.size)
+        return _SLOT.unpack_from(*self._slots.at(place - 1))
 
     def _take(self, payer: int, query: int | None, places: Iterable[int]) -> ReadsByKey:
         reads: ReadsByKey = {}
@@ -186,13 +220,15 @@ class SlotPool:
             values = self._values(place)
             if values[_PAYER] != payer or query not in (None, values[_QUERY]):
                 continue
-            add_reads(reads, {self._key(values): self._counts(values)})
-            self.empty_chunks(values[_CHUNKS:])
-            at = (place - 1) * _SLOT.size
-            self._slots[at : at + _HEAD] = _EMPTY_HEAD
+            if values[_COUNT]:  # not if it was taken while there was no chunk
+                add_reads(reads, {self._key(values): self._counts(values)})
             # owner, payer, query, key, and the file
             self._indexes.delete(bytes(layout.SlotKey(*values[: _KEY + 1], values[_FILE])))
-            self._free_slots.update(None, struct.pack("<I", place - 1))
+            memory, at = self._slots.at(place - 1)
+            memory[at : at + _SLOT.size] = _EMPTY
+            self.give_back(values[_CHUNKS:])
+            free = self._free_slots[place > self._room.slots]
+            free.update(None, struct.pack("<I", place - 1))
         return reads
 
     def _key(self, values: _Values) -> Key:
@@ -203,22 +239,18 @@ class SlotPool:
             return key._replace(scope="outside")
         return key
 
-    def _places(self, of: Collection[int] | None = None) -> list[int]:
-        payers = memoryview(self._slots)[: self._count * _SLOT.size].cast("I")
-        stride = _SLOT.size // 4
-        wanted = [
-            i + 1
-            for i, found in enumerate(payers[1::stride])
-            if found and (of is None or found in of)
-        ]
-        payers.release()
+    def _places(self, of: Collection[int] | None = None, *, owners: bool = False) -> list[int]:
+        """Of slots that these pay, or all; with `owners`, also of those in which they count."""
+        wanted: list[int] = []
+        for column in self._payers:
+            for first, (payers, whose) in column.parts(_OWNER_AT):
+                wanted += [
+                    place
+                    for place, payer in enumerate(payers, first + 1)
+                    if payer
+                    and (of is None or payer in of or (owners and whose[place - first - 1] in of))
+                ]
         return wanted
-
-    def _live(self, of: Collection[int] | None = None) -> Iterator[tuple[int, _Values]]:
-        for place in self._places(of):
-            values = self._values(place)
-            if values[_COUNT]:
-                yield place, values
 
     def _counts(self, values: _Values) -> Counts:
         count, size, device, total, low, high, queued = values[_COUNT:_CHUNKS]
@@ -237,11 +269,10 @@ class SlotPool:
 
 
 def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:
-    """Put places into a queue of free ones; `queue` is that of bpf/fill.bpf.c."""
-    while first < count:
-        if loaded.run("pgt_fill", queue, first, min(_AT_ONCE, count - first)):
+    """Offer that many places, of which the first is taken first; `queue` is bpf/fill.bpf.c's."""
+    for start in reversed(range(first, first + count, _AT_ONCE)):
+        if loaded.run("pgt_fill", queue, start, min(_AT_ONCE, first + count - start)):
             raise RuntimeError(f"queue {queue} does not hold {count}")
-        first += _AT_ONCE
 
 
 def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:

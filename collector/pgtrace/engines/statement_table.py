@@ -1,15 +1,16 @@
 """The kernel's sums by statement."""
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from ctypes import sizeof
 
 from ..libbpf.objects import Object
 from . import StatementTotal, layout
+from .column import Column
 from .slots import ReadsByQuery, SlotPool, fill
 
 _SIZE = sizeof(layout.Statement)
-_CHUNKS_AT = layout.Statement.sums.offset + layout.Calls.chunk.offset
+_SUMS_END = layout.Statement.sums.offset + sizeof(layout.Calls)
 _STATEMENTS = 3  # enum queue in bpf/fill.bpf.c
 _SIGNED = 1 << 63
 
@@ -24,36 +25,22 @@ class StatementTable:
         self._indexes = loaded.map("pgt_statement_indexes")
         self._free = loaded.map("pgt_free_statements")
         self._pool = pool
-        self._count = count
-        self._taken = 0
-        """So many places were taken at some time, and perhaps some more."""
+        payer, used = layout.StatementKey.payer.offset, layout.Statement.used.offset
+        self._payers = Column(self._memory, _SIZE, payer, used, 0, count)
         fill(loaded, _STATEMENTS, count)
 
     def of(self, payers: Collection[int]) -> dict[int, list[int]]:
         """The places of all statements of these tasks."""
         found: dict[int, list[int]] = {payer: [] for payer in payers}
-        for first, everybody in self._payers():
+        for first, (everybody,) in self._payers.parts():
             for index, payer in enumerate(everybody, first):
                 if payer and payer in found:
                     found[payer].append(index)
         return found
 
-    def _payers(self) -> Iterator[tuple[int, list[int]]]:
-        """By piece, its first place and whose each is; 0: nobody's.
-
-        Up to the first of which nothing was ever taken: the queue gives places in their order,
-        and those that were given back last.
-        """
-        for first in range(0, self._count, self._memory.length):
-            memory, _ = self._memory.at(first)
-            count = min(self._memory.length, self._count - first)
-            with memoryview(memory)[: count * _SIZE] as piece, piece.cast("I") as numbers:
-                payers = numbers[:: _SIZE // 4].tolist()
-            if any(payers):
-                self._taken = max(self._taken, first + count)
-            yield first, payers
-            if first >= self._taken:
-                break
+    def chunks(self, indexes: Collection[int]) -> int:
+        """How many these statements have."""
+        return sum(sum(map(bool, self._at(index).sums.chunk)) for index in indexes)
 
     def total(self, index: int, reads: ReadsByQuery) -> StatementTotal:
         """What is at one place; `reads` are all of its task."""
@@ -98,12 +85,12 @@ class StatementTable:
         return self._free.is_empty()
 
     def release(self, index: int) -> None:
-        """Give the place back, empty, with the chunks that it has."""
+        """Give the place back, empty."""
         one = self._at(index)
         self._indexes.delete(bytes(one.key))
-        self._pool.empty_chunks(one.sums.chunk)
         memory, at = self._memory.at(index)
-        memory[at : at + _CHUNKS_AT] = bytes(_CHUNKS_AT)
+        memory[at : at + _SUMS_END] = bytes(_SUMS_END)
+        self._pool.give_back(one.sums.chunk)
         self._free.update(None, struct.pack("<I", index))
 
     def close(self) -> None:
@@ -111,7 +98,6 @@ class StatementTable:
         self._memory.close()
 
     def _at(self, index: int) -> layout.Statement:
-        self._taken = max(self._taken, index + 1)
         return layout.Statement.from_buffer_copy(*self._memory.at(index))
 
 

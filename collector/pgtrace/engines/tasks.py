@@ -79,6 +79,10 @@ class TaskTable:
         while self._spare:
             self._offer(self._spare.pop(0))
 
+    def known(self) -> set[int]:
+        """All serials that a task has, or will have that is not there yet."""
+        return set(self._place)
+
     def serials(self) -> list[tuple[int, int, int]]:
         """(serial, tid, ended) of each task that was taken."""
         found = []
