@@ -89,6 +89,15 @@ class Lost(msgspec.Struct):
     """Processes that there was no room for: nothing of theirs was counted."""
     statements: int = 0
     """Calls that are counted, but not with their statement: there was no room for its name."""
+    no_slot: int = 0
+    """Of the reads, writes and fsyncs, how many because no slot was left."""
+    no_chunk: int = 0
+    """The same for want of a chunk of a histogram."""
+    unplaced: int = 0
+    """Reads, writes and fsyncs that are counted, but only by the kind of their file, although each
+    file was asked for: there was no room."""
+    latencies: int = 0
+    """Calls that are counted, but in no histogram of latencies."""
 
 
 class Apart(msgspec.Struct):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from . import statement, statements, units
+from . import losses, statement, statements, units
 from .capture import Reads, of_operation
 from .engines import QueryEvent, ReadsByKey, add_reads
 from .reporters import block, places, text
@@ -158,17 +158,10 @@ class TextScreen:
             )
         if any(reads.relation for reads in backend.reads):
             _lines(["", *places.tables(taken)])
-        lost = taken.lost
-        if lost.reads or lost.queries or lost.in_flight:
-            under_way = f"{lost.in_flight} read{'s' if lost.in_flight != 1 else ''}"
-            _print(
-                f"Lost: {units.count(lost.reads)} reads, {units.count(lost.queries)} queries; "
-                f"{under_way} under way when tracing stopped."
-            )
-        if lost.statements:
-            _print(f"Lost: which statements {units.count(lost.statements)} calls were of.")
-        if lost.writes or lost.fsyncs:
-            _print(f"Lost: {units.count(lost.writes)} writes, {units.count(lost.fsyncs)} fsyncs.")
+        for line in losses.sentences(taken.lost, taken.totals, self._queries):
+            _print(line.replace("in no number below", "in no number above"))
+        for line in losses.under_way(taken.lost):
+            _print(line)
 
     def _counted(self, reads: Sequence[Reads], *, device: bool = False) -> str:
         """How many of what was asked for: `94 reads (12 device), 3 writes`."""

@@ -5,13 +5,13 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from .assembly import Assembly
-from .capture import READ_ALONE, Capture, Host, Operation, Probes, Server, Totals
-from .engines import CheckpointTimes, Engine, EngineName, QueryEvent, ReadsWay
+from .capture import READ_ALONE, Capture, Host, Lost, Operation, Probes, Server, Totals
+from .engines import CheckpointTimes, Engine, EngineName, InUse, QueryEvent, ReadsWay
 from .engines import choice as engines
 from .intervals import Intervals
 from .places import Places
@@ -58,14 +58,15 @@ class Tracer:
         self._events: list[QueryEvent] = []
         self._lock = threading.Lock()
         self._finished: Capture | None = None
+        # Only a file's own number leads to heap or index
+        self._by_file = by_relation or dsn is not None
         request = target.request(
             reads,
             engine=engine,
             charge=charge,
             most=most_backends,
             most_statements=most_statements,
-            # Only a file's own number leads to heap or index
-            by_file=by_relation or dsn is not None,
+            by_file=self._by_file,
             per_query=per_query,
             literals=literals,
             emit_durations=emit_durations,
@@ -144,6 +145,33 @@ class Tracer:
                 return 0
             return _unnamed(self.registry.look().accounts)
 
+    def lost(self) -> Lost:
+        """What was lost so far: cheap."""
+        with self._lock:
+            if self._finished:
+                return self._finished.lost
+            losses = self.engine.losses()._asdict()
+            return Lost(unplaced=losses.pop("by_kind"), **losses)
+
+    def kept(self) -> tuple[Totals, int]:
+        """What was not lost so far: how many of each operation, and how many calls."""
+        counts = self.counts()
+        with self._lock:
+            accounts = self.registry.look().accounts if not self._finished else []
+        calls = sum(
+            total.calls
+            for account in accounts
+            if account.statements
+            for _, total in account.statements.totals()
+        )
+        reads, writes, fsyncs = (counts.get(each, 0) for each in ("read", "write", "fsync"))
+        return Totals(reads=reads, writes=writes, fsyncs=fsyncs), calls
+
+    def in_use(self) -> InUse | None:
+        """Of the room in the kernel, what is taken now; None once it is stopped."""
+        with self._lock:
+            return None if self._finished else self.engine.in_use()
+
     def wall_time(self, monotonic_ns: int) -> datetime:
         """When that was, in UTC."""
         return self.started + timedelta(microseconds=(monotonic_ns - self.started_ns) / 1000)
@@ -205,6 +233,17 @@ class Tracer:
             with self.failures.kept("costs over time"):
                 self.intervals.look()
 
+    def _unplaced(self, accounts: Sequence[Account]) -> int:
+        if not self._by_file:
+            return 0
+        files = self.engine.files()
+        return sum(
+            counts.count
+            for account in accounts
+            for key, counts in account.reads.items()
+            if not files[key.file].inode
+        )
+
     def _query_ids(self) -> set[int]:
         found = (account.statements for account in self.registry.look().accounts)
         return {name.query_id for s in found if s for name, _ in s.totals() if name.query_id}
@@ -213,8 +252,12 @@ class Tracer:
         engine, servers = self.engine, self.target.servers
         server = servers[0] if len(servers) == 1 else None
         found = self._part("backends", self.registry.look, Found())
-        found.lost.backends = engine.lost_tasks()
         backends = self.assembly.backends(found, self.wall_time)
+        losses = engine.losses()
+        found.lost.backends = losses.backends
+        found.lost.no_slot, found.lost.no_chunk = losses.no_slot, losses.no_chunk
+        found.lost.latencies = losses.latencies
+        found.lost.unplaced = self._part("losses", lambda: self._unplaced(found.accounts), 0)
         found.lost.statements = _unnamed(found.accounts)
         tablespace = self.places.place
         taken = Capture(

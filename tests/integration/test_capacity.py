@@ -1,5 +1,8 @@
-"""Room in the kernel: what is taken comes back, and what there is no room for is not lost quietly."""
+"""Room in the kernel: what is taken comes back, and what there is no room for is told."""
 
+import json
+import re
+import signal
 import subprocess
 import threading
 import time
@@ -11,13 +14,15 @@ from typing import Any
 import pytest
 
 from fix_cluster import Connection
-from pgtrace.engines import Request, room
+from pgtrace.engines import room
 from pgtrace.engines.libbpf_engine import LibbpfEngine
-from pgtrace.libbpf.objects import Map
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer
+from pgtrace_command import Pgtrace, patched, wait_for
 
+RELATIONS = 100
+QUERIES = 4000
 SETTLED_S = 0.6
 """By then the places of who ended were given back."""
 
@@ -72,7 +77,9 @@ def test_clients_that_reconnect_take_nothing_for_good(
 ) -> None:
     """Ten times as many as there is room for: no read is lost, and in use is what was before."""
     text = "select count(*) from pg_class;\nselect count(*) from pg_proc where oid < 2000;\n"
-    with tracing(Target.find(cluster.postmaster_pid), most_backends=100, most_statements=32) as tracer:
+    with tracing(
+        Target.find(cluster.postmaster_pid), most_backends=100, most_statements=32
+    ) as tracer:
         samples = []
         for _ in range(4):
             reconnect(cluster, tmp_path, 100, text)
@@ -85,3 +92,162 @@ def test_clients_that_reconnect_take_nothing_for_good(
     for name in ("tasks", "statements", "slots", "chunks"):
         first, *later = (getattr(sample, name) for sample in samples)
         assert max(later) <= first + 12, (name, samples)
+
+
+@pytest.fixture(scope="module")
+def relations(cluster: PrivateCluster) -> Iterator[str]:
+    """A query that reads so many relations that its slots are more than are moved at once."""
+    with cluster.connect() as connection:
+        connection.execute("create schema many")
+        for i in range(RELATIONS):
+            connection.execute(f"create table many.t{i} as select 1 as a")
+        connection.execute("checkpoint")
+    yield " union all ".join(f"select sum(a) from many.t{i}" for i in range(RELATIONS))
+    with cluster.connect() as connection:
+        connection.execute("set client_min_messages = warning")
+        for i in range(RELATIONS):
+            connection.execute(f"drop table many.t{i}")
+        connection.execute("drop schema many")
+
+
+def read_all(connection: Connection, query: str) -> None:
+    """From the files: what a connection of its own had in its buffers is of no use to it."""
+    connection.pgconn.exec_(query.encode())
+
+
+def test_a_query_of_many_relations_gives_all_its_slots_back(
+    cluster: PrivateCluster, relations: str
+) -> None:
+    """More than are put to their statement at once; each read is its statement's."""
+    cluster.restart()
+    with (
+        cluster.connect() as connection,
+        tracing(Target.find(cluster.postmaster_pid), by_relation=True) as tracer,
+    ):
+        pid = connection.info.backend_pid
+        read_all(connection, relations)
+        connection.execute("select 1")
+    (backend,) = [one for one in tracer.capture().backends if one.pid == pid]
+    inside = sum(r.count for r in backend.reads if r.scope == "query")
+    assert inside == sum(r.count for query in backend.queries for r in query.reads)
+    read = {r.relation for query in backend.queries for r in query.reads}
+    assert len(read) > RELATIONS > layout_folded()
+    assert tracer.capture().lost.unplaced == 0
+
+
+def layout_folded() -> int:
+    """FOLDED in bpf/pgtrace.h."""
+    header = Path(__file__).parents[2] / "bpf/pgtrace.h"
+    return int(re.findall(r"#define FOLDED\s+(\d+)", header.read_text())[0])
+
+
+def test_queries_whose_records_are_lost_give_their_slots_back(
+    cluster: PrivateCluster,
+) -> None:
+    """Nobody fetches the records; all reads stay counted, in queries."""
+    with cluster.connect() as connection:
+        pid = connection.info.backend_pid
+        tracer = Tracer(Target.find(pid), reads="tracepoint", per_query=True)
+        long = "-- " + "x" * 900
+        for _ in range(QUERIES):
+            connection.execute(
+                "select pg_read_binary_file('global/pg_control', 0, 4096)" + long, prepare=False
+            )
+        taken = tracer.stop()
+    (backend,) = taken.backends
+    lost = taken.lost
+    assert lost.queries > 0 and lost.reads == 0
+    assert sum(query.calls for query in backend.queries) + lost.queries == QUERIES
+    assert sum(r.count for r in backend.reads if r.scope == "query") >= QUERIES
+
+
+@pytest.mark.parametrize("by_relation", [True, False])
+def test_without_room_reads_are_counted_by_kind(
+    cluster: PrivateCluster, relations: str, monkeypatch: pytest.MonkeyPatch, by_relation: bool
+) -> None:
+    """What is spared takes what no slot is left for: no read is lost, no minimum 0."""
+    monkeypatch.setattr(room, "_FEWEST_SLOTS", 64)
+    monkeypatch.setattr(room, "_SLOTS_PER_TASK", 1)
+    monkeypatch.setattr(room, "_FILES_APART", 1)
+    cluster.restart()
+    with (
+        cluster.connect() as connection,
+        tracing(
+            Target.find(cluster.postmaster_pid),
+            by_relation=by_relation,
+            most_backends=32,
+            most_statements=10,
+        ) as tracer,
+    ):
+        read_all(connection, relations)
+        connection.execute("select 1")
+    taken = tracer.capture()
+    assert taken.lost.reads == 0
+    everything = [r for one in taken.backends for r in one.reads]
+    assert (taken.lost.unplaced > 0) == by_relation
+    if by_relation:
+        unplaced = [r for r in everything if r.relation is None]
+        assert sum(r.count for r in unplaced) == taken.lost.unplaced
+        assert {r.kind for r in unplaced} <= {"relation", "other"}
+        assert taken.totals.reads > taken.lost.unplaced
+    assert all(r.min_ns for r in everything)
+    assert taken.probes.shortest_ns
+    assert all(sum(n for *_, n in r.histogram.buckets) == r.count for r in everything)
+
+
+def test_a_loss_is_told_at_once_with_its_share_its_cause_and_what_helps(
+    cluster: PrivateCluster, relations: str
+) -> None:
+    """On stderr while it happens, and in the report; not again and again."""
+    code = """
+from pgtrace.engines import room
+room._FEWEST_SLOTS = room._SLOTS_PER_STATEMENT = 2
+room._SLOTS_PER_TASK = 0
+room._FILES_APART = 1
+"""
+    cluster.restart()
+    with cluster.connect() as connection, Pgtrace(
+        "capture", cluster.postmaster_pid, "--by", "relation", "--max-backends", 1,
+        "--max-statements", 1, "--reads", "tracepoint", "--strict", command=patched(code),
+    ) as tracer:  # fmt: skip
+        tracer.attached()
+        for _ in range(3):
+            read_all(connection, relations)
+            time.sleep(0.3)
+        wait_for(lambda: "Lost so far" in tracer.err, 20)
+        ended = tracer.stop()
+    assert ended.code == 6, ended
+    assert len(re.findall("Lost so far: ", ended.err)) == 1
+    pattern = (
+        r"[\d,]+ reads \([\d.]+ % of all\)\. No slot was left for [\d,]+.*: raise --max-statements"
+    )
+    assert re.search(rf"pgtrace: Lost so far: {pattern}", ended.err), ended.err
+    assert re.search(rf"Lost, and in no number below: {pattern}", ended.out), ended.out[:1000]
+    assert " 0 ns" not in ended.out
+
+
+def test_lost_queries_are_in_the_last_line_of_json(cluster: PrivateCluster) -> None:
+    with cluster.connect() as connection:
+        arguments = ["attach", connection.info.backend_pid, "--json", "--reads", "tracepoint"]
+        with Pgtrace(*arguments, "--strict") as tracer:
+
+            def heard() -> bool:
+                connection.execute("select 1", prepare=False)
+                return bool(tracer.out)
+
+            wait_for(heard, 60)
+            time.sleep(0.5)
+            before = len(tracer.out.splitlines())
+            tracer.send(signal.SIGSTOP)
+            text = "select 1 -- " + "x" * 900
+            for _ in range(QUERIES):
+                connection.execute(text, prepare=False)
+            tracer.send(signal.SIGCONT)
+            ended = tracer.stop()
+    *queries, last = map(json.loads, ended.out.splitlines())
+    summary = last["summary"]
+    assert summary["lost"]["queries"] > 0
+    assert len(queries) == summary["queries"]
+    assert len(queries) + summary["lost"]["queries"] == QUERIES + before
+    assert ended.code == 6 and "queries" in ended.err
+    assert "Lost so far: " in ended.err

@@ -190,7 +190,14 @@ def test_constants_are_the_same(run: Run) -> None:
     """Every number that the header defines, and how many members its enumerations have."""
     defined = set(re.findall(r"^#define (\w+)\s", HEADER, re.MULTILINE)) - {"PGTRACE_H"}
     expected = {name: getattr(layout, name) for name in defined if hasattr(layout, name)}
-    assert defined - expected.keys() == {"SUB_BITS", "MAX_BITS", "MAX_IOVECS", "NOWHERE", "FOLDED", "FOLDS"}
+    assert defined - expected.keys() == {
+        "SUB_BITS",
+        "MAX_BITS",
+        "MAX_IOVECS",
+        "NOWHERE",
+        "FOLDED",
+        "FOLDS",
+    }
     expected |= {"SUB_BITS": histogram.SUB_BITS, "MAX_BITS": histogram.MAX_BITS}
     expected |= {
         f"{name.upper()}S": len(order) for name, order in ORDERS.items() if name != "protocol"

@@ -43,8 +43,11 @@ class AttachCommand:
             else:
                 screen = live.TextScreen(tracer, args.every, per_query=args.per_query)
 
+            watch = tracing.watch(args, tracer)
+
             def tick() -> None:
                 screen.tick()
+                watch()
                 tracing.say_failures(args, tracer.failures)
 
             screen.begin()

@@ -48,11 +48,14 @@ class CaptureCommand:
         ):
             tracing.note(args, f"Tracing {tracer.target}. Ctrl-C to stop.")
 
+            watch = tracing.watch(args, tracer, before=progress.clear)
+
             def tick() -> None:
                 tracer.poll()
                 tracing.say_failures(args, tracer.failures)
                 room.look()
                 names.look(tracer)
+                watch()
                 if progress.is_due():
                     progress.show(tracer.counts())
 

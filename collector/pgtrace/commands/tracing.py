@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ..session import Stopper, Watched
     from ..targets import Filters, Target
     from ..tracer import Tracer
+
+
+_IN_USE_EVERY_S = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -190,6 +194,32 @@ def say_failures(args: argparse.Namespace, failures: "Failures") -> None:
         print(f"pgtrace: unexpected error: {escape(words, lines=True)}", file=sys.stderr)
 
 
+def watch(
+    args: argparse.Namespace, tracer: "Tracer", before: Callable[[], None] = lambda: None
+) -> Callable[[], None]:
+    """What to call at each tick: it says at once what is lost and, with -v, now and then how much
+    of the room in the kernel is in use. `before` is called before something is said.
+    """
+    from ..losses import Watch
+
+    def say(message: str) -> None:
+        before()
+        print(message, file=sys.stderr)
+
+    losses = Watch(tracer.lost, tracer.kept, say)
+    due = 0.0
+
+    def tick() -> None:
+        nonlocal due
+        losses.tick()
+        if args.verbose and time.monotonic() >= due and (used := tracer.in_use()):
+            due = time.monotonic() + _IN_USE_EVERY_S
+            counts = ", ".join(f"{number} {name}" for name, number in used._asdict().items())
+            say(f"In use in the kernel: {counts}.")
+
+    return tick
+
+
 def find_one(args: argparse.Namespace) -> "Target":
     """The one backend that is meant."""
     pids = _pids(args)
@@ -311,6 +341,10 @@ def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
         missing.append(f"{lost.writes} writes and {lost.fsyncs} fsyncs were lost")
     if lost.statements:
         missing.append(f"{lost.statements} calls lost their statement (--max-statements)")
+    if lost.unplaced:
+        missing.append(f"the files of {lost.unplaced} reads, writes and fsyncs are not told")
+    if lost.latencies:
+        missing.append(f"the latencies of {lost.latencies} calls were lost")
     if missing:
         raise IncompleteError(f"incomplete: {'; '.join(missing)}")
 

@@ -62,6 +62,7 @@ class Counts:
     device_bytes: int = 0
     total_ns: int = 0
     min_ns: int = 0
+    """0: not known. No read takes so little."""
     max_ns: int = 0
     queued_ns: int = 0
     """How long those that another process performed lay waiting for it."""
@@ -70,6 +71,7 @@ class Counts:
     def add(self, other: "Counts") -> None:
         """Count the other's reads too."""
         if other.count:
+            # One that is not known leaves that of both unknown
             self.min_ns = min(self.min_ns, other.min_ns) if self.count else other.min_ns
             self.max_ns = max(self.max_ns, other.max_ns)
         self.count += other.count
@@ -202,6 +204,22 @@ class TaskSnapshot:
     """Without Request.per_query."""
     started_for: int = 0
     """Of a parallel worker, which of its leader's statements; 0: not known."""
+
+
+class Losses(NamedTuple):
+    """What was lost, of all threads together."""
+
+    reads: int
+    writes: int
+    fsyncs: int
+    queries: int
+    backends: int
+    no_slot: int
+    """Of the first three, how many because no slot was left."""
+    no_chunk: int
+    latencies: int
+    by_kind: int
+    """Not lost: counted on all files of a kind, because there was no room for each."""
 
 
 class InUse(NamedTuple):
@@ -364,8 +382,8 @@ class Engine(Protocol):
     def checkpoint(self) -> CheckpointTimes:
         """The last one that was traced, if the request asked for it."""
 
-    def lost_tasks(self) -> int:
-        """Threads that there was no room for."""
+    def losses(self) -> Losses:
+        """What was lost so far: cheap."""
 
     def statements_full(self) -> bool:
         """Whether there is no room for another statement now."""

@@ -8,32 +8,29 @@ _NUMBER = 4
 
 
 class Column:
-    """The 32-bit numbers at one offset of the entries from `first` on.
+    """The 32-bit numbers at one offset of these entries.
 
     The kernel takes the lowest place first that was never taken. So where the first entry of a
     piece was never taken, which another number of it tells, none behind it was.
     """
 
-    def __init__(
-        self, memory: Pieces, size: int, offset: int, taken: int, first: int, count: int
-    ) -> None:
+    def __init__(self, memory: Pieces, size: int, offset: int, taken: int, entries: range) -> None:
         """`size` is that of an entry; of one that was ever taken, the number at `taken` or the
         one at `offset` is not 0."""
         self._memory = memory
         self._stride = size // _NUMBER
         self._offset = offset // _NUMBER
         self._taken = taken // _NUMBER
-        self._first = first
-        self._end = first + count
+        self._entries = entries
 
     def parts(self, *also: int) -> Iterator[tuple[int, list[list[int]]]]:
         """Piece by piece the index of its first entry, and the numbers; so those at the offsets
         that are given beside."""
-        index, stride = self._first, self._stride
-        while index < self._end:
+        index, stride = self._entries.start, self._stride
+        while index < self._entries.stop:
             memory, at = self._memory.at(index)
             inside = at // (stride * _NUMBER)
-            count = min(self._memory.length - inside, self._end - index)
+            count = min(self._memory.length - inside, self._entries.stop - index)
             with memoryview(memory)[at : at + count * stride * _NUMBER] as piece:  # noqa: SIM117
                 with piece.cast("I") as numbers:
                     if not numbers[self._taken] and not numbers[self._offset]:

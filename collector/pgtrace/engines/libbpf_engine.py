@@ -17,6 +17,7 @@ from . import (
     File,
     InUse,
     Key,
+    Losses,
     Postmaster,
     QueriesWay,
     QueryEvent,
@@ -187,9 +188,21 @@ class LibbpfEngine:
         """See Engine."""
         return CheckpointTimes(*self._live.checkpoint_ns)
 
-    def lost_tasks(self) -> int:
-        """Threads that there was no room for."""
-        return int(self._live.lost_tasks)
+    def losses(self) -> Losses:
+        """What was lost so far: cheap."""
+        live = self._live
+        reads, writes, *fsyncs = live.lost
+        return Losses(
+            reads,
+            writes,
+            sum(fsyncs),
+            live.lost_queries,
+            live.lost_tasks,
+            live.no_slot,
+            live.no_chunk,
+            live.lost_latencies,
+            live.by_kind,
+        )
 
     def statements_full(self) -> bool:
         """See Engine."""

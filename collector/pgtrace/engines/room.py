@@ -8,6 +8,8 @@ from . import Request
 _SLOTS_PER_TASK = 16
 _SLOTS_PER_STATEMENT = 4
 _FEWEST_SLOTS = 1024
+_SLOTS_OF_RECORDS = 8192
+"""Of queries whose records wait."""
 _FILES_APART = 4
 """So many times as many slots where each file is told apart."""
 _CHUNKS_PER_SLOT = 4
@@ -15,6 +17,7 @@ _CHUNKS_PER_SPARE = 8
 """They count what has nothing else in common: their values are further apart."""
 _KINDS_OF_FILES = 512
 _FILES = 32768
+_FILES_PER_STATEMENT = 6
 _REFUSED = 4096
 """Threads that are known to be of no interest."""
 _ASYNCHRONOUS = 16384
@@ -41,14 +44,16 @@ class Room(NamedTuple):
         summed = request.binaries and not request.per_query
         statements = request.most_statements if summed else 1
         kinds = max(
-            _FEWEST_SLOTS,
+            _SLOTS_OF_RECORDS if request.per_query else _FEWEST_SLOTS,
             request.most_tasks * _SLOTS_PER_TASK,
             statements * _SLOTS_PER_STATEMENT,
         )
         # Reads are told apart by more than others are
         kinds = kinds * (1 + len(request.operations)) // 2
-        slots = kinds * _FILES_APART if request.by_file else kinds
-        spare = kinds // 2 if request.by_file else kinds // 8
+        # A query's come back when it ends; a statement's are kept
+        apart = request.by_file and not request.per_query
+        slots = kinds * _FILES_APART if apart else kinds
+        spare = kinds // 2 if apart else max(1, kinds // 8)
         return cls(
             tasks=request.most_tasks,
             statements=statements,
@@ -56,7 +61,9 @@ class Room(NamedTuple):
             chunks=(slots + statements) * _CHUNKS_PER_SLOT,
             spare_slots=spare,
             spare_chunks=spare * _CHUNKS_PER_SPARE,
-            files=_FILES if request.by_file else _KINDS_OF_FILES,
+            files=max(_FILES, statements * _FILES_PER_STATEMENT)
+            if request.by_file
+            else _KINDS_OF_FILES,
         )
 
     def sizes(self, request: Request, *, uring: bool) -> dict[str, int]:

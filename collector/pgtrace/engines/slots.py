@@ -86,8 +86,8 @@ class SlotPool:
         fill(loaded, _CHUNK_QUEUE, room.chunks)
         fill(loaded, _CHUNK_QUEUE, room.spare_chunks, first=room.chunks)
         self._payers = [
-            Column(self._slots, _SLOT.size, _PAYER_AT, _KEY_AT, first, count)
-            for first, count in ((0, room.slots), (room.slots, room.spare_slots))
+            Column(self._slots, _SLOT.size, _PAYER_AT, _KEY_AT, range(first, end))
+            for first, end in ((0, room.slots), (room.slots, room.slots + room.spare_slots))
         ]
         self._returned: dict[int, ReadsByQuery] = {}
         self._charged: dict[tuple[int, int], list[int]] = {}
@@ -134,8 +134,8 @@ class SlotPool:
                 add_reads(reads, {self._key(values): self._counts(values)})
         for payer, returned in self._returned.items():
             if of is None or payer in of:
-                for query, reads in returned.items():
-                    add_reads(found.setdefault(payer, {}).setdefault(query, {}), reads)
+                for query, each in returned.items():
+                    add_reads(found.setdefault(payer, {}).setdefault(query, {}), each)
         return found
 
     def sums(self, of: Collection[int] | None = None) -> dict[int, Sums]:
@@ -149,8 +149,8 @@ class SlotPool:
                 add_sum(sums, self._key(values), count, size, total)
         for payer, returned in self._returned.items():
             if of is None or payer in of:
-                for reads in returned.values():
-                    _add_reads_sums(found.setdefault(payer, {}), reads)
+                for each in returned.values():
+                    _add_reads_sums(found.setdefault(payer, {}), each)
         return found
 
     def release(self, tasks: Sequence[int], others: Collection[int]) -> list[ReadsByQuery]:
@@ -176,9 +176,9 @@ class SlotPool:
         for pair in [pair for pair in self._charged if pair[0] in ended]:
             del self._charged[pair]
         found = [self._returned.pop(task, {}) for task in tasks]
-        for reads in found:
-            for by_key in reads.values():
-                _add_reads_sums(self.gone, by_key)
+        for by_query in found:
+            for each in by_query.values():
+                _add_reads_sums(self.gone, each)
         return found
 
     def in_use(self) -> tuple[int, int]:

@@ -26,7 +26,7 @@ class StatementTable:
         self._free = loaded.map("pgt_free_statements")
         self._pool = pool
         payer, used = layout.StatementKey.payer.offset, layout.Statement.used.offset
-        self._payers = Column(self._memory, _SIZE, payer, used, 0, count)
+        self._payers = Column(self._memory, _SIZE, payer, used, range(count))
         fill(loaded, _STATEMENTS, count)
 
     def of(self, payers: Collection[int]) -> dict[int, list[int]]:

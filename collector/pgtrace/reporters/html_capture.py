@@ -57,7 +57,7 @@ def _how(capture: Capture, lines: Sequence[str]) -> str:
     """Losses stand out: every number below lacks them."""
     lost = capture.lost
     bad = lost.reads or lost.queries or lost.backends or lost.writes or lost.fsyncs
-    bad = bad or lost.statements
+    bad = bad or lost.statements or lost.unplaced or lost.latencies
     content = [
         paragraphs([line], "warning" if bad and line.startswith("Lost") else "") for line in lines
     ]

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from .. import units
+from .. import losses, units
 from ..capture import Backend, Capture, Gap, Operation, Query, of_operation
 from ..histogram import Histogram
 from ..statement import ELLIPSIS, escape
@@ -71,49 +71,14 @@ def session(capture: Capture) -> list[str]:
     if probes.shortest_ns is not None:
         lines.append(f"The shortest read that was seen took {units.duration(probes.shortest_ns)}.")
     lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
-    kinds = (
-        (lost.reads, "read", "reads"),
-        (lost.writes, "write", "writes"),
-        (lost.fsyncs, "fsync", "fsyncs"),
-        (lost.queries, "query", "queries"),
-        (lost.backends, "whole backend", "whole backends"),
-    )
-    parts = [f"{units.count(n)} {one if n == 1 else many}" for n, one, many in kinds if n]
-    if parts:
-        *first, last = parts
-        those = f"{', '.join(first)} and {last}" if first else last
-        line = f"Lost, and in no number below: {those}."
-        if lost.backends:
-            line += " There was no room for more backends at once: raise --max-backends."
-        lines.append(line)
-    if lost.statements:
-        lines.append(unnamed(lost.statements))
-    elif not parts:
-        lines.append("Lost: nothing.")
-    under_way = (
-        (lost.in_flight, "read"),
-        (lost.writes_in_flight, "write"),
-        (lost.fsyncs_in_flight, "fsync"),
-    )
-    for number, what in under_way:
-        if number:
-            were = f"{what} was" if number == 1 else f"{what}s were"
-            lines.append(f"{units.count(number)} {were} under way when tracing stopped.")
-    return lines + [_gap(gap) for gap in capture.gaps]
+    calls = sum(query.calls for backend in capture.backends for query in backend.queries)
+    lines += losses.sentences(lost, capture.totals, calls) or ["Lost: nothing."]
+    return lines + losses.under_way(lost) + [_gap(gap) for gap in capture.gaps]
 
 
 def partial(capture: Capture) -> list[str]:
     """What could not be finished, if anything."""
     return [f"Partial, because of an error in pgtrace: {escape(why)}." for why in capture.partial]
-
-
-def unnamed(calls: int) -> str:
-    """What it means that there was no room for a statement's name."""
-    were = "call, which is" if calls == 1 else "calls, which are"
-    return (
-        f"Lost: the statements of {units.count(calls)} {were} counted without a text. There was "
-        "no room for more statements: raise --max-statements."
-    )
 
 
 def _gap(gap: Gap) -> str:
