@@ -95,7 +95,8 @@ static __noinline __u32 file_entry(struct task *task, struct inode *inode, bool 
 	entry->kind = kind;
 	if (!bpf_map_update_elem(&pgt_file_indexes, &key, &index, BPF_NOEXIST))
 		return index;
-	/* Another task was faster: what is there twice stays, since user space may know it by now */
+	/* Another task was faster: what is there twice stays, since user space may know it by now
+	 */
 	known = bpf_map_lookup_elem(&pgt_file_indexes, &key);
 	return known ? *known : 0;
 }

@@ -62,8 +62,8 @@ struct options {
 	__u32 by_file;	      /* reads are booked on their file, not only on its kind */
 	__u32 per_query;      /* a record of each query, instead of sums by statement */
 	__u32 page_bytes;
-	__u32 literals; /* texts that differ in them are different statements */
-	__u32 writes;	/* they are measured too */
+	__u32 literals;	    /* texts that differ in them are different statements */
+	__u32 writes;	    /* they are measured too */
 	__u32 spare_slots;  /* from this index on they are spare */
 	__u32 spare_chunks; /* the same */
 };
@@ -84,13 +84,13 @@ struct live {
 	__u32 io_workers[SERVERS]; /* whether it has such, to which its backends leave reads */
 	__u32 orphans;		   /* a postmaster ended: its children have another parent now */
 	__u32 unused;
-	__u64 lost_tasks;			/* threads that there was no room for */
-	__u64 lost[OPERATIONS];			/* what is in no slot, */
-	__u64 no_slot;				/* because there was none, */
-	__u64 no_chunk;				/* or no chunk for its value */
-	__u64 lost_latencies;			/* of calls: they are in no histogram */
-	__u64 lost_queries;			/* their records found the ring full */
-	__u64 by_kind; /* counted on all files of a kind: no room to tell its file */
+	__u64 lost_tasks;	/* threads that there was no room for */
+	__u64 lost[OPERATIONS]; /* what is in no slot, */
+	__u64 no_slot;		/* because there was none, */
+	__u64 no_chunk;		/* or no chunk for its value */
+	__u64 lost_latencies;	/* of calls: they are in no histogram */
+	__u64 lost_queries;	/* their records found the ring full */
+	__u64 by_kind;		/* counted on all files of a kind: no room to tell its file */
 	__u64 checkpoint_ns[CHECKPOINT_PHASES]; /* when each began in the last checkpoint, or 0 */
 };
 
