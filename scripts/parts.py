@@ -40,8 +40,7 @@ OF_SERVERS = tuple(
     )
 )
 """What differs between versions of PostgreSQL."""
-SMOKE = ("tests/kernel/test_smoke.py", "tests/kernel/test_bcc.py")
-BCC = {"PGTRACE_TEST_ENGINE": "bcc"}
+KERNELS = ("5.10", "6.1", "6.12", "7.2")
 
 
 class Part(NamedTuple):
@@ -58,6 +57,11 @@ class Part(NamedTuple):
 def vm(kernel: str, *tests: str, minutes: int = 15) -> tuple[str, ...]:
     """These tests under that kernel, in one boot."""
     return ("scripts/vm", "--timeout", str(minutes * 60), kernel, "--", *tests)
+
+
+def soak(version: int, minutes: int) -> tuple[str, ...]:
+    """A whole server for so long, its figures held against the server's own."""
+    return ("scripts/soak", "--minutes", str(minutes), "--pg", str(version))
 
 
 def files(*patterns: str) -> tuple[str, ...]:
@@ -85,6 +89,20 @@ def of_server(version: int) -> tuple[Part, Part]:
     )
 
 
+def of_kernel(kernel: str) -> tuple[Part, ...]:
+    """Its tests in one boot, over both engines where bcc runs: the core, or all."""
+    core = ("pytest", "-m", "core", "tests/kernel")
+    if kernel == "6.1":
+        core = (*core, "tests/integration")
+    whole = ("pytest", "-m", "vm", "tests/kernel", "tests/integration")
+    if kernel == "5.10":
+        return (Part(f"kernel {kernel}", "guest", "df", vm(kernel, *core, minutes=30)),)
+    return (
+        Part(f"kernel {kernel}", "guest", "d", vm(kernel, *core, minutes=30)),
+        Part(f"kernel {kernel} whole", "guest", "f", vm(kernel, *whole, minutes=80)),
+    )
+
+
 def parts() -> tuple[Part, ...]:
     """All there are, in their order."""
     sources = files("bpf/*.[ch]", "scripts/*.[ch]", "tests/**/*.c")
@@ -99,16 +117,11 @@ def parts() -> tuple[Part, ...]:
         Part("quick", "host", "q", (*BESIDE, "tests/integration/test_reads.py")),
         Part("integration", "host", "df", (*BESIDE, "tests/integration")),
         *(part for version in (17, 18, 19) for part in of_server(version)),
+        *(Part(f"soak {v}", "host", "df", soak(v, 3)) for v in (15, 18)),
         Part("integration alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "guest", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
-        Part("kernel 6.1", "guest", "df", vm("6.1", "pytest", *SMOKE)),
-        *(
-            Part(f"kernel {v}", "guest", "df", vm(v, "pytest", *SMOKE))
-            for v in ("5.10", "6.12", "7.2")
-        ),
-        Part("bcc 6.1", "guest", "df", vm("6.1", "pytest", *SMOKE), BCC),
-        Part("bcc 5.10", "guest", "df", vm("5.10", "pytest", *SMOKE), BCC),
+        *(part for kernel in KERNELS for part in of_kernel(kernel)),
     )
 
 

@@ -3,7 +3,7 @@
 import signal
 from typing import Any
 
-pytest_plugins = ("fix_markers", "fix_cluster", "fix_reader", "fix_storage")
+pytest_plugins = ("fix_markers", "fix_engines", "fix_cluster", "fix_reader", "fix_storage")
 
 
 def pytest_configure() -> None:

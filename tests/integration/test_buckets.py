@@ -1,7 +1,4 @@
-"""The kernel's histogram is that of the very durations it was made of.
-
-tests/kernel/test_ways.py runs these same tests in the virtual machine, by the other ways in.
-"""
+"""The kernel's histogram is that of the very durations it was made of."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +15,10 @@ from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.tracer import Tracer
 from scans import anything_lost, histogram, new_backend, only, prepare
 
+pytestmark = pytest.mark.vm
+
 READS = 40_000
 """Fewer than fit in the ring of durations, which nobody empties meanwhile."""
-
-
-@pytest.fixture
-def way() -> ReadsWay:
-    return "tracepoint"
 
 
 def compare(tracer: Tracer, reads: list[Reads]) -> Histogram:

@@ -186,6 +186,7 @@ def with_io_workers(connection: Connection) -> list[int]:
     return [connection.info.backend_pid, *(pid for (pid,) in rows)]
 
 
+@pytest.mark.vm
 @pytest.mark.parametrize("whole", [False, True], ids=["backend", "server"])
 @pytest.mark.parametrize("workers", [2, 4])
 def test_parallel_workers_read_for_their_leaders_query(

@@ -1,7 +1,4 @@
-"""How a read follows the one before: every read of a program that reads in a known order.
-
-tests/kernel/test_ways.py runs these same tests in the virtual machine, by fentry and kprobe.
-"""
+"""How a read follows the one before: every read of a program that reads in a known order."""
 
 import os
 from collections import Counter
@@ -20,6 +17,8 @@ from read_ahead import read_ahead
 from scans import BLOCK, only, patterns
 from worker import Worker
 
+pytestmark = pytest.mark.vm
+
 BLOCKS = 2048
 WINDOW = READ_AHEAD_KIB * 1024 // BLOCK
 """Blocks that the kernel reads ahead at most."""
@@ -32,11 +31,6 @@ ORDERS: dict[str, tuple[Any, ...]] = {
     "wider gaps": (WINDOW + 2, "random"),
 }
 """From the start of a read to that of the next, in blocks; the pattern; options of the reader."""
-
-
-@pytest.fixture
-def way() -> ReadsWay:
-    return "tracepoint"
 
 
 @pytest.fixture

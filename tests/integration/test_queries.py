@@ -23,11 +23,13 @@ from fix_cluster import Connection
 from pgtrace import capture as captures
 from pgtrace import capture_file, live
 from pgtrace.capture import Capture, Query
-from pgtrace.engines import QueryEvent, ReadsWay
+from pgtrace.engines import EngineName, QueryEvent, ReadsWay
 from pgtrace.postgres.cluster import PrivateCluster, find_bindir
 from pgtrace.postgres.redaction import redact
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer, trace
+
+pytestmark = pytest.mark.vm
 
 Finish = Callable[[], None]
 
@@ -100,7 +102,7 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: PrivateCluster) -> Iterator[Watched]:
+def shared(cluster: PrivateCluster, engine: EngineName) -> Iterator[Watched]:
     with cluster.connect() as connection:
         tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY, per_query=True)
         try:
@@ -462,6 +464,7 @@ def test_pipeline_that_prepares_and_executes(watched: Watched) -> None:
 # Time
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("protocol", ["simple", "extended"])
 def test_latency_is_what_the_server_took(watched: Watched, protocol: str) -> None:
     """No less than it slept, and no more than the client waited."""
@@ -477,6 +480,7 @@ def test_latency_is_what_the_server_took(watched: Watched, protocol: str) -> Non
     assert event.end_ns <= seen[1]
 
 
+@pytest.mark.real_time
 def test_time_in_which_the_client_is_silent_is_no_latency(watched: Watched) -> None:
     (first, second) = watched.events(
         watched.simple("begin"), lambda: time.sleep(0.2), watched.simple("commit")
@@ -484,6 +488,7 @@ def test_time_in_which_the_client_is_silent_is_no_latency(watched: Watched) -> N
     assert first.end_ns + 200 * MS <= second.start_ns
 
 
+@pytest.mark.real_time
 def test_latencies_in_a_pipeline(watched: Watched) -> None:
     """They follow one another in order, and the slow one is the slow one."""
 
@@ -497,6 +502,7 @@ def test_latencies_in_a_pipeline(watched: Watched) -> None:
     assert all(a.end_ns <= b.start_ns for a, b in itertools.pairwise(events))
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("protocol", ["simple", "extended"])
 def test_statement_timeout_and_the_query_after_it(watched: Watched, protocol: str) -> None:
     """The failed query fires no end of its own; the next one must not inherit its start."""
@@ -513,6 +519,7 @@ def test_statement_timeout_and_the_query_after_it(watched: Watched, protocol: st
     assert slow.end_ns <= fast.start_ns
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("protocol", ["simple", "extended"])
 def test_query_that_is_canceled(watched: Watched, protocol: str) -> None:
     done = threading.Event()
@@ -588,6 +595,7 @@ def benches(
     return backends
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("mode", MODES)
 def test_pgbench(benches: dict[str, captures.Backend], mode: str) -> None:
     """Exactly its 500 queries, by their protocol, and the one that it waited in before."""
@@ -679,7 +687,7 @@ class Session(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def session(cluster: PrivateCluster) -> Session:
+def session(cluster: PrivateCluster, engine: EngineName) -> Session:
     evict_catalogs(cluster)
     steps = []
 

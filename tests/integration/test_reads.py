@@ -1,7 +1,6 @@
 """Which reads are counted, and how: by each way in, of any program and of a PostgreSQL query.
 
-The host's kernel lets only the tracepoints in: tests/kernel/test_ways.py runs these same tests in
-the virtual machine, where its own fixture `way` says fentry and kprobe too.
+The host's kernel lets only the tracepoints in; fentry and kprobe are for the virtual machine.
 """
 
 import os
@@ -38,6 +37,10 @@ from scans import (
 )
 from worker import Worker
 
+pytestmark = pytest.mark.vm
+counts = pytest.mark.vm(tracepoints=True, core=True)
+by_tracepoints_too = pytest.mark.vm(tracepoints=True)
+
 READS = 104_729
 CALLS = ["pread", "read", "readv", "preadv", "preadv2"]
 
@@ -50,11 +53,6 @@ def usual_read_ahead(disk_directory: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def way() -> ReadsWay:
-    return "tracepoint"
-
-
-@pytest.fixture
 def worker() -> Iterator[Worker]:
     with Worker() as one:
         yield one
@@ -63,6 +61,7 @@ def worker() -> Iterator[Worker]:
 # A program whose reads are known
 
 
+@counts
 @pytest.mark.parametrize("call", CALLS)
 def test_every_read_is_counted(
     reader: Callable[..., Reader], data_file: Path, way: ReadsWay, call: str
@@ -120,6 +119,7 @@ def test_order_is_told(
 # A process that does what it is told, so that one tracer can watch many kinds of reads
 
 
+@by_tracepoints_too
 def test_failed_and_short_reads_are_counted_apart(
     worker: Worker, data_file: Path, way: ReadsWay
 ) -> None:
@@ -189,6 +189,7 @@ def test_a_vector_is_one_read_of_its_length(worker: Worker, data_file: Path, way
     assert (totals.failed, totals.short) == (0, 3)
 
 
+@by_tracepoints_too
 def test_each_pattern(worker: Worker, data_file: Path, way: ReadsWay) -> None:
     """A file's next read is sequential at the last one's end, near within its read-ahead, else
     random; whatever is read of other files meanwhile, and by whatever descriptor."""
@@ -245,6 +246,7 @@ NOT_FILES = {
 }
 
 
+@by_tracepoints_too
 def test_only_files_count(worker: Worker, data_file: Path, way: ReadsWay) -> None:
     """A pipe, a signalfd, a device, /proc and /sys are read, and do not count; files do."""
     worker.do(f"file = os.open({str(data_file)!r}, os.O_RDONLY)")

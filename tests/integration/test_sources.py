@@ -1,10 +1,8 @@
-"""Where reads were served: what each read tells adds up to what the kernel accounts.
-
-tests/kernel/test_ways.py runs these same tests in the virtual machine, on its own disk.
-"""
+"""Where reads were served: what each read tells adds up to what the kernel accounts."""
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +32,8 @@ from scans import (
 )
 from worker import Worker
 
+pytestmark = pytest.mark.vm
+
 TABLE = "wide"
 PAGES = 8192
 """64 MiB: of 512 read-aheads, the few smaller ones at the beginning are no more than 2 %."""
@@ -58,11 +58,6 @@ def scanned(storage: Path) -> Iterator[PrivateCluster]:
         with private.connect() as connection:
             make_table(connection)
         yield private
-
-
-@pytest.fixture
-def way() -> ReadsWay:
-    return "tracepoint"
 
 
 @pytest.fixture
@@ -118,6 +113,7 @@ def test_a_scan_is_from_the_device_once(scanned: PrivateCluster, way: ReadsWay) 
     assert by_source(warm).keys() == {"page_cache"}
 
 
+@pytest.mark.vm(core=True)
 @pytest.mark.parametrize("order", [(), ("--random", 7)], ids=["in_order", "random"])
 def test_device_bytes_are_those_that_came_into_the_page_cache(
     reader: Callable[..., Reader], storage: Path, way: ReadsWay, order: tuple[object, ...]
@@ -172,6 +168,7 @@ def sleepy():
 """
 
 
+@pytest.mark.vm(core=True)
 def test_a_read_that_slept_is_from_the_device_if_it_asked_it_and_else_waited(
     worker: Worker, storage: Path, way: ReadsWay
 ) -> None:
@@ -202,7 +199,8 @@ def test_on_an_overlay_it_is_unknown(
 ) -> None:
     """What lies below an overlay may read in threads of its own: its warm reads are counted, but
     never said to be from the page cache."""
-    layers = [storage / f"{name}-{way}" for name in ("lower", "upper", "work", "merged")]
+    directory = Path(tempfile.mkdtemp(dir=storage))
+    layers = [directory / name for name in ("lower", "upper", "work", "merged")]
     for layer in layers:
         layer.mkdir()
     lower, upper, work, merged = layers

@@ -1,7 +1,4 @@
-"""Which writes and fsyncs are counted, and how: by each way in, of a program that is known.
-
-As test_reads.py, tests/kernel/test_ways.py runs these in the virtual machine by fentry and kprobe.
-"""
+"""Which writes and fsyncs are counted, and how: by each way in, of a program that is known."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +14,10 @@ from pgtrace.engines import OPERATIONS, ReadsWay
 from scans import BLOCK, histogram, only, patterns
 from worker import Worker
 
+pytestmark = pytest.mark.vm
+counts = pytest.mark.vm(tracepoints=True, core=True)
+by_tracepoints_too = pytest.mark.vm(tracepoints=True)
+
 WRITES = 10_007
 WRITE_CALLS = ["pwrite", "write", "writev", "pwritev", "pwritev2"]
 SYNCS = ["fsync", "fdatasync", "sync_file_range"]
@@ -25,11 +26,6 @@ PREFIXES = {
     "kprobe": ("pgt_kw_", "pgt_ks_"),
     "fentry": ("pgt_fw_", "pgt_fs_"),
 }
-
-
-@pytest.fixture
-def way() -> ReadsWay:
-    return "tracepoint"
 
 
 @pytest.fixture
@@ -65,6 +61,7 @@ def calls(fsyncs: list[Reads]) -> dict[str | None, int]:
     return dict(found)
 
 
+@counts
 @pytest.mark.parametrize("call", WRITE_CALLS)
 def test_every_write_is_counted(
     writer: Callable[..., Reader], written: Path, way: ReadsWay, call: str
@@ -88,6 +85,7 @@ def test_every_write_is_counted(
     }
 
 
+@counts
 @pytest.mark.parametrize("call", SYNCS)
 def test_every_fsync_is_counted(
     writer: Callable[..., Reader], written: Path, way: ReadsWay, call: str
@@ -104,6 +102,7 @@ def test_every_fsync_is_counted(
         assert "wait" in {r.source for r in found["fsync"]}
 
 
+@by_tracepoints_too
 def test_a_write_with_o_dsync_is_counted_once(
     writer: Callable[..., Reader], written: Path, way: ReadsWay
 ) -> None:
@@ -116,6 +115,7 @@ def test_a_write_with_o_dsync_is_counted_once(
     assert (taken.totals.writes, taken.totals.fsyncs) == (0, 0)
 
 
+@by_tracepoints_too
 def test_a_directory_is_synced(process: Worker, written: Path, way: ReadsWay) -> None:
     """So that a new file's name lasts; to read one is still no read."""
     process.do(f"fd = os.open({str(written.parent)!r}, os.O_RDONLY)")

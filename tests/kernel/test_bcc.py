@@ -1,11 +1,9 @@
 """Which engine is taken, and that what bcc compiles from the kernel's headers is right.
 
-Under the kernels whose headers Debian 12's bcc compiles. scripts/test runs this with BTF and, as
-PGTRACE_TEST_ENGINE=bcc says, without.
+Under the kernels whose headers Debian 12's bcc compiles, with BTF and without.
 """
 
 import os
-import platform
 import re
 import subprocess
 from pathlib import Path
@@ -14,15 +12,14 @@ import pytest
 
 from field_offsets import offsets, read_by_pgtrace
 from fix_cluster import Connection
-from fix_markers import matches
+from fix_engines import ways
 from pgtrace import trace
 from pgtrace.engines import kernel_types
 from pgtrace.engines.choice import reads_ways
 from pgtrace.errors import UnsupportedError
 from pgtrace_command import run
 
-pytestmark = pytest.mark.kernel("< 6.2")
-OLD = matches(platform.release(), "< 5.17")
+pytestmark = [pytest.mark.kernel("< 6.2"), pytest.mark.vm, pytest.mark.core]
 
 
 def test_the_engine_is_chosen_by_itself(connection: Connection, engine: str) -> None:
@@ -31,7 +28,7 @@ def test_the_engine_is_chosen_by_itself(connection: Connection, engine: str) -> 
         connection.execute("select 1")
     probes = tracer.capture().probes
     assert (probes.engine, probes.queries, probes.not_measured) == (engine, "usdt", [])
-    assert probes.reads == ("fentry" if engine == "libbpf" and not OLD else "kprobe")
+    assert probes.reads == ways(engine)[0]
     ended = run("capture", connection.info.backend_pid, "--duration", 1)
     assert ended.code == 0
     said = [line for line in ended.err.splitlines() if "bcc" in line]

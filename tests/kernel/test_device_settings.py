@@ -13,6 +13,8 @@ from pgtrace.lab.changes import Changes
 from pgtrace.lab.device_settings import read_ahead, usable, users
 from pgtrace.lab.storages import Place
 
+pytestmark = pytest.mark.vm(engines=["libbpf"])  # nothing is traced
+
 SECTOR = 512
 MIB = 1 << 20
 START, LENGTH = 2048, 64 * MIB // SECTOR

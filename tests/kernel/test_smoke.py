@@ -1,12 +1,11 @@
 """Under each kernel of Debian's: every way in loads, attaches and counts, and doctor knows it.
 
-What is measured, and how exactly, is shown under 6.1 and 6.12; what differs between kernels is in
+What is measured, and how exactly, tests/integration shows; what differs between kernels is in
 bpf/kernel.bpf.h.
 """
 
 import json
 import os
-import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,21 +15,19 @@ import pytest
 
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, bindir
-from fix_markers import ENGINE, PG_VERSION, matches
+from fix_engines import RELEASE, engines, ways
+from fix_markers import PG_VERSION, matches
 from fix_reader import Reader
 from pgtrace import trace
 from pgtrace.capture import Call, Totals, of_operation
-from pgtrace.engines import OPERATIONS, Member, Postmaster, ReadsWay, Request, choice
+from pgtrace.engines import OPERATIONS, EngineName, Member, Postmaster, ReadsWay, Request, choice
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer
 from pgtrace_command import run
 
-OLD = matches(platform.release(), "< 5.17")
-NO_FENTRY = OLD or ENGINE == "bcc"
-"""There fentry cannot be, which doctor says too."""
-NO_URING = matches(platform.release(), "< 6.0") or ENGINE == "bcc"
-WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")[1 if NO_FENTRY else 0 :]
+pytestmark = [pytest.mark.vm(tracepoints=True), pytest.mark.core]
+OLD = matches(RELEASE, "< 5.17")
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +37,13 @@ def server(disk_directory: Path) -> Iterator[PrivateCluster]:
         yield server
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_way_counts_each_read(
-    reader: Callable[..., Reader], data_file: Path, way: ReadsWay
+    reader: Callable[..., Reader], data_file: Path, engine: EngineName, way: ReadsWay
 ) -> None:
     with reader(data_file) as one, trace(one.pid, any_process=True, reads=way) as tracer:
         assert one.go().full == 1000
     taken = tracer.capture()
-    assert (taken.probes.engine, taken.probes.reads) == (ENGINE, way)
+    assert (taken.probes.engine, taken.probes.reads) == (engine, way)
     assert (taken.totals.reads, taken.totals.bytes) == (1000, 1000 * 8192)
     assert (taken.totals.failed, taken.totals.short) == (0, 0)
     assert (taken.lost.reads, taken.lost.in_flight) == (0, 0)
@@ -56,7 +52,11 @@ def test_way_counts_each_read(
 @pytest.mark.parametrize("per_query", [False, True])
 @pytest.mark.parametrize("how", ["inline", "async"])
 def test_requests_of_io_uring(
-    uring_reader: Callable[..., Reader], data_file: Path, how: str, per_query: bool
+    uring_reader: Callable[..., Reader],
+    data_file: Path,
+    engine: EngineName,
+    how: str,
+    per_query: bool,
 ) -> None:
     """Each is counted, whichever thread of the process it completes in; or said not to be."""
     with uring_reader(data_file, how, 1000) as one:
@@ -67,16 +67,16 @@ def test_requests_of_io_uring(
             io_uring=True,
             per_query=per_query,
         )
-        engine = choice.start(request)
+        started = choice.start(request)
         try:
             counts = one.go()
-            (task,) = engine.snapshot()
-            missing = [reason for reason in engine.not_measured if "io_uring" in reason]
+            (task,) = started.snapshot()
+            missing = [reason for reason in started.not_measured if "io_uring" in reason]
         finally:
-            engine.close()
+            started.close()
     assert (counts.full, counts.executors > 0) == (1000, how == "async")
     assert (task.lost_reads, task.requests, task.failed.count, task.short.count) == (0, 0, 0, 0)
-    if NO_URING:
+    if matches(RELEASE, "< 6.0") or engine == "bcc":
         assert (task.reads, len(missing)) == ({}, 1)
         return
     assert not missing
@@ -85,7 +85,6 @@ def test_requests_of_io_uring(
     assert sum(each.bytes for each in task.reads.values()) == 1000 * 8192
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_way_counts_each_write_and_fsync(
     writer: Callable[..., Reader], disk_directory: Path, way: ReadsWay
 ) -> None:
@@ -115,7 +114,6 @@ def _written(one: Reader, way: ReadsWay) -> tuple[Totals, dict[str | None, int]]
     return taken.totals, dict(found)
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_backend(server: PrivateCluster, way: ReadsWay, tmp_path: Path) -> None:
     """Reads are in the query that made them: those of a file, and no others."""
     file = tmp_path / "file"
@@ -140,13 +138,28 @@ def test_backend(server: PrivateCluster, way: ReadsWay, tmp_path: Path) -> None:
     assert sum(reads.bytes for reads in query.reads) == 80 * 8192
 
 
-def test_whole_server(server: PrivateCluster) -> None:
+def test_the_best_way_is_chosen(
+    reader: Callable[..., Reader], data_file: Path, server: PrivateCluster, engine: EngineName
+) -> None:
+    """Nobody has to ask for it, neither for a backend nor for another process."""
+    best = ways(engine)[0]
+    with reader(data_file) as one, trace(one.pid, any_process=True) as tracer:
+        assert one.go().full == 1000
+    assert tracer.capture().probes.reads == best
+    assert tracer.capture().totals.reads == 1000
+    with server.connect() as connection, trace(connection.info.backend_pid) as tracer:
+        connection.execute("select 1")
+    probes = tracer.capture().probes
+    assert (probes.reads, probes.queries, probes.not_measured) == (best, "usdt", [])
+
+
+def test_whole_server(server: PrivateCluster, engine: EngineName) -> None:
     """A backend that comes is named, and its queries are told, by the way in that is best."""
     with trace(server.postmaster_pid, literals=True) as tracer, server.connect() as connection:
         pid = connection.info.backend_pid
         connection.execute("select 'here'")
     taken = tracer.capture()
-    assert taken.probes.reads == WAYS[0]
+    assert taken.probes.reads == ways(engine)[0]
     # There USDT probes reach no process to come, but those of functions do
     assert taken.probes.queries == ("uprobe" if OLD else "usdt")
     (backend,) = (backend for backend in taken.backends if backend.pid == pid)
@@ -181,24 +194,23 @@ def test_fentry_is_refused_before_anything_is_loaded(server: PrivateCluster) -> 
     assert "before Linux 5.17" in ended.err
 
 
-def test_doctor(server: PrivateCluster) -> None:
+def test_doctor(server: PrivateCluster, engine: EngineName) -> None:
     """It says that reads and queries can be traced, and by which ways."""
     ended = run("doctor", "--json", "--pid", server.postmaster_pid)
     assert ended.code == 0, ended
     answer = json.loads(ended.out)
     told = {one["name"]: one for group in answer["groups"] for one in group["abilities"]}
-    assert told["kernel"]["reason"].startswith(platform.release())
-    for name in (*WAYS, "reads", "uprobes", "engine", "query probes", "version"):
+    assert told["kernel"]["reason"].startswith(RELEASE)
+    for name in (*ways(engine), "reads", "uprobes", "engine", "query probes", "version"):
         assert told[name]["ok"] is True, told[name]
-    assert told["reads"]["reason"] == f"by {WAYS[0]}, the best way in here"
-    if NO_FENTRY:
+    assert told["reads"]["reason"] == f"by {ways(engine)[0]}, the best way in here"
+    if "fentry" not in ways(engine):
         assert told["fentry"]["ok"] is None
-        why = "the kernel's own BTF" if ENGINE == "bcc" else "before Linux 5.17"
+        why = "the kernel's own BTF" if engine == "bcc" else "before Linux 5.17"
         assert why in told["fentry"]["reason"]
-    there = ENGINE == "libbpf"
-    assert told["engine"]["reason"].startswith(f"{ENGINE}, ")
-    # Where scripts/vm has its headers
-    assert told["engine bcc"]["ok"] is (True if matches(platform.release(), "< 6.2") else None)
+    there = engine == "libbpf"
+    assert told["engine"]["reason"].startswith(f"{engine}, ")
+    assert told["engine bcc"]["ok"] is (True if "bcc" in engines() else None)
     assert (told["BTF"]["ok"], told["engine libbpf"]["ok"]) == (
         (True, True) if there else (None, None)
     )

@@ -16,8 +16,6 @@ import pytest
 
 PG_VERSION = int(os.environ.get("PGTRACE_TEST_PG", "15"))
 """The major version of PostgreSQL under test."""
-ENGINE = os.environ.get("PGTRACE_TEST_ENGINE", "libbpf")
-"""Which engine traces in tests/kernel; its conftest.py sees to it."""
 
 COMPARE = {
     "==": operator.eq,
@@ -39,6 +37,7 @@ def matches(version: str, wanted: str) -> bool:
     return bool(COMPARE[wish[1] or "=="](left, right))
 
 
+@pytest.hookimpl(trylast=True)  # of what -m and -k choose
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = {"pg": str(PG_VERSION), "kernel": platform.release()}
     other = [
@@ -68,7 +67,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_report_header() -> str:
-    settings = f"PostgreSQL {PG_VERSION}, engine {ENGINE}, CI={os.environ.get('CI', '')}"
+    settings = f"PostgreSQL {PG_VERSION}, CI={os.environ.get('CI', '')}"
     return f"kernel {platform.release()}, {settings}"
 
 

@@ -1,7 +1,7 @@
 """The bcc engine where something is missing: each its own sentence, and exit code 5.
 
-That it measures what the libbpf engine does is shown under kernels whose headers are to be had, in
-tests/kernel/test_engines.py.
+That it measures what the libbpf engine does is shown under kernels whose headers are to be had, by
+the tests that are marked `vm`.
 """
 
 import platform
