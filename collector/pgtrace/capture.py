@@ -36,6 +36,7 @@ Kind = Literal[
 """What a file holds. relation: a heap, an index, TOAST or a sequence; which, is known only with a
 database connection."""
 EngineName = Literal["libbpf", "bcc"]
+GapReason = Literal["stop", "crash"]
 Protocol = Literal["simple", "extended", "unknown"]
 """unknown: the query began before tracing did, and nothing has told since; or, without USDT probes,
 no message of its kind had been right before."""
@@ -272,12 +273,15 @@ class Buffers(msgspec.Struct):
 
 
 class Gap(msgspec.Struct):
-    """A server was away: from its postmaster's end until its next one was traced."""
+    """A server was away: from its postmaster's end until its next one was traced, or from the
+    crash of one of its processes until those that it started anew let clients in.
+    """
 
     data_directory: str
     began: str
     ended: str | None
     """None: it did not come back."""
+    reason: GapReason = "stop"
 
 
 class Capture(msgspec.Struct):

@@ -75,10 +75,19 @@ class Person:
         return event
 
 
-def silent(pid: int, began_ns: int, ended_ns: int) -> Person:
-    """One who ended, and of whom nothing but that is known."""
-    nothing = TaskSnapshot(0, pid, pid, 0, 0, b"", began_ns, ended_ns)
-    return Person(0, pid, 0, 0, titles.Title(), began_ns, ended_ns, final=nothing)
+def silent(
+    pid: int,
+    began_ns: int,
+    ended_ns: int = 0,
+    *,
+    inner_pid: int = 0,
+    postmaster: int = 0,
+    title: titles.Title | None = None,
+) -> Person:
+    """One who neither read nor ran a query. Of who ended nothing more is known."""
+    nothing = TaskSnapshot(0, pid, inner_pid or pid, postmaster, 0, b"", began_ns, ended_ns)
+    title = title or titles.Title()
+    return Person(0, pid, inner_pid, postmaster, title, began_ns, ended_ns, final=nothing)
 
 
 def cut_off(person: Person, final: TaskSnapshot) -> QueryEvent | None:

@@ -21,6 +21,10 @@ MOST_ENDED = 2000
 """Backends that ended and are still told one by one; more are added up by user and database."""
 _MOST_WAIT_NS = 2_000_000_000
 _NEVER_NS = 1 << 63
+_NOT_TOLD = (
+    "processes that neither read nor ran a query: they are not told from backends that there was "
+    "no room for"
+)
 
 
 @dataclass(slots=True)
@@ -115,7 +119,9 @@ class Registry:
             if not self._per_query:
                 self._fold_helpers()
         with self._failures.kept("processes that came and went"):
-            self._ended += self.servers.hear(self._ended_at)
+            silent = self.servers.hear(self._ended_at)
+            if silent and not self._cannot_tell_silent():
+                self._ended += silent
         with self._failures.kept("backends that ended, added up"):
             while len(self._ended) > MOST_ENDED:
                 self._merge(self._ended.popleft())
@@ -183,6 +189,27 @@ class Registry:
         found.accounts += self._merged.values()
         return found
 
+    def silent(self, until_ns: int) -> list[Account]:
+        """Who ran at that time and has neither read nor run a query, with nothing in them."""
+        if not self._target.whole or self._cannot_tell_silent():
+            return []
+        running = [person for person in self.servers.running() if person.began_ns <= until_ns]
+        known = {tid for _, tid, _ in self._engine.serials()}  # the last word: of who was listed
+        known |= {person.pid for person in self._people.values()}
+        return [
+            Account(person, {}, person.final, None, None)
+            for person in running
+            if person.final and person.pid not in known and self._is_meant(person)
+        ]
+
+    def _cannot_tell_silent(self) -> bool:
+        """Who did nothing is not known from who did not fit."""
+        if not self._engine.losses().backends:
+            return False
+        if _NOT_TOLD not in self._engine.not_measured:
+            self._engine.not_measured.append(_NOT_TOLD)
+        return True
+
     def _meet(self, serial: int) -> Person:
         task = self._engine.task(serial)
         title = self._title(task.title, task.postmaster)
@@ -234,15 +261,9 @@ class Registry:
 
     def _title_now(self, pid: int) -> titles.Title | None:
         try:
-            known = processes.backend(pid)
+            return processes.backend(pid).title
         except PgtraceError:
             return None
-        return titles.Title(
-            backend_type=known.backend_type,
-            usename=known.usename,
-            datname=known.datname,
-            leader_pid=known.leader_pid,
-        )
 
     def _leader(self, helper: Person) -> Person | None:
         for person in self._people.values():
@@ -277,6 +298,10 @@ class Registry:
                     self._close(person, person.final)
             if person.leader is None:
                 self._ended.append(person)
+        with self._failures.kept("when servers were away"):
+            for person in sorted(persons, key=lambda person: person.ended_ns):
+                if person.final:
+                    self.servers.child_ended(person, person.final.exit_code)
 
     def _close(self, person: Person, final: TaskSnapshot) -> None:
         """Helpers before leaders, who have what they read."""

@@ -1,5 +1,7 @@
 """The servers of one session: when each is away, who comes in its place, who comes and goes."""
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -10,14 +12,16 @@ from . import people
 from .capture import Gap
 from .engines import Engine
 from .errors import PgtraceError
+from .gaps import Gaps
 from .people import Person
 from .postgres import proc, processes
 from .postgres.life import Life
-from .postgres.processes import Server
+from .postgres.processes import Backend, Server
+from .postgres.titles import Title
 from .targets import FIRST_AIO, Target, postmaster, unfollowed
-from .units import stamp
 
 _LOOK_EVERY_S = 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Servers:
@@ -32,11 +36,13 @@ class Servers:
         """Those that have probes. After an upgrade a server runs another."""
         self._places = {pid: _place(server) for pid, server in self._servers.items()}
         self._next_look = 0.0
-        self._gaps: list[tuple[str, int, int | None]] = []
+        self._gaps = Gaps()
         self._life = Life(set(self._servers)) if target.whole else None
         self._overflowed = False
-        self._silent: dict[int, int] = {}
+        self._started: dict[int, int] = {}
         """When processes started that have not ended yet."""
+        self._titles: dict[int, Title] = {}
+        """What they are, once their titles say so."""
 
     def close(self) -> None:
         """Listen to nobody any more."""
@@ -57,13 +63,31 @@ class Servers:
 
     def gaps(self, wall: Callable[[int], datetime]) -> list[Gap]:
         """When servers were away."""
+        if self._target.whole:
+            self._look_at_servers()
+        return self._gaps.listed(wall)
+
+    def child_ended(self, person: Person, exit_code: int) -> None:
+        """One of a server's processes, as waitpid() has its end: it may have crashed."""
+        server = self.of(person.postmaster)
+        if server and self._target.whole:
+            kind = person.title.backend_type
+            times = person.began_ns, person.ended_ns
+            self._gaps.child_ended(server.data_directory, kind, *times, exit_code)
+
+    def running(self) -> list[Person]:
+        """Everybody who runs now but parallel workers, as /proc shows them."""
         return [
-            Gap(
-                directory,
-                stamp(wall(began)),
-                stamp(wall(ended)) if ended else None,
+            people.silent(
+                backend.pid,
+                self._began_ns(backend),
+                inner_pid=backend.process.inner_pid,
+                postmaster=postmaster,
+                title=backend.title,
             )
-            for directory, began, ended in self._gaps
+            for postmaster, server in self._servers.items()
+            for backend in server.backends()
+            if backend.backend_type != "postmaster" and not backend.leader_pid
         ]
 
     def hear(self, ended_at: Callable[[], Mapping[int, int]]) -> list[Person]:
@@ -79,20 +103,21 @@ class Servers:
         told = ended_at() if events else {}
         for event in events:
             if not event.ended:
-                self._silent[event.pid] = event.at_ns
+                self._started[event.pid] = event.at_ns
                 continue
-            began = self._silent.pop(event.pid, None)
+            began = self._started.pop(event.pid, None)
+            title = self._titles.pop(event.pid, None)
             if began is not None and told.get(event.pid, 0) < began:
-                silent.append(people.silent(event.pid, began, event.at_ns))
+                silent.append(people.silent(event.pid, began, event.at_ns, title=title))
         if self._life.overflows and not self._overflowed:
             self._overflowed = True
             self._engine.not_measured.append(
-                "some processes that neither read nor ran a query: they came faster than the "
-                "process connector could be heard"
+                "some processes that neither read nor ran a query and ended: they came faster than "
+                "the process connector could be heard"
             )
         if self._life.failure:
             self._engine.not_measured.append(
-                "processes that neither read nor ran a query: the process connector "
+                "processes that neither read nor ran a query and ended: the process connector "
                 f"cannot be heard ({self._life.failure})"
             )
             self._life = None
@@ -104,16 +129,53 @@ class Servers:
         if not self._target.whole or now < self._next_look:
             return
         self._next_look = now + _LOOK_EVERY_S
-        for server in list(self._servers.values()):
-            if _runs(server.postmaster):
-                continue
-            directory = server.data_directory
-            if not any(d == directory and end is None for d, _, end in self._gaps):
-                self._gaps.append((directory, time.monotonic_ns(), None))
+        self._learn_titles()
+        for server in self._look_at_servers():
             for successor in processes.servers():
                 if _place(successor).is_that_of(self._places[server.postmaster_pid]):
                     self._follow(server, successor)
                     break
+
+    def _look_at_servers(self) -> list[Server]:
+        """Notice what is seen of gaps in /proc; those that do not run."""
+        away = []
+        for server in self._servers.values():
+            if not _runs(server.postmaster):
+                self._gaps.stopped(server.data_directory, time.monotonic_ns())
+                away.append(server)
+            elif self._gaps.crash(server.data_directory) is not None:
+                self._look_at_standby(server)
+        return away
+
+    def _look_at_standby(self, server: Server) -> None:
+        """Its startup process does not end when it is ready. Once that runs, the postmaster writes
+        to its file when it lets clients in (LOCK_FILE_LINE_PM_STATUS), and not before.
+        """
+        for backend in server.backends():
+            if backend.backend_type == "startup":
+                began_ns = self._began_ns(backend)
+                with contextlib.suppress(OSError):
+                    written = (server.directory / "postmaster.pid").stat().st_mtime_ns
+                    written_ns = written - (time.time_ns() - time.monotonic_ns())
+                    if written_ns > began_ns:
+                        self._gaps.recovered(server.data_directory, began_ns, written_ns)
+
+    def _began_ns(self, backend: Backend) -> int:
+        """As the process connector has it, or else the end of the tick that /proc has."""
+        known = self._started.get(backend.pid)
+        if known:
+            return known
+        since_boot_ns = (backend.process.start_time_ticks + 1) * 1_000_000_000 // _TICKS
+        asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+        return since_boot_ns - asleep_ns
+
+    def _learn_titles(self) -> None:
+        """While they can be asked: once somebody has ended, nothing tells what it was."""
+        for pid in self._started.keys() - self._titles.keys():
+            with contextlib.suppress(PgtraceError):
+                title = processes.backend(pid).title
+                if title.backend_type:
+                    self._titles[pid] = title
 
     def _follow(self, server: Server, successor: Server) -> None:
         del self._servers[server.postmaster_pid], self._places[server.postmaster_pid]
@@ -126,8 +188,7 @@ class Servers:
             postmaster(successor),
             self._new_binary(server, successor),
         )
-        now, directory = time.monotonic_ns(), server.data_directory
-        self._gaps = [(d, b, e or now) if d == directory else (d, b, e) for d, b, e in self._gaps]
+        self._gaps.started(server.data_directory, time.monotonic_ns())
 
     def _new_binary(self, server: Server, successor: Server) -> str | None:
         """Where probes have to be put, because it runs another file than the server before."""

@@ -78,11 +78,11 @@ class Tracer:
         self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
         if not queries:
             self._no_query_ids = "queries were not asked for"
-        self.started = datetime.now(UTC)
         self.engine: Engine = engines.start(request)
         self.failures = self.engine.failures
         """What went wrong of our own: the capture is partial then."""
-        self.started_ns = time.monotonic_ns()
+        # At one moment: to attach may take seconds, and times of processes are told by both
+        self.started, self.started_ns = datetime.now(UTC), time.monotonic_ns()
         self.names = None if dsn is None else Names(dsn, target.servers, self.failures)
         self.registry = Registry(
             self.engine,
@@ -252,6 +252,9 @@ class Tracer:
         engine, servers = self.engine, self.target.servers
         server = servers[0] if len(servers) == 1 else None
         found = self._part("backends", self.registry.look, Found())
+        found.accounts += self._part(
+            "processes that did nothing", lambda: self.registry.silent(ended_ns), []
+        )
         backends = self.assembly.backends(found, self.wall_time)
         losses = engine.losses()
         found.lost.backends = losses.backends

@@ -18,6 +18,7 @@ from pgtrace import trace
 from pgtrace.capture import Capture, Kind
 from pgtrace.engines import File
 from pgtrace.errors import DatabaseError
+from pgtrace.failures import Failures
 from pgtrace.places import Place, Places
 from pgtrace.postgres import processes, sample
 from pgtrace.postgres.cluster import PrivateCluster
@@ -59,7 +60,7 @@ class Files:
     def __init__(self, cluster: PrivateCluster, dsn: str | None) -> None:
         server = processes.server(cluster.postmaster_pid)
         self.files: list[File] = []
-        self.names = None if dsn is None else Names(dsn, [server])
+        self.names = None if dsn is None else Names(dsn, [server], Failures())
         self.places = Places(lambda: self.files, lambda: [server], self.names, by_relation=True)
 
     def add(self, file: File) -> int:
@@ -269,11 +270,11 @@ def test_names_of_another_server_are_none(small: PrivateCluster, cluster: Privat
     here = processes.server(cluster.postmaster_pid)
     there = processes.server(small.postmaster_pid)
     with (
-        closing(Names(small.dsn(), [here])) as names,
+        closing(Names(small.dsn(), [here], Failures())) as names,
         pytest.raises(DatabaseError, match="another"),
     ):
         names.require()
-    with closing(Names(small.dsn(), [here, there])) as names:
+    with closing(Names(small.dsn(), [here, there], Failures())) as names:
         names.require()
         assert (names.are_of(here), names.are_of(there)) == (False, True)
         (missing,) = names.missing()

@@ -202,6 +202,7 @@ def test_gaps_are_told() -> None:
     gaps = [
         Gap("/data", "2026-01-31T12:00:00.500000Z", "2026-01-31T12:00:03.000000Z"),
         Gap("/a\x1bb", "2026-01-31T12:00:04.000000Z", None),
+        Gap("/data", "2026-01-31T12:00:05.000000Z", "2026-01-31T12:00:06.000000Z", "crash"),
     ]
     report = text.render(some_capture(some_backend(), gaps=gaps))
     assert (
@@ -210,6 +211,8 @@ def test_gaps_are_told() -> None:
     ) in report
     assert (
         "Not running, from 2026-01-31 12:00:04 UTC to the end: the server in /a\\x1bb.\n"
+        "No connections after a crash, from 2026-01-31 12:00:05 UTC until 2026-01-31 12:00:06 UTC: "
+        "the server in /data.\n"
     ) in report
 
 

@@ -46,6 +46,16 @@ class Backend:
         """Its pid, as seen from here."""
         return self.process.pid
 
+    @property
+    def title(self) -> titles.Title:
+        """What is known of it of that which stays the same."""
+        return titles.Title(
+            backend_type=self.backend_type,
+            usename=self.usename,
+            datname=self.datname,
+            leader_pid=self.leader_pid,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Tablespace:

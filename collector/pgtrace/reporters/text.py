@@ -88,7 +88,8 @@ def _gap(gap: Gap) -> str:
         for at in (gap.began, gap.ended)
     )
     until = f"until {ended}" if ended else "to the end"
-    return f"Not running, from {began} {until}: the server in {escape(gap.data_directory)}."
+    what = "No connections after a crash" if gap.reason == "crash" else "Not running"
+    return f"{what}, from {began} {until}: the server in {escape(gap.data_directory)}."
 
 
 def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:

@@ -1,0 +1,218 @@
+"""Servers that end all their processes after the crash of one, and start them anew."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from datetime import datetime
+
+import psycopg
+import pytest
+from test_queries import WAY
+
+from child import wait_for
+from fix_cluster import Server
+from pgtrace.capture import Capture, Gap
+from pgtrace.postgres import processes
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.reporters.text import render
+from pgtrace.targets import Target
+from pgtrace.tracer import Tracer
+
+SETTINGS = {
+    "autovacuum": True,
+    "log_line_prefix": "%m ",
+    "log_timezone": "UTC",
+    "restart_after_crash": True,
+    "wal_level": "replica",
+}
+NEAR_S = 0.1
+"""The log's times are of a moment before or after, when the postmaster came to it."""
+SYSTEM = {"autovacuum launcher", "background writer", "checkpointer", "walwriter"}
+TOLD = re.compile(
+    r"^(\S+ \S+) UTC LOG: +(?:"
+    r"(?P<crash>.* was terminated by signal)|(?P<ready>database system is ready to accept)"
+    r"|(?P<stop>received .* shutdown request))",
+    re.MULTILINE,
+)
+
+
+@pytest.fixture
+def restless(server: Server) -> Iterator[PrivateCluster]:
+    private = server(**SETTINGS)
+    wait_for(lambda: ready(private))
+    yield private
+    if not (private.datadir / "postmaster.pid").exists():
+        private.start()
+    wait_for(lambda: ready(private))
+
+
+def ready(server: PrivateCluster) -> bool:
+    try:
+        server.connect().close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def log(server: PrivateCluster, begin: int) -> list[tuple[str, float]]:
+    """What happened when, as the server says, from this place of its log on."""
+    text = server.log.read_bytes()[begin:].decode()
+    return [
+        (found.lastgroup or "", datetime.fromisoformat(f"{found[1]}+00:00").timestamp())
+        for found in TOLD.finditer(text)
+    ]
+
+
+def pids(server: PrivateCluster) -> dict[str | None, int]:
+    return {b.backend_type: b.pid for b in processes.server(server.postmaster_pid).backends()}
+
+
+def crash(server: PrivateCluster, backend_type: str) -> None:
+    before = pids(server)
+    os.kill(before[backend_type], signal.SIGKILL)
+
+    def anew() -> bool:
+        now = pids(server)
+        return set(now) >= SYSTEM and not any(now[kind] == before[kind] for kind in SYSTEM)
+
+    wait_for(anew)
+    wait_for(lambda: ready(server))
+
+
+def crash_of_a_client(server: PrivateCluster) -> None:
+    with server.connect() as connection:
+        connection.execute("select 1")
+        crash(server, "client backend")
+
+
+def at(when: str | None) -> float:
+    assert when
+    return datetime.fromisoformat(when).timestamp()
+
+
+def times(gaps: list[Gap]) -> list[float]:
+    return [moment for gap in gaps for moment in (at(gap.began), at(gap.ended))]
+
+
+def check_seen(server: PrivateCluster, taken: Capture) -> None:
+    """All that run now are told with their types, and that they run."""
+    found = {b.pid: b for b in taken.backends if not b.ended}
+    now = pids(server)
+    assert {kind: found[now[kind]].backend_type for kind in SYSTEM} == {k: k for k in SYSTEM}
+    assert len({b.pid for b in taken.backends if not b.ended}) == len(found)
+
+
+def test_crash_is_a_gap_and_the_new_processes_are_seen(restless: PrivateCluster) -> None:
+    begin = restless.log.stat().st_size
+    first = pids(restless)
+    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    try:
+        crash_of_a_client(restless)
+        one = wait_for(lambda: [gap for gap in tracer.capture().gaps if gap.ended])
+        between = tracer.capture()
+        check_seen(restless, between)
+        second = pids(restless)
+        crash(restless, "background writer")
+        wait_for(lambda: len([gap for gap in tracer.capture().gaps if gap.ended]) == 2)
+        check_seen(restless, tracer.capture())
+    finally:
+        taken = tracer.stop()
+    check_seen(restless, taken)
+    said = log(restless, begin)
+    assert [what for what, _ in said] == ["crash", "ready"] * 2
+    assert times(taken.gaps) == pytest.approx([when for _, when in said], abs=NEAR_S)
+    assert times(taken.gaps) == sorted(times(taken.gaps))
+    assert taken.gaps[:1] == one
+    assert {gap.data_directory for gap in taken.gaps} == {str(restless.kernel_datadir)}
+    assert {gap.reason for gap in taken.gaps} == {"crash"}
+    ends = {b.pid: b.ended for b in taken.backends if b.ended}
+    assert all(first[kind] in ends and second[kind] in ends for kind in SYSTEM)
+    began = {b.pid: b.began for b in taken.backends}
+    third = pids(restless)
+    # The first thing that a postmaster starts once it is ready
+    assert abs(at(began[second["walwriter"]]) - at(taken.gaps[0].ended)) < NEAR_S
+    assert abs(at(began[third["walwriter"]]) - at(taken.gaps[1].ended)) < NEAR_S
+    assert "No connections after a crash, from " in render(taken)
+
+
+def test_crash_that_is_over_when_tracing_ends(restless: PrivateCluster) -> None:
+    """However soon after it: nobody is waited for then."""
+    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    try:
+        crash_of_a_client(restless)
+    finally:
+        taken = tracer.stop()
+    (gap,) = taken.gaps
+    assert gap.ended
+    check_seen(restless, taken)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_server_that_is_stopped_is_no_crash(restless: PrivateCluster, mode: str) -> None:
+    """Its processes are ended as in a crash if that has to be immediate. One gap, either way."""
+    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    try:
+        with restless.connect() as connection:
+            connection.execute("select 1")
+            restless.stop(mode)
+        wait_for(lambda: tracer.capture().gaps)
+        restless.start()
+        wait_for(lambda: all(gap.ended for gap in tracer.capture().gaps))
+        check_seen(restless, tracer.capture())
+    finally:
+        taken = tracer.stop()
+    assert [gap.reason for gap in taken.gaps] == ["stop"]
+
+
+def test_who_ends_by_error_or_is_terminated_has_not_crashed(restless: PrivateCluster) -> None:
+    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    try:
+        with restless.connect() as connection:
+            os.kill(connection.info.backend_pid, signal.SIGTERM)
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("select 1")
+        os.kill(pids(restless)["autovacuum launcher"], signal.SIGTERM)
+        with pytest.raises(psycopg.OperationalError):
+            restless.connect(dbname="nowhere")
+    finally:
+        taken = tracer.stop()
+    assert taken.gaps == []
+
+
+def test_logger_that_is_killed_takes_nobody_along(server: Server) -> None:
+    collected = server(**SETTINGS, logging_collector=True)
+    before = pids(collected)
+    tracer = Tracer(Target.find(collected.postmaster_pid), reads=WAY)
+    try:
+        os.kill(before["logger"], signal.SIGKILL)
+        wait_for(lambda: pids(collected).get("logger") not in (None, before["logger"]))
+    finally:
+        taken = tracer.stop()
+    assert taken.gaps == []
+    assert pids(collected)["walwriter"] == before["walwriter"]
+
+
+def test_standby_is_ready_while_it_recovers(restless: PrivateCluster) -> None:
+    """Its startup process does not end, and it has no walwriter."""
+    restless.stop()
+    (restless.datadir / "standby.signal").touch()
+    restless.start()
+    begin = restless.log.stat().st_size
+    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    try:
+        before = pids(restless)
+        with restless.connect() as connection:
+            os.kill(connection.info.backend_pid, signal.SIGKILL)
+            wait_for(
+                lambda: pids(restless).get("checkpointer") not in (None, before["checkpointer"])
+            )
+        wait_for(lambda: ready(restless))
+        wait_for(lambda: [gap for gap in tracer.capture().gaps if gap.ended])
+    finally:
+        taken = tracer.stop()
+        restless.stop()
+        (restless.datadir / "standby.signal").unlink()
+    said = log(restless, begin)
+    assert [what for what, _ in said][:2] == ["crash", "ready"]
+    assert times(taken.gaps) == pytest.approx([when for _, when in said[:2]], abs=NEAR_S)
