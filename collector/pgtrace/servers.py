@@ -39,6 +39,7 @@ class Servers:
         self._gaps = Gaps()
         self._life = Life(set(self._servers)) if target.whole else None
         self._overflowed = False
+        self._adopted = 0
         self._started: dict[int, int] = {}
         """When processes started that have not ended yet."""
         self._titles: dict[int, Title] = {}
@@ -129,7 +130,7 @@ class Servers:
         if not self._target.whole or now < self._next_look:
             return
         self._next_look = now + _LOOK_EVERY_S
-        self._learn_titles()
+        self._learn()
         for server in self._look_at_servers():
             for successor in processes.servers():
                 if _place(successor).is_that_of(self._places[server.postmaster_pid]):
@@ -169,8 +170,16 @@ class Servers:
         asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
         return since_boot_ns - asleep_ns
 
-    def _learn_titles(self) -> None:
-        """While they can be asked: once somebody has ended, nothing tells what it was."""
+    def _learn(self) -> None:
+        """Who is there, and what, while it can be asked: once somebody has ended, it is too late.
+        What was started while nobody listened runs by now, or is in no list.
+        """
+        if self._life and self._adopted != self._life.begun:
+            self._adopted = self._life.begun
+            for person in self.running():
+                if person.pid not in self._started:
+                    self._life.adopt(person.pid)
+                    self._started[person.pid] = person.began_ns
         for pid in self._started.keys() - self._titles.keys():
             with contextlib.suppress(PgtraceError):
                 title = processes.backend(pid).title

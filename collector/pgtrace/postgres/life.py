@@ -36,6 +36,8 @@ class Life:
         self.failure: str | None = None
         self.overflows = 0
         """So often the kernel had more to tell than its buffer holds, and dropped events."""
+        self.begun = 0
+        """So often it began to listen: who was started before that is not heard of."""
         self._children: set[int] = set()
         self._events: deque[Event] = deque()
         self._socket: ProcEventSocket | None = None
@@ -49,6 +51,10 @@ class Life:
         while self._events:
             found.append(self._events.popleft())
         return found
+
+    def adopt(self, pid: int) -> None:
+        """A child of which no start was heard: its end is told as well."""
+        self._children.add(pid)
 
     def close(self) -> None:
         """Stop listening."""
@@ -80,6 +86,7 @@ class Life:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
         self._socket.bind()
         self._socket.control(listen=True)
+        self.begun += 1
         while not self._closed:
             # The kernel passes on to all what another listener said when it began, which
             # pyroute2 takes for an event that was cut off: struct.error
