@@ -98,13 +98,28 @@ class Unprivileged(CopiedCluster):
         sh -c 'kill $0; exec "$@"' $holder "$@"
     """
 
+    moved = False
+
     def start(self) -> None:
-        if self.pid_namespace:
-            for path in (self.datadir.parent, *self.datadir.parent.rglob("*")):
-                owner = path.lstat().st_uid
-                if owner < FIRST_ID:
-                    os.chown(path, FIRST_ID + owner, -1, follow_symlinks=False)
+        if self.pid_namespace and not self.moved:
+            self._move(FIRST_ID)
+            self.moved = True
         super().start()
+
+    def close(self) -> None:
+        if self.moved:  # its keeper is who made it, and has no rights there
+            self.stop("immediate")
+            self.moved = False
+            self._move(-FIRST_ID)
+        super().close()
+
+    def owner(self) -> tuple[int, int] | None:
+        uid, gid = self.ids()
+        return uid + FIRST_ID * self.moved, gid
+
+    def _move(self, by: int) -> None:
+        for path in (self.base, *self.base.rglob("*")):
+            os.chown(path, path.lstat().st_uid + by, -1, follow_symlinks=False)
 
     def _command(
         self, program: str, *arguments: str | Path, pid_namespace: bool = False

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from .. import units
 from ..errors import UsageError
+from ..linux import as_user
 from ..postgres.cluster import PrivateCluster
 from .server import memory_available
 
@@ -69,11 +70,18 @@ def _ask(cluster: PrivateCluster, setting: str, text: str, value: str | None = N
     nowhere = ("config_file", "data_directory", "hba_file", "ident_file")
     settings = [f"{name}=/dev/null" for name in nowhere]
     settings += [] if value is None else [f"{setting}={value}"]
-    words = ["chroot", f"--userspec=+{uid}:+{gid}", "--groups=", str(cluster.root)]
+    words = [*as_user.NO_NEW_PRIVILEGES, "--"]
+    words += ["chroot", f"--userspec=+{uid}:+{gid}", "--groups=", str(cluster.root)]
     words += ["/usr/bin/env", "-i", "LC_ALL=C", str(binary), "-C", setting]
     words += [word for each in settings for word in ("-c", each)]
     asked = subprocess.run(
-        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/"
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        start_new_session=True,
     )
     if asked.returncode == 0:
         return asked.stdout.strip()

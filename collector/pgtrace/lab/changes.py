@@ -6,7 +6,6 @@ passed over, so that undoing twice is harmless.
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import Self
 import msgspec
 
 from ..errors import PgtraceError, TargetError, UsageError
+from ..linux import as_user
 from ..postgres import proc
+from ..postgres.cluster import OWN, PrivateCluster
 from ..postgres.cluster import remove as remove_cluster
 
-FOLDER = Path("/run/pgtrace")
+FOLDER = OWN
 _NAMES = "lab-*.json"
 
 
@@ -29,6 +30,15 @@ class Cluster(msgspec.Struct, tag="cluster", frozen=True):
     base: str
     data: str
     socket_directory: str
+    uid: int
+    gid: int
+    """Of its user, who removes it."""
+
+    @classmethod
+    def of(cls, cluster: PrivateCluster) -> "Cluster":
+        """One that is there."""
+        base, data, socket = cluster.base, cluster.kernel_datadir, cluster.socket_dir
+        return cls(str(base), str(data), str(socket), *cluster.ids())
 
     def __str__(self) -> str:
         return f"removing the server in {self.base}"
@@ -37,7 +47,8 @@ class Cluster(msgspec.Struct, tag="cluster", frozen=True):
         """Return what was done, None if nothing had to be."""
         if not Path(self.base).exists():
             return None
-        remove_cluster(Path(self.base), Path(self.data), Path(self.socket_directory))
+        ids = self.uid, self.gid
+        remove_cluster(Path(self.base), Path(self.data), Path(self.socket_directory), ids)
         return f"removed the server in {self.base}"
 
 
@@ -45,14 +56,21 @@ class Directory(msgspec.Struct, tag="directory", frozen=True):
     """A directory that is made."""
 
     path: str
+    uid: int
+    gid: int
+    """Of the user whom it belongs to, and who removes it."""
 
     def __str__(self) -> str:
         return f"removing {self.path}"
 
     def undo(self) -> str | None:
         """As of Cluster."""
+        path = Path(self.path)
         try:
-            shutil.rmtree(self.path)
+            with as_user.opened(path.parent) as parent:
+                if not as_user.exists(parent, path.name):
+                    return None
+                as_user.remove_tree((self.uid, self.gid), parent, path.name)
         except FileNotFoundError:
             return None
         return f"removed {self.path}"

@@ -259,9 +259,7 @@ def private_server(
     with pins.for_server():
         cluster.__enter__()
     try:
-        changes.will(
-            Cluster(str(cluster.base), str(cluster.kernel_datadir), str(cluster.socket_dir))
-        )
+        changes.will(Cluster.of(cluster))
         server = PrivateServer(cluster, pins, touched=touched)
         server.prepare()
         for place in places:

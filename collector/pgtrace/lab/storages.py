@@ -5,14 +5,14 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .. import units
-from ..errors import UsageError
+from ..errors import PgtraceError, UsageError
+from ..linux import as_user
 from ..postgres.storage import Storage as Found
 from ..postgres.storage import storage
 from .changes import Changes, Directory
@@ -87,20 +87,14 @@ def check_usable(place: Place, ids: tuple[int, int], user: str, option: str = "-
             f"{option} {place.name}: {place.directory} is not empty (it holds "
             f"{min(members)}); name an empty directory on that storage"
         )
-    tried = subprocess.run(
-        ["/usr/bin/test", "-w", place.directory, "-a", "-x", place.directory],
-        user=ids[0],
-        group=ids[1],
-        extra_groups=[],
-        check=False,
-        cwd="/",
-    )
-    if tried.returncode != 0:
+    try:
+        as_user.run(ids, ["test", "-w", str(place.directory), "-a", "-x", str(place.directory)])
+    except PgtraceError:
         raise UsageError(
             f"{option} {place.name}: {place.directory} is not writable by the server's user "
             f"{user}: chown {_here(user, ids[0])} {place.directory}, and let {user} pass the "
             "directories above it"
-        )
+        ) from None
 
 
 def _here(user: str, uid: int) -> str:
@@ -135,10 +129,18 @@ def make_directories(
     """Make a directory for the tablespace of each place that has one; theirs by name."""
     made = {p.name: p.directory / f"pgtrace-lab-{os.getpid()}" for p in places if p.has_tablespace}
     for directory in made.values():
-        changes.will(Directory(str(directory)))
-        directory.mkdir(mode=0o700)
-        os.chown(directory, *ids, follow_symlinks=False)
+        make_directory(changes, directory, ids)
     return made
+
+
+def make_directory(changes: Changes, directory: Path, ids: tuple[int, int]) -> None:
+    """Make one of the server's user, which is removed in the end."""
+    with as_user.opened(directory.parent) as parent:
+        # Nothing that was there before is to be removed
+        if as_user.exists(parent, directory.name):
+            raise PgtraceError(f"{directory} is there already: remove it")
+        changes.will(Directory(str(directory), *ids))
+        as_user.make_directory(ids, parent, directory.name)
 
 
 def describe(place: Place) -> Storage:

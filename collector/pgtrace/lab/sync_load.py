@@ -4,6 +4,7 @@ What it set by `\\setrandom`, which pgbench no longer has, is set by random(). E
 from a seed that is the run's: both servers of a run get the same keys.
 """
 
+import os
 import re
 import signal
 import subprocess
@@ -176,22 +177,24 @@ def _clients(server: "SyncServer", size: Size, keys: int, seed: int) -> Done:
 def _pgbench(
     server: "SyncServer", size: Size, keys: int, seed: int, name: str
 ) -> "subprocess.Popen[str]":
-    script = server.cluster.base / f"{name}.sql"
-    script.write_text(WRITER if name == "writer" else READER)
-    script.chmod(0o644)
-    return subprocess.Popen(
-        server.cluster.command(
-            "pgbench", "-M", "extended", "-n", "-c", str(size.clients), "-j", "1",
-            "-t", str(size.transactions // size.clients), "-D", f"keys={keys}",
-            f"--random-seed={seed}", "-f", script,
-        ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        cwd="/",
-    )  # fmt: skip
+    # By its input, in which nobody can put another one
+    script, end = os.pipe()
+    with os.fdopen(script, "rb") as begin:
+        with os.fdopen(end, "wb") as ours:
+            ours.write((WRITER if name == "writer" else READER).encode())
+        return subprocess.Popen(
+            server.cluster.command(
+                "pgbench", "-M", "extended", "-n", "-c", str(size.clients), "-j", "1",
+                "-t", str(size.transactions // size.clients), "-D", f"keys={keys}",
+                f"--random-seed={seed}", "-f", "-",
+            ),
+            stdin=begin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            cwd="/",
+        )  # fmt: skip
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

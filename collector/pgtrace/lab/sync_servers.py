@@ -18,7 +18,7 @@ from ..postgres import proc
 from ..postgres.cluster import PrivateCluster
 from ..postgres.versions import too_old
 from . import storages
-from .changes import Changes, Cluster, Directory
+from .changes import Changes, Cluster
 from .server import check_private, identity, show
 from .storages import Place
 
@@ -239,9 +239,7 @@ def servers(
 
 def _directory(changes: Changes, place: Place, name: str, ids: tuple[int, int]) -> Path:
     directory = place.directory / f"pgtrace-lab-{os.getpid()}-{name}"
-    changes.will(Directory(str(directory)))
-    directory.mkdir(mode=0o700)
-    os.chown(directory, *ids, follow_symlinks=False)
+    storages.make_directory(changes, directory, ids)
     return directory
 
 
@@ -249,8 +247,7 @@ def _directory(changes: Changes, place: Place, name: str, ids: tuple[int, int]) 
 def _private(cluster: PrivateCluster, changes: Changes) -> Iterator[None]:
     cluster.__enter__()
     try:
-        base, data = str(cluster.base), str(cluster.kernel_datadir)
-        changes.will(Cluster(base, data, str(cluster.socket_dir)))
+        changes.will(Cluster.of(cluster))
         yield
     finally:
         cluster.close()

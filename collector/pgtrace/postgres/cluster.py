@@ -6,12 +6,16 @@ nothing is left behind.
 
 Its programs may lie in another root, such as scripts/pg makes: then they run there, and the cluster
 is put there as well. Where mounts are needed they are in a namespace that ends with the server.
+
+Run by root it trusts nothing that the server's user may write: that user's own child makes, writes
+and removes it all (linux/as_user.py).
 """
 
 import glob
 import os
 import pwd
 import re
+import secrets
 import shlex
 import signal
 import subprocess
@@ -24,6 +28,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import PgtraceError, UnsupportedError, UsageError
+from ..linux import as_user
+from ..linux.as_user import Ids
 from . import proc
 from .versions import KNOWN, SUPPORTED
 
@@ -35,9 +41,13 @@ SOCKET_PATH_MAX = 107
 WAIT_S = 180
 """Patience with initdb and pg_ctl: an emulated machine is thirty times slower."""
 
+OWN = Path("/run/pgtrace")
+"""Root's own directory: nobody else may write there."""
+
 KEEPER = r"""
 cat >/dev/null
 send() {
+    cd /
     find /proc -maxdepth 2 -name cwd \( -lname "$2" -o -lname "$2 (deleted)" \) 2>/dev/null |
         while read -r cwd; do kill -"$1" "${cwd//[!0-9]/}" 2>/dev/null && echo alive; done
 }
@@ -45,25 +55,45 @@ n=0
 while [ -n "$(send "$([ $n -lt 100 ] && echo QUIT || echo KILL)" "$2")" ] && [ $n -lt 200 ]; do
     n=$((n + 1)); sleep 0.1
 done
-rm -rf --one-file-system -- "$1" "$3"
+rm -rf --one-file-system -- "$1"
 """
 """Wait for the maker's end of the pipe to close; end every process that works in the data
 directory (SIGQUIT is PostgreSQL's immediate shutdown; found by their working directory, which
-also finds a backend whose postmaster was killed, or whose data went first); remove everything."""
+also finds a backend whose postmaster was killed, or whose data went first); remove everything.
+It is the server's user, and works in the directory that holds the cluster's."""
+
+ROOTS_KEEPER = r"""
+name=$1 link=$2
+shift 2
+"$@"
+[ -z "$link" ] || rm -f -- "$link"
+[ -z "$name" ] || rmdir -- "$name"
+"""
+"""What root adds, in directories of its own alone: the empty directory, the link to the socket."""
 
 VOLUMES = """
 root=$1 left=$2
 shift 2
-mount -t tmpfs tmpfs "$root/mnt"
+mount -t tmpfs -o mode=0755 tmpfs "$root/mnt"
 while [ "$left" -gt 0 ]; do
-    mkdir "$root$2"
-    mount --bind "$1" "$root$2"
-    shift 2
+    cd -P -- "$1"
+    if [ "$(stat -c %d:%i .)" != "$2" ]; then
+        echo "$1 is another directory by now" >&2
+        exit 1
+    fi
+    mkdir "$root$3"
+    mount -c --bind . "$root$3"
+    shift 3
     left=$((left - 1))
 done
+cd /
 exec "$@"
 """
-"""Show directories in another root, whose own /mnt stays empty. In a mount namespace."""
+"""Show directories in another root, whose own /mnt stays empty. In a mount namespace. Each
+is the one that it was (its device and inode), whatever its name leads to (-c: `.` and no name)."""
+
+SAY_INTO = 'log=$1; shift; exec "$@" >>"$log" 2>&1'
+"""Run a server whose log its own user opens."""
 
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 PM_STATUS = 7
@@ -90,24 +120,37 @@ def find_root(bindir: Path) -> Path:
     return next((up for up in bindir.parents if (up / "etc/os-release").exists()), Path("/"))
 
 
-def remove(base: Path, data: Path, socket_dir: Path) -> None:
-    """Remove a cluster whose maker and keeper are gone; the paths are as Cluster has them."""
-    subprocess.run(
-        keeper_command(base, data, socket_dir),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-        cwd="/",
-    )
-    if base.exists():
-        raise PgtraceError(f"could not remove {base}")
+def remove(base: Path, data: Path, socket_dir: Path, ids: Ids) -> None:
+    """Remove a cluster whose maker and keeper are gone; the paths are as PrivateCluster has them,
+    `ids` its user's.
+    """
+    with as_user.opened(base.parent) as place:
+        link = socket_dir if socket_dir != base else None
+        subprocess.run(
+            keeper_command(base.name, data, ids, as_user.is_roots_own(place, base.parent), link),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            cwd=f"/proc/self/fd/{place}",
+            start_new_session=True,
+        )
+        if as_user.exists(place, base.name):
+            raise PgtraceError(f"could not remove {base}")
 
 
-def keeper_command(base: Path, data: Path, socket_dir: Path) -> list[str]:
-    """The command that waits for the end of its input, and removes a cluster then."""
+def keeper_command(
+    name: str, data: Path, ids: Ids | None, roots_own: bool, link: Path | None
+) -> list[str]:
+    """The command that waits for the end of its input, and removes a cluster then. It is to run in
+    the directory that holds it, which is `roots_own` or not.
+    """
     pattern = glob.escape(str(data))
-    return ["bash", "-c", KEEPER, "pgtrace-keeper", str(base), pattern, str(socket_dir)]
+    words = [*as_user.become(ids), "bash", "-c", KEEPER, "pgtrace-keeper", f"./{name}", pattern]
+    if ids is None or not (roots_own or link):
+        return words
+    own = f"./{name}" if roots_own else ""
+    return ["bash", "-c", ROOTS_KEEPER, "pgtrace-keeper", own, str(link or ""), *words]
 
 
 class PrivateCluster:
@@ -149,6 +192,10 @@ class PrivateCluster:
         self._user = user if os.geteuid() == 0 else None
         if self._user is None and (self._elsewhere or pid_namespace):
             raise UnsupportedError("a server in another root or PID namespace needs root")
+        self._place: int | None = None
+        """The directory that holds the cluster's, open: its name may lead elsewhere later."""
+        self._opened: dict[Path, int] = {}
+        """The volumes, likewise."""
         self._keeper: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -201,24 +248,38 @@ class PrivateCluster:
         return psycopg.connect(self.dsn(), **{"autocommit": True} | parameters)
 
     def __enter__(self) -> Self:
-        usual = self.root / "var/lib" if self._elsewhere else Path(tempfile.gettempdir())
-        base = (self.directory or usual).absolute()
-        self._base = Path(tempfile.mkdtemp(prefix="pgtrace-", dir=base)).resolve()
+        if self.directory:
+            directory = self.directory.absolute()
+        else:
+            usual = self.root / "var/lib" if self._elsewhere else Path(tempfile.gettempdir())
+            directory = usual.resolve()
+        self._place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._name = f"pgtrace-{secrets.token_hex(4)}"
+        try:
+            own = as_user.is_roots_own(self._place, directory)
+            as_user.make_directory(self.owner(), self._place, self._name, by_root=own)
+        except BaseException as error:
+            self._release()
+            if isinstance(error, PgtraceError):
+                raise UsageError(f"no server can be made in {directory}: {error}") from None
+            raise
+        self._base = Path(f"/proc/self/fd/{self._place}").resolve() / self._name
         if self._base.is_relative_to(self.root):
             self._inner = Path("/") / self._base.relative_to(self.root)
         else:
-            self._inner = self._volumes[self._base] = Path("/mnt") / self._base.name
+            self._inner = self._volumes[self._base] = Path("/mnt") / self._name
         self.socket_dir = self._base
         if self._elsewhere and self._too_long(self._base):
-            self.socket_dir = Path(tempfile.gettempdir()) / self._base.name
+            self.socket_dir = OWN / self._name
         try:
+            link = self.socket_dir if self.socket_dir != self._base else None
             self._keeper = subprocess.Popen(
-                keeper_command(self._base, self.kernel_datadir, self.socket_dir),
+                keeper_command(self._name, self.kernel_datadir, self.owner(), own, link),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                cwd="/",
+                cwd=f"/proc/self/fd/{self._place}",
             )
             self._create()
             self.start()
@@ -242,19 +303,36 @@ class PrivateCluster:
         if self._too_long(self._inner) or self._too_long(self.socket_dir):
             raise UsageError(f"{self._base} is too long a path for a Unix socket: name another")
         if self.socket_dir != self._base:
+            OWN.mkdir(mode=0o700, exist_ok=True)
             self.socket_dir.symlink_to(self._base)
-        if self._user:
-            os.chown(self._base, self.ids()[0], -1)
+        for volume in self._volumes:
+            self._opened[volume] = self._open_volume(volume)
         self._initdb()
         own = {"listen_addresses": "", "port": self.port}
         own |= {"unix_socket_directories": self._inner}
         if self._elsewhere:  # there /dev/shm is a directory on the disk, or missing
             own |= {"dynamic_shared_memory_type": "mmap"}
-        with (self.datadir / "postgresql.conf").open("a") as conf:
-            for name, value in (own | self.settings).items():
-                text = ("off", "on")[value] if isinstance(value, bool) else str(value)
-                conf.write("\n{} = '{}'".format(name, text.replace("'", "''")))
-            conf.write("\n")
+        lines = []
+        for name, value in (own | self.settings).items():
+            text = ("off", "on")[value] if isinstance(value, bool) else str(value)
+            lines.append("\n{} = '{}'".format(name, text.replace("'", "''")))
+        conf = f"./{self._name}/data/postgresql.conf"
+        self._as_owner("sh", "-c", 'cat >>"$1"', "sh", conf, data="".join([*lines, "\n"]))
+
+    def _as_owner(self, *words: str, data: str = "") -> str:
+        """Have the server's user do it, in the directory that holds the cluster's."""
+        return as_user.run(self.owner(), words, directory=self._place, data=data.encode())
+
+    def _open_volume(self, volume: Path) -> int:
+        """Raises UsageError if it is not the user's own: the server shall see nothing by it that
+        its user could not see.
+        """
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(volume, flags)
+        if os.fstat(descriptor).st_uid != self.ids()[0]:
+            os.close(descriptor)
+            raise UsageError(f"{volume} does not belong to the server's user {self._user}")
+        return descriptor
 
     def _initdb(self) -> None:
         waldir = ("--waldir", self.waldir) if self.waldir else ()
@@ -286,20 +364,23 @@ class PrivateCluster:
     def _start_in_namespace(self) -> None:
         if self._server and self._server.poll() is None:
             raise PgtraceError("the server runs already")
-        (self.datadir / "postmaster.pid").unlink(missing_ok=True)  # of a server that was killed
-        with self.log.open("ab") as log:
-            self._server = subprocess.Popen(
-                self._command("postgres", "-D", self.datadir, pid_namespace=True),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-            )
+        # That of a server that was killed
+        self._as_owner("rm", "-f", "--", f"./{self._name}/data/postmaster.pid")
+        self._server = subprocess.Popen(
+            self._command("postgres", "-D", self.datadir, pid_namespace=True),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,  # of what comes before the server, which has its log
+            start_new_session=True,
+            cwd="/",
+        )
+        assert self._server.stderr is not None
+        os.set_blocking(self._server.stderr.fileno(), False)
         deadline = time.monotonic() + WAIT_S
         while not self._is_ready():
             if self._server.poll() is not None or time.monotonic() > deadline:
-                raise PgtraceError(f"postgres did not start: {self._log_end()}")
+                early = (self._server.stderr.read() or b"").decode(errors="replace")
+                raise PgtraceError(f"postgres did not start: {early}{self._log_end()}")
             time.sleep(0.02)
 
     def _is_ready(self) -> bool:
@@ -339,7 +420,7 @@ class PrivateCluster:
     def _command(
         self, program: str, *arguments: str | Path, pid_namespace: bool = False
     ) -> list[str]:
-        words: list[str | Path] = []
+        words: list[str | Path] = [*as_user.NO_NEW_PRIVILEGES, "--"] if self._user else []
         if pid_namespace:
             words += ["unshare", "--pid", "--fork", "--kill-child"]
             words += [f"--mount-proc={self.root / 'proc'}"]
@@ -347,7 +428,9 @@ class PrivateCluster:
             words += ["unshare", "--mount"]
         if self._volumes:
             words += ["sh", "-ec", VOLUMES, "sh", self.root, str(len(self._volumes))]
-            words += [path for volume in self._volumes.items() for path in volume]
+            for volume, inner in self._volumes.items():
+                status = os.fstat(self._opened[volume])
+                words += [volume, f"{status.st_dev}:{status.st_ino}", inner]
         if self._user:
             uid, gid = self.ids()
             words += ["chroot", f"--userspec=+{uid}:+{gid}", "--groups=", self.root]
@@ -356,7 +439,10 @@ class PrivateCluster:
         if self._elsewhere:
             words += ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
         words += ["LC_ALL=C", f"PGHOST={self._inner}", f"PGPORT={self.port}"]
-        words += ["PGUSER=postgres", "PGDATABASE=postgres", self.inside(self.bindir / program)]
+        words += ["PGUSER=postgres", "PGDATABASE=postgres"]
+        if pid_namespace:
+            words += ["sh", "-c", SAY_INTO, "sh", self.inside(self.log)]
+        words += [self.inside(self.bindir / program)]
         words += [self.inside(a) if isinstance(a, Path) else a for a in arguments]
         return [str(word) for word in words]
 
@@ -382,7 +468,13 @@ class PrivateCluster:
         return output
 
     def _log_end(self) -> str:
-        return self.log.read_text()[-2000:].strip() if self.log.exists() else ""
+        with suppress(PgtraceError):
+            return self._as_owner("timeout", "10", "tail", "-c", "2000", f"./{self._name}/log")
+        return ""
+
+    def owner(self) -> Ids | None:
+        """Whose files they are, as seen from here; None if they are our own."""
+        return self.ids() if self._user else None
 
     def ids(self) -> tuple[int, int]:
         """User and group id that the server runs as. Raises UnsupportedError if there is none."""
@@ -412,5 +504,16 @@ class PrivateCluster:
         if self._server:
             self._server.kill()  # one so young that it did not work in the data directory yet
             self._server.wait()
-        if self._base.exists():
+        assert self._place is not None
+        left = as_user.exists(self._place, self._name)
+        self._release()
+        if left:
             raise PgtraceError(f"could not remove {self._base}")
+
+    def _release(self) -> None:
+        for descriptor in self._opened.values():
+            os.close(descriptor)
+        self._opened.clear()
+        if self._place is not None:
+            os.close(self._place)
+            self._place = None

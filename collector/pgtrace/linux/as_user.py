@@ -1,0 +1,130 @@
+"""What root has done by another user: everything in a directory that others may write.
+
+There root opens nothing for writing, makes, renames and removes nothing: whoever may write a
+directory may put a link in the place of any name in it, at any moment. A child that has become the
+user does it, who can do no more than its own processes can: all its ids are the user's, it has no
+supplementary groups and no capabilities, no program gives it more (no_new_privs), and no terminal
+of ours. Directories are handed to it by descriptor.
+"""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import PgtraceError
+
+Ids = tuple[int, int]
+"""A user's and a group's id."""
+
+NO_NEW_PRIVILEGES = ("setpriv", "--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all")
+"""Before a command of root's that becomes the user by itself."""
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_OTHERS_MAY_WRITE = 0o022
+"""The group's bit is the mask of an access control list, too."""
+_SAID_MAX = 4096
+
+
+def become(ids: Ids | None) -> list[str]:
+    """The words before a command that make it the user's; none are needed for None, oneself.
+
+    Raises PgtraceError for root.
+    """
+    if ids is None:
+        return []
+    uid, gid = ids
+    if uid == 0:
+        raise PgtraceError("what is to be done by another user would be done by root")
+    return [*NO_NEW_PRIVILEGES, f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--"]
+
+
+def run(
+    ids: Ids | None, command: Sequence[str], *, directory: int | None = None, data: bytes = b""
+) -> str:
+    """Run a short command as the user, in a directory that is open, with `data` as its input.
+
+    Return the first 4 KiB of what it said. Raises PgtraceError with that if it fails.
+    """
+    with subprocess.Popen(
+        [*become(ids), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd="/" if directory is None else f"/proc/self/fd/{directory}",
+        env=_ENVIRONMENT,
+        start_new_session=True,  # else the user's processes could type into our terminal
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(data)
+            process.stdin.close()
+        said = process.stdout.read(_SAID_MAX).decode(errors="replace").strip()
+    if process.returncode != 0:
+        raise PgtraceError(said or f"{command[0]} ended with {process.returncode}")
+    return said
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[int]:
+    """A descriptor of a directory, for what is done in it, wherever its name leads by then.
+
+    Raises OSError.
+    """
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_roots_own(directory: int, path: Path) -> bool:
+    """Whether nobody but root may write in it, and nobody chose it by what lies above: it was
+    opened by this path, which goes through no link.
+    """
+    if Path(f"/proc/self/fd/{directory}").readlink() != path:
+        return False
+    whole = os.fstat(directory)
+    if whole.st_uid != 0 or whole.st_mode & _OTHERS_MAY_WRITE:
+        return False
+    for above in path.parents:
+        status = above.stat()
+        may_write = status.st_mode & _OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
+        if status.st_uid != 0 or may_write:
+            return False
+    return True
+
+
+def make_directory(ids: Ids | None, directory: int, name: str, *, by_root: bool = False) -> None:
+    """Make a directory of the user's, for the user alone. Raises PgtraceError if it cannot be.
+
+    Root makes it, and gives it away, where a directory is root's own.
+    """
+    if ids is None or not by_root:
+        run(ids, ["mkdir", "-m", "700", "--", name], directory=directory)
+        return
+    os.mkdir(name, 0o700, dir_fd=directory)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    made = os.open(name, flags, dir_fd=directory)
+    try:
+        os.fchown(made, *ids)
+    finally:
+        os.close(made)
+
+
+def exists(directory: int, name: str) -> bool:
+    """Whether anything has this name, be it a link to nothing."""
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def remove_tree(ids: Ids | None, directory: int, name: str) -> None:
+    """Remove what the user has below a name. Raises PgtraceError if something stays."""
+    run(ids, ["rm", "-rf", "--one-file-system", "--", f"./{name}"], directory=directory)
+    if exists(directory, name):
+        raise PgtraceError(f"{name} was made again")
