@@ -27,7 +27,8 @@ from pgtrace_command import PGTRACE, Pgtrace, patched, wait_for
 
 TABLES = 400
 ROOM = 64 << 10
-QUERY = "select count(*) as column_of_a_query from pg_class"
+QUERY = "select length(pg_read_binary_file('global/pg_control', 0, 8192)) as column_of_a_query"
+"""One read, also where relations are in shared buffers."""
 
 
 @pytest.fixture
