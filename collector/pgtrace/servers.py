@@ -18,7 +18,7 @@ from .postgres import proc, processes
 from .postgres.life import Life
 from .postgres.processes import Backend, Server
 from .postgres.titles import Title
-from .targets import FIRST_AIO, Target, postmaster, unfollowed
+from .targets import FIRST_AIO, Target, all_unfollowed, postmaster, unfollowed
 
 _LOOK_EVERY_S = 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -31,7 +31,7 @@ class Servers:
         self._engine = engine
         self._target = target
         self._servers = {server.postmaster_pid: server for server in target.servers}
-        self._unfollowed = {pid for pid, server in self._servers.items() if unfollowed(server)}
+        self._unfollowed = set(all_unfollowed(target.servers))
         self._binaries = {_inode(server.postmaster.binary) for server in target.servers}
         """Those that have probes. After an upgrade a server runs another."""
         self._places = {pid: _place(server) for pid, server in self._servers.items()}

@@ -14,6 +14,8 @@ from .postgres.versions import too_old
 FIRST_AIO = 18
 """The first version with asynchronous reads."""
 MOST_BACKENDS = 1024
+MOST_SERVERS = 16
+"""There is room for in the kernel half: layout.SERVERS."""
 MOST_STATEMENTS = 5000
 _OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
 _WORKER, _URING = 1, 2  # IoMethod, src/include/storage/aio.h
@@ -124,7 +126,7 @@ class Target:
             )
         family = [backend for server in self.servers for backend in server.backends()]
         children = [b for b in family if b.backend_type != "postmaster"]
-        why = {s.postmaster_pid: reason for s in self.servers if (reason := unfollowed(s))}
+        why = all_unfollowed(self.servers)
         followed = [s for s in self.servers if s.postmaster_pid not in why]
         reading = charge and "read" in operations
         asynchronous = reading and any((s.major or 0) >= FIRST_AIO for s in followed)
@@ -186,7 +188,37 @@ def unfollowed(server: Server) -> str | None:
         return reason
     if binary.is_foreign(f"/proc/{server.postmaster_pid}/exe"):
         return "the server's program is of another architecture than the kernel"
+    if problem := binary.unreadable(server.postmaster.binary):
+        return f"the server's program cannot be read: {problem}"
     return None
+
+
+def all_unfollowed(servers: Sequence[Server]) -> dict[int, str]:
+    """The same of all servers that are traced together, by their postmasters' pids."""
+    why = {each.postmaster_pid: reason for each in servers if (reason := unfollowed(each))}
+    return why | _unlike_others([each for each in servers if each.postmaster_pid not in why])
+
+
+def _unlike_others(servers: Sequence[Server]) -> dict[int, str]:
+    """Of several servers, those without a way to see queries: they are not to cost the others'."""
+    if len(servers) < 2:
+        return {}
+    from .engines.probes import FUNCTIONS_OF_QUERIES, USDT_OF_QUERIES
+
+    lacking = {}
+    for server in servers:
+        file = server.postmaster.binary
+        try:
+            functions = (name.split()[0] for name in FUNCTIONS_OF_QUERIES)
+            absent = [name for name in functions if not binary.has_symbol(file, name)]
+            if absent and USDT_OF_QUERIES - binary.probes(file):
+                what = ", ".join(dict.fromkeys(absent))
+                lacking[server.postmaster_pid] = (
+                    f"a server's binary has no USDT probes and does not export {what}"
+                )
+        except PgtraceError as error:
+            lacking[server.postmaster_pid] = str(error)
+    return lacking if len(lacking) < len(servers) else {}
 
 
 def computes_query_ids(server: Server) -> bool:
@@ -237,6 +269,9 @@ def _binaries(servers: Sequence[Server]) -> tuple[tuple[str, int], ...]:
     found: dict[tuple[int, int], tuple[str, int]] = {}
     for server in servers:
         path = f"/proc/{server.postmaster_pid}/exe"
-        status = Path(path).stat()
+        try:
+            status = Path(path).stat()
+        except OSError:  # it has ended
+            continue
         found.setdefault((status.st_dev, status.st_ino), (path, -1))
     return tuple(found.values())

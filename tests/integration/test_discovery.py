@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import mmap
 import os
 import platform
 import shutil
@@ -277,11 +276,7 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
 
 def test_a_client_program_is_no_server(cluster: PrivateCluster) -> None:
     # It holds "postgres (PostgreSQL) N.M", to compare with the server's.
-    with (
-        (cluster.binary.parent / "pg_ctl").open("rb") as file,
-        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data,
-    ):
-        assert proc._version(data) is None
+    assert proc.version_of(cluster.binary.parent / "pg_ctl") is None
 
 
 # --- processes that are something else

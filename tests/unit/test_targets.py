@@ -8,7 +8,7 @@ import pytest
 
 from pgtrace import targets
 from pgtrace.abilities import host
-from pgtrace.engines import Request, choice
+from pgtrace.engines import Request, choice, layout
 from pgtrace.errors import UnsupportedError
 from pgtrace.postgres import binary, proc
 from pgtrace.postgres.processes import Backend, Server
@@ -162,3 +162,7 @@ def test_pid_namespace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
         Tracer(Target((os.getpid(),)))
     assert UnsupportedError.exit_code == 5
     assert targets.unfollowed(server(os.getpid(), "15.18")) is None
+
+
+def test_there_is_room_for_as_many_servers() -> None:
+    assert targets.MOST_SERVERS == layout.SERVERS

@@ -239,7 +239,7 @@ def find_one(args: argparse.Namespace) -> "Target":
 def find_any(args: argparse.Namespace) -> "Target":
     """Backends, or servers; nothing at all means the only server on this host."""
     from ..postgres import processes
-    from ..targets import Filters, Target
+    from ..targets import MOST_SERVERS, Filters, Target
 
     pids = _pids(args)
     if sum(map(bool, (pids, args.server, args.all))) > 1:
@@ -266,7 +266,12 @@ def find_any(args: argparse.Namespace) -> "Target":
         if len(servers) > 1 and not args.all:
             known = ", ".join(f"--server {server.data_directory}" for server in servers)
             raise UsageError(f"several servers are running: {known}; or --all")
-        target = Target.of_servers(servers, filters)
+        if len(servers) > MOST_SERVERS:
+            # Whoever starts more, later, does not take the place of those that were there
+            servers.sort(key=lambda server: server.postmaster.start_time_ticks)
+            left = ", ".join(str(server.postmaster_pid) for server in servers[MOST_SERVERS:])
+            note(args, f"Not traced: more than {MOST_SERVERS} servers: postmasters {left}")
+        target = Target.of_servers(servers[:MOST_SERVERS], filters)
     _check_filters(args, target)
     return target
 

@@ -324,28 +324,42 @@ class LibbpfEngine:
         for operation in request.operations:
             probes.attach_operation(self._object, self.reads_way, operation)
         probes.attach_exit(self._object)
-        self._attach_queries(request)
+        refused = self._attach_queries(request)
         if request.aio:
-            self.not_measured += probes.attach_waits(self._object, request.binaries)
+            binaries = [each for each in request.binaries if each not in refused]
+            self.not_measured += probes.attach_waits(self._object, binaries)
             if any(postmaster.io_workers for postmaster in request.postmasters):
-                self._attach_io_workers(request.askers)
+                self._attach_io_workers([each for each in request.askers if each not in refused])
         if request.checkpoints:
             self.not_measured += probes.attach_checkpoints(self._object, request.checkpoints)
         if self._uring:
             probes.attach_uring(self._object, self._uring)
 
-    def _attach_queries(self, request: Request) -> None:
+    def _attach_queries(self, request: Request) -> list[tuple[str, int]]:
+        """Of several binaries one may be refused: say so, and return it."""
         if not request.binaries:
-            return
+            return []
         attach = probes.attach_functions if self._no_usdt else probes.attach_queries
-        missing = [m for binary, pid in request.binaries for m in attach(self._object, binary, pid)]
-        if request.query_ids and not self._no_usdt:
-            missing += probes.attach_query_ids(self._object, request.binaries)
+        missing: list[str] = []
+        refused: list[tuple[str, int]] = []
+        for each in request.binaries:
+            before = self._object.attached
+            try:
+                missing += attach(self._object, *each)
+                if request.query_ids and not self._no_usdt:
+                    missing += probes.attach_query_ids(self._object, [each])
+            except PgtraceError as error:
+                if len(refused) + 1 == len(request.binaries):
+                    raise
+                self._object.detach(keep=before)
+                refused.append(each)
+                missing.append(f"queries of processes that run {each[0]}: {error}")
         self.not_measured += dict.fromkeys(missing)
         if any(reason.startswith("queries:") for reason in missing):
             self._tasks.close_scopes()
         else:
             self.queries_way = "uprobe" if self._no_usdt else "usdt"
+        return refused
 
     def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> None:
         self._io_workers = True

@@ -57,6 +57,7 @@ _USDT = {
     "query__execute__start": "pgt_q_portal_start",
     "query__execute__done": "pgt_q_portal_done",
 }
+USDT_OF_QUERIES = frozenset(_USDT)
 FUNCTIONS_OF_QUERIES = {
     "pgstat_report_activity": ("pgt_n_activity", False),
     "pgstat_report_query_id": ("pgt_i_query_id", False),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DatabaseError
+from ..linux import foreign_files
 from ..statement import decode
 from .processes import Server
 
@@ -113,7 +114,8 @@ def _one_line() -> Iterator[None]:
 def system_identifier(server: Server) -> int | None:
     """What initdb gave a server, and its standbys share; None if it cannot be read."""
     try:
-        with (server.directory / "global/pg_control").open("rb") as file:
-            return int.from_bytes(file.read(8), sys.byteorder)
+        uid = server.postmaster.uid
+        control = foreign_files.read(server.directory, "global/pg_control", uid, 8)
+        return int.from_bytes(control, sys.byteorder)
     except OSError:
         return None

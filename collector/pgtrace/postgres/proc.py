@@ -4,22 +4,21 @@ A process is PostgreSQL by what its binary holds, whatever the file is called. T
 never executed, and never looked up by its path, which may be another root's or replaced.
 """
 
-import mmap
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
-from . import binary
+from ..linux import foreign_files
+from . import binary, program
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _MOST_PIDS = 4 << 20  # PID_MAX_LIMIT, include/linux/threads.h
-_VERSION = re.compile(rb"postgres \([\w ]+\) (\d+(?:\.\d+|(?:devel|alpha|beta|rc)\d*)?)")
-_SERVER_SYMBOL = b"\0PostmasterMain\0"  # pg_ctl and initdb hold the version, too
+_MOST_TITLE = 16 << 10
+"""In bytes. What follows the first string is not looked at, and may be of any size."""
 _DELETED = " (deleted)"
 _LIST = "`pgtrace list` shows PostgreSQL's processes."
 
@@ -83,7 +82,9 @@ def process(pid: int) -> Process:
         status = _status(pid)
         if int(status["Tgid"]) != pid:
             raise TargetError(f"{pid} is a thread of process {status['Tgid']}. {_LIST}")
-        title = Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
+        title, end, _ = foreign_files.read_descriptor(
+            f"/proc/{pid}/cmdline", _MOST_TITLE
+        ).partition(b"\0")
         exe = str(Path(f"/proc/{pid}/exe").readlink())
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _no_such(pid) from error
@@ -100,7 +101,7 @@ def process(pid: int) -> Process:
         exe=exe.removesuffix(_DELETED),
         exe_replaced=exe.endswith(_DELETED),
         title=title.decode(errors="backslashreplace"),
-        title_cut=0 < room <= len(title) + 1,
+        title_cut=0 < room <= len(title) + 1 or (not end and len(title) == _MOST_TITLE),
     )
 
 
@@ -111,9 +112,6 @@ def postgresql(pid: int) -> Process:
         what = f"{_shown(found.exe)} ({_shown(found.comm)})"
         raise TargetError(f"Process {pid} is not PostgreSQL but {what}. {_hint(pid)}")
     return found
-
-
-_versions: dict[tuple[int, int, int, int], str | None] = {}
 
 
 def version(process: Process) -> str | None:
@@ -127,27 +125,14 @@ def version(process: Process) -> str | None:
     except PermissionError as error:
         what = f"The binary of process {process.pid} may not be read"
         raise binary.may_not_look(what, error) from error
-    except (OSError, ValueError):
+    except OSError:
         return None
 
 
 def version_of(path: Path) -> str | None:
-    """The same of a server's binary. Raise OSError or ValueError when it cannot be read."""
-    with path.open("rb") as file:
-        stat = os.fstat(file.fileno())
-        key = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if key not in _versions:
-            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-                _versions[key] = _version(data)
-        return _versions[key]
-
-
-def _version(data: mmap.mmap) -> str | None:
-    if data.find(_SERVER_SYMBOL) < 0:
-        return None
-    likely = max(data.find(b"postgres (PostgreSQL) "), 0)
-    match = _VERSION.search(data, likely)
-    return match[1].decode() if match else ""
+    """The same of a server's binary. Raise OSError when it cannot be read."""
+    kind = program.look(path).kind
+    return kind.version if kind and kind.server else None
 
 
 def _stat(pid: int) -> tuple[str, list[str]]:

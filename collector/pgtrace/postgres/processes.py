@@ -4,6 +4,7 @@ Files of a server
 are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount namespace.
 """
 
+import re
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -13,12 +14,17 @@ from pathlib import Path, PurePosixPath
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
+from ..linux import foreign_files
 from . import binary, proc, titles
 from .proc import Process
 from .versions import major_of
 
 _PAGE_SIZES = {1024 << shift for shift in range(6)}
+_TITLE = b"postgres: "
 _USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
+_VERSION = re.compile(rb"\d{1,4}(?:\.\d{1,4})?")
+_MOST_PORT = 65535
+_OID_DIGITS = 10
 _MOST_LINKS = 40  # MAXSYMLINKS, include/linux/namei.h
 
 
@@ -137,7 +143,7 @@ def servers() -> list[Server]:
     found = []
     for pid in proc.pids():
         try:
-            if _locked_by(pid) is not None:
+            if _has_lock_file(pid):
                 process = proc.process(pid)
                 if proc.version(process) is not None and _is_postmaster(process):
                     found.append(_server(process))
@@ -152,13 +158,13 @@ def hidden() -> str | None:
     for pid in proc.pids():
         try:
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-            title = Path(f"/proc/{pid}/cmdline").read_bytes()
+            title = foreign_files.read_descriptor(f"/proc/{pid}/cmdline", len(_TITLE))
         except PermissionError:
             veiled = True
             continue
         except OSError:
             continue
-        if name in _USUAL_NAMES or title.startswith(b"postgres: "):
+        if name in _USUAL_NAMES or title == _TITLE:
             count += not _may_look_into(pid)
     if veiled:
         return f"/proc is mounted with hidepid: other users' processes are hidden. {sudo.how()}"
@@ -173,7 +179,7 @@ def _may_look_into(pid: int) -> bool:
     """Both at its binary and at the directory that it works in; or it has ended."""
     try:
         Path(f"/proc/{pid}/exe").readlink()
-        _locked_by(pid)
+        _has_lock_file(pid)
     except (PermissionError, PermissionDeniedError):
         return False
     except OSError:
@@ -190,10 +196,10 @@ def tablespaces(server: Server) -> list[Tablespace]:
     root = Path(f"/proc/{server.postmaster_pid}/root")
     found = []
     try:
-        for link in sorted(links.iterdir()):
-            if link.name.isdecimal() and link.is_symlink():
+        for name in filter(_is_oid, foreign_files.names(server.directory, "pg_tblspc")):
+            if (link := links / name).is_symlink():
                 location = str(link.readlink())
-                found.append(Tablespace(int(link.name), location, _inside(root, location)))
+                found.append(Tablespace(int(name), location, _inside(root, location)))
     except PermissionError as error:
         raise _may_not_read(server.postmaster_pid, error) from error
     except OSError:
@@ -204,14 +210,14 @@ def tablespaces(server: Server) -> list[Tablespace]:
 def _server(postmaster: Process) -> Server:
     directory = Path(f"/proc/{postmaster.pid}/cwd")
     try:
-        lines = (directory / "postmaster.pid").read_text(errors="backslashreplace").splitlines()
-        lines += [""] * 5
+        lock = foreign_files.read(directory, "postmaster.pid", postmaster.uid)
+        lines = lock.decode(errors="backslashreplace").splitlines() + [""] * 5
         return Server(
             postmaster,
-            proc.version(postmaster) or (directory / "PG_VERSION").read_text().strip() or None,
+            proc.version(postmaster) or _version(postmaster),
             str(directory.readlink()),
-            _block_size(directory),
-            int(lines[3]) if lines[3].isdecimal() else None,
+            _block_size(postmaster),
+            _port(lines[3]),
             lines[4] or None,
             _cluster_name(postmaster),
         )
@@ -221,16 +227,43 @@ def _server(postmaster: Process) -> Server:
         raise TargetError(f"The server of postmaster {postmaster.pid} has stopped.") from error
 
 
-def _block_size(directory: Path) -> int | None:
+def _version(postmaster: Process) -> str | None:
+    """The major one, where the binary says none."""
+    try:
+        text = foreign_files.read(f"/proc/{postmaster.pid}/cwd", "PG_VERSION", postmaster.uid, 16)
+    except OSError:
+        return None
+    return text.strip().decode() if _VERSION.fullmatch(text.strip()) else None
+
+
+def _port(text: str) -> int | None:
+    number = int(text) if text.isascii() and text.isdecimal() else 0
+    return number if 0 < number <= _MOST_PORT else None
+
+
+def _block_size(postmaster: Process) -> int | None:
     """Read it from a page: pd_pagesize_version, src/include/storage/bufpage.h."""
-    for file in directory.glob("global/[0-9]*"):
-        if file.name.isdecimal():
-            with file.open("rb") as stream:
-                header = stream.read(20)
-            size = int.from_bytes(header[18:20], sys.byteorder) & 0xFF00
-            if size in _PAGE_SIZES:
-                return size
+    directory = f"/proc/{postmaster.pid}/cwd"
+    for name in filter(_is_oid, _names_in(directory, "global")):
+        try:
+            header = foreign_files.read(directory, f"global/{name}", postmaster.uid, 20)
+        except OSError:
+            continue
+        size = int.from_bytes(header[18:20], sys.byteorder) & 0xFF00
+        if size in _PAGE_SIZES:
+            return size
     return None
+
+
+def _names_in(directory: str, name: str) -> list[str]:
+    try:
+        return foreign_files.names(directory, name)
+    except OSError:
+        return []
+
+
+def _is_oid(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) <= _OID_DIGITS
 
 
 def _backend(process: Process, postmaster: Process | None, major: int | None) -> Backend:
@@ -351,19 +384,26 @@ def _inside(root: Path, location: str) -> Path:
     return root.joinpath(*path)
 
 
-def _is_postmaster(process: Process) -> bool:
-    return _locked_by(process.pid) == process.inner_pid
+def _has_lock_file(pid: int) -> bool:
+    """Whether a process works in a directory with one, as every server's does.
 
-
-def _locked_by(pid: int) -> int | None:
-    """Pid in the lock file of the directory that a process works in; negative for --single."""
+    It is opened only once the process is known to run PostgreSQL. Raise PermissionDeniedError.
+    """
     try:
-        with Path(f"/proc/{pid}/cwd/postmaster.pid").open("rb") as file:
-            return int(file.readline())
+        return foreign_files.is_file(f"/proc/{pid}/cwd", "postmaster.pid")
     except PermissionError as error:
         raise _may_not_read(pid, error) from error
+
+
+def _is_postmaster(process: Process) -> bool:
+    """By the pid in the lock file, which is negative for --single. Raise PermissionDeniedError."""
+    try:
+        lock = foreign_files.read(f"/proc/{process.pid}/cwd", "postmaster.pid", process.uid)
+        return int(lock.partition(b"\n")[0]) == process.inner_pid
+    except PermissionError as error:
+        raise _may_not_read(process.pid, error) from error
     except (OSError, ValueError):
-        return None
+        return False
 
 
 def _may_not_read(pid: int, error: OSError) -> PermissionDeniedError:

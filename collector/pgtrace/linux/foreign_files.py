@@ -1,0 +1,83 @@
+"""Files that others own, read so that nobody can make pgtrace wait, swell, or tell a secret.
+
+Whoever may write into a directory chooses what a name in it is: a FIFO that nobody writes to, a
+link to a file that only root may read, a file of any size. So a name is looked up relative to
+a directory, links are not followed, and what is there is only opened once it is known to be a
+regular file of the user that the directory is said to be of.
+"""
+
+import errno
+import itertools
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MOST_BYTES = 4096
+MOST_NAMES = 4096
+"""Of one directory: `global` has less than a hundred, `pg_tblspc` one for each tablespace."""
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+def read(directory: Path | str, name: str, uid: int, most: int = MOST_BYTES) -> bytes:
+    """Read the first `most` bytes of a file, such as `global/1`, that belongs to user `uid`.
+
+    `directory` itself may be a link, such as `/proc/PID/cwd`. Raise OSError where there is no
+    such file, PermissionError also if it is another user's or no regular file.
+    """
+    with _looked_up(directory, name) as found:
+        status = os.fstat(found)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
+            raise FileNotFoundError(errno.ENOENT, "no regular file of its own user", name)
+        # By its descriptor: what the name leads to may be another file by now
+        return read_descriptor(f"/proc/self/fd/{found}", most)
+
+
+def read_descriptor(path: str, most: int = MOST_BYTES) -> bytes:
+    """Read the first `most` bytes of what is no name that others chose: a file of /proc.
+
+    Raise OSError as read().
+    """
+    handle = os.open(path, _READ)
+    try:
+        return os.read(handle, most)
+    finally:
+        os.close(handle)
+
+
+def is_file(directory: Path | str, name: str) -> bool:
+    """Whether there is a regular file of this name, which is not opened. Raise PermissionError."""
+    try:
+        return stat.S_ISREG(Path(directory, name).lstat().st_mode)
+    except PermissionError:
+        raise
+    except OSError:
+        return False
+
+
+def names(directory: Path | str, name: str = "", most: int = MOST_NAMES) -> list[str]:
+    """What a directory holds, in order: `most` names of it. Raise OSError as read()."""
+    with _looked_up(directory, name) as found:
+        handle = os.open(f"/proc/self/fd/{found}", _READ | os.O_DIRECTORY)
+        try:
+            with os.scandir(handle) as entries:
+                return sorted(entry.name for entry in itertools.islice(entries, most))
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _looked_up(directory: Path | str, name: str) -> Iterator[int]:
+    """A descriptor that says what a name is, and opens nothing."""
+    found = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        parts = [part for part in name.split("/") if part]
+        for at, part in enumerate(parts, 1):
+            inner = os.open(part, _LOOK | (os.O_DIRECTORY if at < len(parts) else 0), dir_fd=found)
+            os.close(found)
+            found = inner
+        yield found
+    finally:
+        os.close(found)

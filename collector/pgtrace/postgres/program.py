@@ -1,0 +1,125 @@
+"""A program's file, which may be anybody's: opened here, parsed by a child without privileges.
+
+A path is `/proc/PID/exe`, the file that runs, whatever became of its name on disk; or one of
+pgtrace's own choice.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..linux import unprivileged
+
+if TYPE_CHECKING:
+    from . import elf
+
+_ALWAYS = frozenset(
+    (
+        "AbortCurrentTransaction",
+        "PortalRun",
+        "application_name",
+        "compute_query_id",
+        "debug_query_string",
+        "io_method",
+        "pgstat_report_activity",
+        "pgstat_report_query_id",
+        "query_id_enabled",
+        "update_process_title",
+    )
+)
+"""Symbols that are asked for of every server sooner or later: one look finds them all."""
+_UNREADABLE = "its headers make no sense"
+_MOST_KNOWN = 256
+
+_Key = tuple[int, ...]
+
+
+class Known(NamedTuple):
+    """What the child told of a file."""
+
+    names: frozenset[str]
+    """Symbols that were asked for."""
+    kind: "elf.Kind | None"
+    """None if it could not be told."""
+    contents: "elf.Contents"
+
+
+_known: dict[_Key, Known] = {}
+
+
+def look(path: Path | str, name: str | None = None) -> Known:
+    """What a program's file holds, with the address of a symbol `name`, if it is to be known.
+
+    Raise OSError when there is no such file, or it may not be read.
+    """
+    wanted = _ALWAYS | ({name} if name else set())
+    with _opened(path) as file:
+        status = os.fstat(file)
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        before = _known.get(key)
+        if before is None or not wanted <= before.names:
+            wanted |= before.names if before else frozenset()
+            if len(_known) >= _MOST_KNOWN:
+                del _known[next(iter(_known))]
+            _known[key] = _look(file, wanted)
+        return _known[key]
+
+
+def header(path: Path | str) -> bytes:
+    """The first 20 bytes of its ELF header. Raise OSError as look()."""
+    with _opened(path) as file:
+        return os.pread(file, 20, 0)
+
+
+@contextmanager
+def _opened(path: Path | str) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _look(file: int, names: frozenset[str]) -> Known:
+    # What the child needs is imported by now: it can open no file.
+    from . import elf  # noqa: F401
+
+    return understood(names, unprivileged.told(lambda each, say: tell(each, names, say), file))
+
+
+def tell(file: int, names: frozenset[str], say: unprivileged.Tell) -> None:
+    """In the child: two lines, of which the second may be missing. Raise anything."""
+    import msgspec
+
+    from . import elf
+
+    say(msgspec.json.encode(elf.kind(file)) + b"\n")
+    try:
+        found = elf.contents(file, names)
+    except Exception:
+        found = elf.Contents(problem=_UNREADABLE)
+    say(msgspec.json.encode(found) + b"\n")
+
+
+def understood(names: frozenset[str], said: bytes) -> Known:
+    """What the child said of a file and these symbols, as far as it may be believed."""
+    import msgspec
+
+    from . import elf
+
+    kind, contents = None, elf.Contents(problem=_UNREADABLE)
+    lines = said.split(b"\n")
+    try:
+        kind = msgspec.json.decode(lines[0], type=elf.Kind)
+        if len(lines) == 3:
+            contents = msgspec.json.decode(lines[1], type=elf.Contents)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    if not (contents.problem or contents.elfclass):
+        contents = elf.Contents(problem=_UNREADABLE)
+    return Known(names, kind, contents)

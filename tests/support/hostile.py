@@ -1,0 +1,92 @@
+"""A process of another user that pretends to be a PostgreSQL server, and what it lays out."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from child import Child
+
+UID = 61234
+"""Nobody's and no account's."""
+SECRET = "pgtrace-secret-5f1c"
+
+
+def compiled(to: Path, version: str | None = "15.18") -> Path:
+    """The program; without a version, the one that is asked for is in PG_VERSION."""
+    version_option = [f'-DVERSION="{version}"'] if version else []
+    source = Path(__file__).with_name("hostile.c")
+    subprocess.run(
+        ["gcc", "-w", "-rdynamic", "-Wl,--hash-style=gnu", *version_option, "-o", to, source],
+        check=True,
+    )
+    return to
+
+
+@contextmanager
+def pretended(program: Path) -> Iterator["Pretended"]:
+    """A data directory of another user's, in which nothing runs yet."""
+    place = Path(tempfile.mkdtemp(prefix="pgtrace-hostile-", dir="/tmp"))
+    try:
+        shutil.copy(program, place / "postgres")
+        (place / "global").mkdir()
+        for each in place, place / "global", place / "postgres":
+            each.chmod(0o755)
+            os.chown(each, UID, UID)
+        yield Pretended(place)
+    finally:
+        shutil.rmtree(place)
+
+
+class Pretended:
+    """Its files are made by name, as what an attacker would choose."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    @property
+    def program(self) -> Path:
+        """What its process runs."""
+        return self.place / "postgres"
+
+    def write(self, name: str, text: str | bytes) -> None:
+        """What a server has."""
+        data = text.encode() if isinstance(text, str) else text
+        (self.place / name).write_bytes(data)
+        os.chown(self.place / name, UID, UID)
+
+    def put(self, kind: str, name: str) -> None:
+        """`fifo`, `huge`, `link` or `root's`: the last two to a file that only root may read."""
+        path = self.place / name
+        path.unlink(missing_ok=True)
+        if kind == "fifo":
+            os.mkfifo(path)
+            os.chown(path, UID, UID)
+        elif kind == "huge":
+            self.write(name, b"")
+            os.truncate(path, 3 << 30)
+        elif kind == "directory":
+            path.mkdir()
+            os.chown(path, UID, UID)
+        else:
+            secret = self.place / "secret"
+            secret.write_text(f"{SECRET}\n")
+            secret.chmod(0o600)
+            if kind == "link":
+                path.symlink_to(secret)
+            else:  # as protected_hardlinks=0 permits
+                os.link(secret, path)
+
+    @contextmanager
+    def running(self) -> Iterator[Child]:
+        """Its process, which the lock file names unless something is there by that name."""
+        command = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
+        with Child(*command, cwd=self.place) as child:
+            assert child.line() == "ready\n"
+            if not os.path.lexists(self.place / "postmaster.pid"):
+                lines = child.pid, self.place, 1, 61234, self.place, "*", "", "ready"
+                self.write("postmaster.pid", "".join(f"{line}\n" for line in lines))
+            yield child
