@@ -187,7 +187,7 @@ def soak(cluster: PrivateCluster, kept: Path, seconds: float) -> dict[str, Any]:
         settle(cluster)
         after = server_figures(cluster)
     finally:
-        tracer.send_signal(signal.SIGINT)
+        tracer.terminate()
         code = tracer.wait(120)
     if code:
         raise SystemExit(f"pgtrace ended with {code}:\n{said.read_text()[-2000:]}")
@@ -228,7 +228,7 @@ def load(cluster: PrivateCluster) -> Iterator[None]:
             over.set()
             thread.join()
             for each in running:
-                each.send_signal(signal.SIGINT)
+                each.terminate()
             for each in running:
                 each.wait(60)
 
