@@ -319,6 +319,7 @@ def trace(
     charge: bool = True,
     by_relation: bool = False,
     dsn: str | None = None,
+    own_queries: bool = False,
     most_statements: int = MOST_STATEMENTS,
     per_query: bool = False,
     emit_durations: bool = False,
@@ -332,7 +333,8 @@ def trace(
     need not be PostgreSQL, all of the threads that it has now. `reads` and `engine` force the way
     in and the engine; `operations` are what is measured, and, with `checkpoints`, the phases of
     those; without `queries`, of no query apart. With `by_relation`, of each file apart; `dsn` is a
-    connection string for names. Errors as Tracer.
+    connection string for names; with `own_queries`, what that connection does is told too. Errors
+    as Tracer.
     """
     target = Target((pid,)) if any_process else Target.find(pid)
     tracer = Tracer(
@@ -343,6 +345,7 @@ def trace(
         charge=charge,
         by_relation=by_relation,
         dsn=dsn,
+        own_queries=own_queries,
         most_statements=most_statements,
         per_query=per_query,
         emit_durations=emit_durations,

@@ -25,7 +25,7 @@ def scans(cluster: PrivateCluster, seconds: float) -> Capture:
     """A whole server with sequential scans, and with a connection for names."""
     with (
         cluster.connect() as connection,
-        trace(cluster.postmaster_pid, dsn=cluster.dsn()) as tracer,
+        trace(cluster.postmaster_pid, dsn=cluster.dsn(), own_queries=True) as tracer,
     ):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
