@@ -1,7 +1,9 @@
 /* Runs, and holds what a PostgreSQL server's binary is known by. */
 #include <unistd.h>
 
-void PostmasterMain(void) {}
+void PostmasterMain(void)
+{
+}
 #ifdef VERSION
 const char version[] = "postgres (PostgreSQL) " VERSION;
 #endif
