@@ -399,7 +399,7 @@ def test_clients_that_come_and_go(charged: PrivateCluster, tmp_path: Path) -> No
         collector.end_input()
         lost, calls, clients = json.loads(collector.line())
     print(f"{len(samples)} samples, KiB: {samples[:: len(samples) // 30]}")
-    assert set(lost.values()) == {0}, lost
+    assert {name: number for name, number in lost.items() if number} == {}
     assert calls == CLIENTS * TIMES
     assert clients >= CLIENTS * TIMES
     assert samples[-1] - samples[len(samples) * 2 // 3] < 0.05 * samples[-1], samples
