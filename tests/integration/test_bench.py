@@ -55,6 +55,13 @@ def test_lab_versions() -> None:
     assert [each["verdict"] for each in printed["ratios"]] == ["not decided"] * 2
 
 
+def test_clients() -> None:
+    printed = run("clients", "--clients", 4, "--times", 25, "--by-relation")
+    assert "100 clients: " in printed and "s of CPU for each 1,000" in printed
+    assert "lost: nothing" in printed
+    assert leftovers() == {}
+
+
 def test_for_people() -> None:
     printed = run("startup", "--rounds", 1)
     for words in ("kernel ", "wall time", "peak memory", "[95 % interval]", "not decided"):

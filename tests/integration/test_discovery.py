@@ -295,6 +295,19 @@ def test_no_such_process() -> None:
         assert f"No process {pid}." in message(pid)
 
 
+def test_who_is_gone_costs_no_look_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only words for people say whether some container has that pid: whoever follows hundreds of
+    processes meets the end of many, and reads none of that."""
+    with Child("true") as child:
+        child.ended()
+    looks: list[int] = []
+    monkeypatch.setattr(proc, "pids", lambda: looks.append(1) or [])
+    with pytest.raises(TargetError) as error:
+        processes.backend(child.pid)
+    assert not looks
+    assert "No process" in str(error.value) and looks
+
+
 def test_another_program_is_named() -> None:
     with Idle() as child:
         assert "is not PostgreSQL but /" in message(child.pid)

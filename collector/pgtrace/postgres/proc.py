@@ -5,7 +5,7 @@ never executed, and never looked up by its path, which may be another root's or 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,18 @@ _MOST_TITLE = 16 << 10
 """In bytes. What follows the first string is not looked at, and may be of any size."""
 _DELETED = " (deleted)"
 _LIST = "`pgtrace list` shows PostgreSQL's processes."
+
+
+class _NoneSuchError(TargetError):
+    """Its words are looked for when somebody reads them: every process may have to be looked at,
+    and whoever follows many processes meets the end of some at each look."""
+
+    def __init__(self, words: Callable[[], str]) -> None:
+        super().__init__(words)
+        self._words = words
+
+    def __str__(self) -> str:
+        return self._words()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,7 @@ def process(pid: int) -> Process:
         comm, fields = _stat(pid)
         if int(fields[6]) & _KERNEL_THREAD:
             what = f"Process {pid} ({_shown(comm)}) is a kernel thread"
-            raise TargetError(f"{what}. {_hint(pid)}")
+            raise _NoneSuchError(lambda: f"{what}. {_hint(pid)}")
         if fields[0] in "ZX":
             raise TargetError(
                 f"Process {pid} ({_shown(comm)}) has ended, and its parent {fields[1]} has not "
@@ -110,7 +122,7 @@ def postgresql(pid: int) -> Process:
     found = process(pid)
     if version(found) is None:
         what = f"{_shown(found.exe)} ({_shown(found.comm)})"
-        raise TargetError(f"Process {pid} is not PostgreSQL but {what}. {_hint(pid)}")
+        raise _NoneSuchError(lambda: f"Process {pid} is not PostgreSQL but {what}. {_hint(pid)}")
     return found
 
 
@@ -153,15 +165,17 @@ def _no_such(pid: int) -> PgtraceError:
         return PermissionDeniedError(
             f"Process {pid} is hidden from you: /proc is mounted with hidepid. {sudo.how()}"
         )
+    return _NoneSuchError(lambda: _no_process(pid))
+
+
+def _no_process(pid: int) -> str:
     hint = _hint(pid)
-    if hint is not _LIST:
-        return TargetError(f"No process {pid}. {hint}")
-    if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE:
-        return TargetError(
+    if hint is _LIST and Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE:
+        return (
             f"No process {pid} in this PID namespace: pgtrace runs in a container. Run it on the "
             "host, or in the host's namespace (docker run --pid=host …)."
         )
-    return TargetError(f"No process {pid}. {_LIST}")
+    return f"No process {pid}. {hint}"
 
 
 def _hint(pid: int) -> str:
