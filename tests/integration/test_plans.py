@@ -31,11 +31,14 @@ def db(cluster: PrivateCluster) -> Iterator[Connection]:
     """A database of its own, whose tables do not change; its name is plans."""
     with cluster.connect() as helper:
         helper.execute("drop database if exists plans")
-        helper.execute("create database plans")
-        with cluster.connect(dbname="plans") as connection:
+        helper.execute("create role planner login")
+        helper.execute("create database plans owner planner")
+        with cluster.connect(dbname="plans", user="planner") as connection:
+            connection.execute("create schema planner")
             connection.execute(SCHEMA)
             yield connection
         helper.execute("drop database plans with (force)")
+        helper.execute("drop role planner")
 
 
 def capture_of(*queries: str | Query | None, datname: str = "plans") -> Capture:
@@ -53,6 +56,7 @@ def capture_of(*queries: str | Query | None, datname: str = "plans") -> Capture:
             Backend(
                 1,
                 datname=datname,
+                usename="planner",
                 queries=[
                     q if isinstance(q, Query) else Query(q, "simple", 1, 0, latency)
                     for q in queries
@@ -63,7 +67,7 @@ def capture_of(*queries: str | Query | None, datname: str = "plans") -> Capture:
 
 
 def explained(cluster: PrivateCluster, capture: Capture) -> plans.Plans:
-    return plans.explain(cluster.dsn(dbname="plans"), capture)
+    return plans.explain(cluster.dsn(dbname="plans", user="planner"), capture)
 
 
 def test_a_statement_whose_plan_hangs_on_random_page_cost_is_found(
@@ -185,7 +189,7 @@ def test_only_statements_of_that_database_are_asked_for(
 
 
 def test_nothing_is_left_in_the_session(cluster: PrivateCluster, db: Connection) -> None:
-    with plans.connect(cluster.dsn(dbname="plans")) as connection:
+    with plans.connect(cluster.dsn(dbname="plans", user="planner")) as connection:
         plans._plans(connection, "select * from t where id < $1", [1.0, 9.0])
         with pytest.raises(DatabaseError, match="does not exist"):
             plans._plans(connection, "select * from gone", [1.0])
@@ -201,7 +205,7 @@ def test_nothing_is_left_in_the_session(cluster: PrivateCluster, db: Connection)
 def test_a_table_that_is_locked_does_not_hold_it_up(
     cluster: PrivateCluster, db: Connection
 ) -> None:
-    with cluster.connect(dbname="plans") as holder, holder.transaction():
+    with cluster.connect(dbname="plans", user="planner") as holder, holder.transaction():
         holder.execute("lock table log in access exclusive mode")
         found = explained(cluster, capture_of("select * from log", "select * from t"))
     assert found.explained == 1
@@ -216,11 +220,12 @@ def test_a_connection_that_fails_is_an_error(cluster: PrivateCluster) -> None:
 def test_tablespaces_with_costs_of_their_own_are_named(
     cluster: PrivateCluster, db: Connection
 ) -> None:
-    db.execute("alter tablespace pg_default set (random_page_cost = 1.5)")
-    try:
-        assert explained(cluster, capture_of("select 1")).own_costs == ["pg_default"]
-    finally:
-        db.execute("alter tablespace pg_default reset (random_page_cost)")
+    with cluster.connect() as chief:
+        chief.execute("alter tablespace pg_default set (random_page_cost = 1.5)")
+        try:
+            assert explained(cluster, capture_of("select 1")).own_costs == ["pg_default"]
+        finally:
+            chief.execute("alter tablespace pg_default reset (random_page_cost)")
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,9 @@ class Stage:
         self.cluster.restart()
 
     @contextmanager
-    def backend(self) -> Iterator[Connection]:
+    def backend(self, user: str = "postgres") -> Iterator[Connection]:
         """A session that has planned document 002's queries, and prefers the index."""
-        with self.cluster.connect(options=INDEX_FIRST) as connection:
+        with self.cluster.connect(options=INDEX_FIRST, user=user) as connection:
             for query in (SEQUENTIAL, INDEX_SCAN, "select 1"):
                 connection.execute(f"explain {query}")
             connection.prepare_threshold = None  # the protocol is shown, and stays the same
@@ -330,8 +330,11 @@ def hlog(stage: Stage) -> tuple[str, str]:
 
 def planner(stage: Stage) -> tuple[str, str]:
     cluster = stage.cluster
-    where = {"PGHOST": cluster.socket_dir, "PGPORT": cluster.port, "PGUSER": "postgres"}
-    with stage.backend() as backend:
+    where = {"PGHOST": cluster.socket_dir, "PGPORT": cluster.port, "PGDATABASE": "postgres"}
+    with cluster.connect() as chief:
+        chief.execute("create role app login")
+        chief.execute(f"grant select on {sample.TABLE} to app")
+    with stage.backend(user="app") as backend:
 
         def act() -> None:
             stop = time.monotonic() + 25
@@ -342,8 +345,10 @@ def planner(stage: Stage) -> tuple[str, str]:
 
         options = (backend.info.backend_pid, "--dsn", cluster.dsn(), "--force")
         stage.watch(act, "capture", *options, "-o", "costs.json")
-    shown = stage.run("report", "--planner", "--dsn", "", "costs.json", **where)
-    return "pgtrace report --planner --dsn '' costs.json", shown
+    shown = stage.run("report", "--planner", "--dsn", "user=app", "costs.json", **where)
+    with cluster.connect() as chief:
+        chief.execute("drop owned by app; drop role app")
+    return "pgtrace report --planner --dsn user=app costs.json", shown
 
 
 def no_such_process(stage: Stage) -> tuple[str, str]:

@@ -102,6 +102,7 @@ def some_plans() -> Plans:
     )
     return Plans(
         "app",
+        "web",
         "17.2 (Debian)",
         4.0,
         [1.1, 2.0, 4.0],
@@ -111,17 +112,19 @@ def some_plans() -> Plans:
         failed={'syntax error at or near "$1"': 2},
         others=3,
         elsewhere=5,
+        of_others={"ba\x1btch": 7},
     )
 
 
 def test_plans_are_shown_by_the_settings_that_lead_to_them() -> None:
     lines = planner.render(a_capture(*COSTS), some_plans()).partition("(shared by all)\n\n")[2]
     assert lines.splitlines() == [
-        "Statements of database app, at random_page_cost 1.1, 2, 4 (now)",
+        "Statements of role web in database app, at random_page_cost 1.1, 2, 4 (now)",
         "The capture is of PostgreSQL 15.18, these plans of 17.2 (Debian).",
         "9 of 11 were explained, not executed; 1 would change its plan. "
         "Plans are generic: of values that are not known.",
         'Not explained, 2: syntax error at or near "$1"',
+        "Statements of role ba\\x1btch: 7. They are explained by a connection of that role.",
         "Statements of other databases: 5.",
         "Tablespaces that keep a random_page_cost of their own: slow.",
         "",

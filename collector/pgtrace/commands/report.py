@@ -36,8 +36,8 @@ class ReportCommand:
         parser.add_argument(
             "--dsn",
             metavar="DSN",
-            help="with --planner: connect, and explain at other random_page_costs; "
-            "'' is what libpq's environment says",
+            help="with --planner: connect, and explain at other random_page_costs what this role "
+            "ran, which is no superuser; '' is what libpq's environment says",
         )
         parser.add_argument("-o", "--output", metavar="OUT", help="write it there, not to stdout")
         parser.add_argument("--force", action="store_true", help="overwrite OUT")

@@ -19,6 +19,7 @@ from ..linux import as_user
 from ..postgres import proc
 from ..postgres.cluster import OWN, PrivateCluster
 from ..postgres.cluster import remove as remove_cluster
+from ..postgres.connection import APPLICATION_NAME, OWN_PATH
 
 FOLDER = OWN
 _NAMES = "lab-*.json"
@@ -111,7 +112,9 @@ class Statement(msgspec.Struct, tag="statement", frozen=True):
         """As of Cluster. Raises psycopg.Error if the database cannot be reached."""
         import psycopg
 
-        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+        with psycopg.connect(
+            self.conninfo, autocommit=True, options=OWN_PATH, application_name=APPLICATION_NAME
+        ) as connection:
             if not connection.execute(self.present.encode()).fetchall():
                 return None
             connection.execute(self.drop.encode())

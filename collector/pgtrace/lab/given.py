@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..capture import Server as ServerData
 from ..errors import DatabaseError, PermissionDeniedError, TargetError, UnsupportedError, UsageError
 from ..postgres import processes
-from ..postgres.connection import system_identifier
+from ..postgres.connection import APPLICATION_NAME, OWN_PATH, system_identifier
 from .changes import Changes, Statement
 from .pinning import Pins
 from .server import Space, identity, import_psycopg, show
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     import psycopg
 
 _SESSION = (
-    "-c max_parallel_workers_per_gather=0 -c jit=off -c synchronize_seqscans=off "
+    f"{OWN_PATH} -c max_parallel_workers_per_gather=0 -c jit=off -c synchronize_seqscans=off "
     "-c statement_timeout=0"
 )
 _BUFFERS = "select pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_buffers'))"
+_IS_SUPERUSER = "select rolsuper from pg_catalog.pg_roles where rolname = current_user"
 _OTHERS = """
 select count(*) from pg_catalog.pg_stat_activity
 where backend_type = 'client backend' and pid <> pg_catalog.pg_backend_pid()
@@ -77,9 +78,11 @@ def find(dsn: str, *, shared_host: bool) -> Given:
 
     try:
         password = conninfo_to_dict(dsn).get("password")
-        with psycopg.connect(dsn, autocommit=True) as connection:
+        with psycopg.connect(
+            dsn, autocommit=True, options=OWN_PATH, application_name=APPLICATION_NAME
+        ) as connection:
             info = connection.info
-            if not _one(connection, "select rolsuper from pg_roles where rolname = current_user"):
+            if not _one(connection, _IS_SUPERUSER):
                 raise PermissionDeniedError(
                     f"--dsn: the role {info.user} is no superuser, which tablespaces need; "
                     "name one that is"
@@ -91,7 +94,7 @@ def find(dsn: str, *, shared_host: bool) -> Given:
                     f"--dsn: {who} connected, whose work an experiment slows and is slowed by; "
                     "--shared-host does it all the same"
                 )
-            own = _one(connection, "select system_identifier from pg_control_system()")
+            own = _one(connection, "select system_identifier from pg_catalog.pg_control_system()")
             server = _running(own, info.backend_pid)
             buffers = int(_one(connection, _BUFFERS))
             parts = {"host": info.host, "port": info.port, "user": info.user, "dbname": info.dbname}
@@ -159,7 +162,12 @@ class GivenServer:
         import psycopg
 
         options = f"{_SESSION} {options}"
-        return psycopg.connect(self._given.conninfo, autocommit=True, options=options)
+        return psycopg.connect(
+            self._given.conninfo,
+            autocommit=True,
+            options=options,
+            application_name=APPLICATION_NAME,
+        )
 
     def fresh(self, options: str = "") -> "psycopg.Connection[Any]":
         """The same, on the CPU that was asked for."""
@@ -178,7 +186,9 @@ class GivenServer:
                 self._make(
                     changes,
                     connection,
-                    sql.SQL("select 1 from pg_tablespace where spcname = {}").format(literal),
+                    sql.SQL("select 1 from pg_catalog.pg_tablespace where spcname = {}").format(
+                        literal
+                    ),
                     sql.SQL("drop tablespace {}").format(identifier),
                     sql.SQL("create tablespace {} location {}").format(
                         identifier, sql.Literal(str(directory))
@@ -187,7 +197,7 @@ class GivenServer:
             self._make(
                 changes,
                 connection,
-                sql.SQL("select 1 from pg_namespace where nspname = {}").format(literal),
+                sql.SQL("select 1 from pg_catalog.pg_namespace where nspname = {}").format(literal),
                 sql.SQL("drop schema {} cascade").format(identifier),
                 sql.SQL("create schema {}").format(identifier),
             )

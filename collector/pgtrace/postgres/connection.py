@@ -1,6 +1,9 @@
 """Database connections, where one was asked for: read-only, short, and of the right server."""
 
+import os
+import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +20,23 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10
 _QUERIES = Path(__file__).parent / "queries"
 # Local to a transaction: behind a pooler the session is somebody else's next
-_CAREFULLY = """
+APPLICATION_NAME = "pgtrace"
+OWN_PATH = "-c search_path=pg_catalog,pg_temp"
+"""For options of a session, where poolers are of no use: whoever owns a database sets another."""
+_QUIETLY = """
 set local transaction_read_only = on;
-set local search_path = pg_catalog;
+set local jit = off;
+set local max_parallel_workers = 0;
+"""
+_CAREFULLY = f"""
+{_QUIETLY}
+set local search_path = pg_catalog, pg_temp;
 set local statement_timeout = '10s';
 set local lock_timeout = '1s';
 """
-
-_BRIEFLY = """
-set local transaction_read_only = on;
+# max_parallel_workers is nothing that the planner looks at: plans are those that the role has
+_BRIEFLY = f"""
+{_QUIETLY}
 set local statement_timeout = '5s';
 set local lock_timeout = '500ms';
 """
@@ -54,10 +65,52 @@ class Connection:
 
     @contextmanager
     def undone(self) -> Iterator["psycopg.Connection[Any]"]:
-        """A transaction with the role's own search_path, which is rolled back in any case."""
+        """A transaction with the role's own search_path, which is rolled back in any case.
+
+        For what runs functions of others: plan_roles.py says as whom.
+        """
         with _one_line(), self._connection.transaction(force_rollback=True):
             self._connection.execute(_BRIEFLY)
             yield self._connection
+
+    @contextmanager
+    def given_up_after(self, seconds: float) -> Iterator[None]:
+        """Lose the connection then: functions of others may catch every timeout of the server."""
+        with socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as own:
+            timer = threading.Timer(seconds, own.shutdown, [socket.SHUT_RDWR])
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+                timer.join()
+
+    def may_become_anybody(self) -> bool:
+        """Whether a superuser connected, whatever role the session has by now.
+
+        Only the server knows: startup options, settings of the role and poolers change what is
+        seen of it.
+        """
+        from psycopg import errors
+
+        try:
+            with _one_line(), self._connection.transaction(force_rollback=True):
+                self._connection.execute("set local session authorization pg_monitor")
+            return True
+        except DatabaseError as error:
+            if isinstance(error.__cause__, errors.InsufficientPrivilege):
+                return False
+            raise
+
+    def words(self, **changed: str) -> str:
+        """A connection string that leads there too, without a password; some of it changed."""
+        from psycopg.conninfo import make_conninfo
+
+        info = self._connection.info
+        known = {"host": info.host, "port": str(info.port), "user": info.user}
+        known |= {"dbname": info.dbname} | changed
+        return make_conninfo("", **{name: value for name, value in known.items() if value})
 
     @property
     def is_lost(self) -> bool:
@@ -86,7 +139,7 @@ def connect(
             prepare_threshold=None,
             connect_timeout=TIMEOUT_S,
             client_encoding="UTF8",
-            fallback_application_name="pgtrace",
+            application_name=APPLICATION_NAME,
             dbname=dbname,
         )
     try:

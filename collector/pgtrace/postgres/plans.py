@@ -3,7 +3,8 @@
 A statement is only ever prepared, and its prepared form explained: never executed. It is sent by
 the extended protocol, where the server itself refuses more than one statement. What is explained is
 the generic plan, because a capture has $n in place of literals: the NULLs that stand for them are
-not looked at.
+not looked at. Planning evaluates functions: so each statement is explained as the role that ran it,
+and that is the role of the connection (plan_roles.py).
 """
 
 import time
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..capture import Capture
 from ..errors import DatabaseError
 from .connection import Connection, connect
+from .plan_roles import own_role
 from .redaction import UNPARSED
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ LADDER = (1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Times seq_page_cost: of these, the two below and the two above the present setting."""
 MOST_STATEMENTS = 200
 MOST_S = 60.0
+SPARE_S = 15.0
+"""What the last statement may take beyond that: longer than the server's own timeouts."""
 _NAME = "pgtrace_plan"
 _PLANNED = frozenset({"select", "insert", "update", "delete", "merge", "with", "values", "table"})
 
@@ -44,6 +48,8 @@ class Plans:
     """What became of the statements of one database."""
 
     database: str
+    role: str
+    """Of the connection: its statements alone are explained."""
     server_version: str
     random_page_cost: float
     """The present setting."""
@@ -59,36 +65,60 @@ class Plans:
     """Commands that have no plan, such as COMMIT."""
     elsewhere: int = 0
     """Statements of other databases."""
+    of_others: dict[str, int] = field(default_factory=dict)
+    """Statements of this database that other roles ran."""
 
 
 def explain(dsn: str, capture: Capture) -> Plans:
-    """Explain the capture's statements of the database to which `dsn` leads.
+    """Explain the capture's statements that the role of `dsn` ran in the database it leads to.
 
-    Raises DatabaseError if the connection fails.
+    Raises DatabaseError if the connection fails, UsageError if that role may do more than is to be
+    lent to the functions in statements.
     """
     with connect(dsn) as connection:
         ((database, version, current, sequential),) = connection.ask("page_costs")
+        role = own_role(connection, _roles(capture, database), database)
         own = [name for (name,) in connection.ask("own_page_costs")]
-        plans = Plans(database, version, current, ladder(current, sequential), own)
+        plans = Plans(database, role, version, current, ladder(current, sequential), own)
         failed: Counter[str] = Counter()
         statements = list(_statements(capture, plans, failed))
-        end = time.monotonic() + MOST_S
-        for number, statement in enumerate(statements):
-            if number >= MOST_STATEMENTS or time.monotonic() > end:
-                failed["it was not asked for: there are too many"] += len(statements) - number
-                break
-            try:
-                statement.plans = _plans(connection, statement.text, plans.tried)
-            except DatabaseError as error:
-                if connection.is_lost:
-                    raise
-                failed[str(error)] += 1
-                continue
-            plans.explained += 1
-            if len(statement.plans) > 1:
-                plans.changed.append(statement)
+        with connection.given_up_after(MOST_S + SPARE_S):
+            _explain_each(connection, statements, plans, failed)
         plans.failed = dict(failed.most_common())
         return plans
+
+
+def _explain_each(
+    connection: Connection, statements: Sequence[Statement], plans: Plans, failed: Counter[str]
+) -> None:
+    began = time.monotonic()
+    for number, statement in enumerate(statements):
+        took_s = time.monotonic() - began
+        if number >= MOST_STATEMENTS or took_s > MOST_S:
+            failed["it was not asked for: there are too many"] += len(statements) - number
+            return
+        try:
+            statement.plans = _plans(connection, statement.text, plans.tried)
+        except DatabaseError as error:
+            if not connection.is_lost:
+                failed[str(error)] += 1
+                continue
+            if time.monotonic() - began < MOST_S + SPARE_S:
+                raise
+            failed["the server gave no answer in time"] += len(statements) - number
+            return
+        plans.explained += 1
+        if len(statement.plans) > 1:
+            plans.changed.append(statement)
+
+
+def _roles(capture: Capture, database: str) -> list[str]:
+    """Those that ran statements there, those that ran longest first."""
+    found: Counter[str] = Counter()
+    for backend in capture.backends:
+        if backend.datname == database and backend.usename is not None:
+            found[backend.usename] += sum(query.latency.total_ns for query in backend.queries)
+    return [name for name, _ in found.most_common()]
 
 
 def ladder(current: float, sequential: float) -> list[float]:
@@ -125,10 +155,15 @@ def shape(plan: dict[str, Any]) -> str:
 def _statements(capture: Capture, plans: Plans, failed: Counter[str]) -> Iterator[Statement]:
     """Those that can be asked for, those that took longest first; the others are counted."""
     found: dict[str, Statement] = {}
+    others: Counter[str] = Counter()
     for backend in capture.backends:
         for query in backend.queries:
             if backend.datname != plans.database:
                 plans.elsewhere += 1
+            elif backend.usename is None:
+                failed["the role that ran it is not known"] += 1
+            elif backend.usename != plans.role:
+                others[backend.usename] += 1
             elif query.text is None:
                 failed["its text is not known"] += 1
             elif query.text_cut:
@@ -139,6 +174,7 @@ def _statements(capture: Capture, plans: Plans, failed: Counter[str]) -> Iterato
                 one = found.setdefault(query.text, Statement(query.text))
                 one.calls += query.calls
                 one.total_ns += query.latency.total_ns
+    plans.of_others = dict(others.most_common())
     for one in sorted(found.values(), key=lambda s: (-s.total_ns, s.text)):
         words = one.text.lstrip("( \t\n").split(maxsplit=1)
         if words and words[0].lower().rstrip("(*") in _PLANNED:

@@ -146,7 +146,8 @@ def _plans(capture: Capture, plans: "Plans", width: int) -> list[str]:
     tried = ", ".join(
         f"{value:g}{' (now)' if value == plans.random_page_cost else ''}" for value in plans.tried
     )
-    lines = [f"Statements of database {escape(plans.database)}, at random_page_cost {tried}"]
+    whose = f"role {escape(plans.role)} in database {escape(plans.database)}"
+    lines = [f"Statements of {whose}, at random_page_cost {tried}"]
     captured = capture.server.version
     if captured and captured != plans.server_version.split()[0]:
         lines.append(
@@ -161,6 +162,11 @@ def _plans(capture: Capture, plans: "Plans", width: int) -> list[str]:
         "Plans are generic: of values that are not known."
     )
     lines += [f"Not explained, {units.count(n)}: {escape(why)}" for why, n in plans.failed.items()]
+    lines += [
+        f"Statements of role {escape(role)}: {units.count(n)}. They are explained by a connection "
+        "of that role."
+        for role, n in plans.of_others.items()
+    ]
     if plans.elsewhere:
         lines.append(f"Statements of other databases: {units.count(plans.elsewhere)}.")
     if plans.own_costs:

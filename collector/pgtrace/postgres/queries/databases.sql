@@ -1,7 +1,7 @@
 -- Databases that anybody may connect to, and whether this role may.
 select d.oid,
-       convert_to(d.datname, %(encoding)s),
-       convert_to(quote_ident(d.datname), %(encoding)s),
-       has_database_privilege(d.oid, 'connect')
-from pg_database as d
+       pg_catalog.convert_to(d.datname, %(encoding)s),
+       pg_catalog.convert_to(pg_catalog.quote_ident(d.datname), %(encoding)s),
+       pg_catalog.has_database_privilege(d.oid, 'connect')
+from pg_catalog.pg_database as d
 where d.datallowconn

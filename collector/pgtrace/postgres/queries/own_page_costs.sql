@@ -1,7 +1,7 @@
 -- Tablespaces with page costs of their own, which no setting of a session changes.
-select convert_to(t.spcname, %(encoding)s)
-from pg_tablespace as t
+select pg_catalog.convert_to(t.spcname, %(encoding)s)
+from pg_catalog.pg_tablespace as t
 where exists (
-    select 1 from unnest(t.spcoptions) as o where o like 'random_page_cost=%%'
+    select 1 from pg_catalog.unnest(t.spcoptions) as o where o like 'random_page_cost=%%'
 )
 order by t.spcname

@@ -1,5 +1,5 @@
 -- What the planner thinks of pages here, and the database that this is.
-select convert_to(current_database(), %(encoding)s),
-       current_setting('server_version'),
-       current_setting('random_page_cost')::float8,
-       current_setting('seq_page_cost')::float8
+select pg_catalog.convert_to(pg_catalog.current_database(), %(encoding)s),
+       pg_catalog.current_setting('server_version'),
+       pg_catalog.current_setting('random_page_cost')::float8,
+       pg_catalog.current_setting('seq_page_cost')::float8
