@@ -1,8 +1,6 @@
-"""Files of captures and of lab results: JSON, for their owner alone, whole or not at all."""
+"""Files of captures and of lab results: JSON, encoded, read and checked."""
 
-import os
 import re
-import stat
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from . import output_file
 from .capture import SCHEMA, Capture, sums_of
 from .errors import UsageError
 
@@ -164,82 +163,12 @@ def _check_meaning(capture: Capture) -> None:
             raise ValueError(f"totals.{key} is {value}, but the backends' sum is {summed[key]}")
 
 
-def check_writable(path: Path | str, force: bool = False) -> None:
-    """Raise UsageError if write() would refuse `path`: asked before a long session, not after."""
-    path = Path(path)
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise UsageError(f"{path.parent}: no such directory") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
-    else:
-        if stat.S_ISLNK(mode):
-            # Followed as root, another user's link would overwrite any file.
-            raise UsageError(f"{path} is a symbolic link; name the file that it stands for")
-        if _is_stream(mode):
-            return
-        if not stat.S_ISREG(mode):
-            raise UsageError(f"{path} is not a file")
-        if not force:
-            raise UsageError(f"{path} exists; --force overwrites it")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{path.parent}: files cannot be made there by this user")
-
-
 def write(capture: Capture, path: Path | str, force: bool = False) -> None:
     """Write the capture, for its owner alone; there is never half a file under its name.
 
     Raises UsageError if it cannot be written there, or exists and `force` is not given.
     """
-    write_file(encode(capture), path, force)
-
-
-def write_file(data: bytes, path: Path | str, force: bool = False) -> None:
-    """Write a file as write() does, with its errors; to a device or a pipe as that is."""
-    path = Path(path)
-    check_writable(path, force)
-    try:
-        if path.exists() and _is_stream(path.lstat().st_mode):
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOFOLLOW), "wb") as stream:
-                stream.write(data)
-        else:
-            _replace(data, path, force)
-    except FileExistsError as error:
-        raise UsageError(f"{path} exists; --force overwrites it") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
-
-
-def _replace(data: bytes, path: Path, force: bool) -> None:
-    import tempfile
-
-    handle, temporary = tempfile.mkstemp(prefix=".pgtrace-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if force or not _linked(temporary, path):
-            Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _linked(temporary: str, path: Path) -> bool:
-    """Give a file its name unless somebody else just took it; False where links cannot be."""
-    try:
-        path.hardlink_to(temporary)
-    except FileExistsError:
-        raise
-    except OSError:
-        return False
-    return True
-
-
-def _is_stream(mode: int) -> bool:
-    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+    output_file.write(encode(capture), path, force)
 
 
 def _reason(error: Exception) -> str:

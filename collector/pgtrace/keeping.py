@@ -3,11 +3,11 @@
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import units
+from . import output_file, units
+from .errors import UsageError
 
 LEAST_ROOM = 16 << 20
 """Bytes of a file system below which a capture may not fit: one of 5,000 statements takes some."""
@@ -20,8 +20,8 @@ def keep(data: bytes, near: Path | None) -> Path | None:
     It is made under a name of its own, for its owner alone: it can be nobody else's file.
     """
     for directory in _directories(near):
-        with contextlib.suppress(OSError):
-            return _write(data, directory)
+        with contextlib.suppress(OSError, UsageError):
+            return output_file.keep(data, directory)
     return None
 
 
@@ -41,24 +41,24 @@ def little_room(output: Path) -> str | None:
 
 def _directories(near: Path | None) -> Iterator[Path]:
     names = [
-        near.parent if near else None,
+        near.parent if near and _may_be_file(near) else None,
         os.environ.get("TMPDIR"),
         "/tmp",
         "/var/tmp",
         os.environ.get("HOME"),
     ]
-    yield from dict.fromkeys(Path(name).absolute() for name in names if name)
+    found: dict[Path, None] = {}
+    for name in names:
+        if not name:
+            continue
+        with contextlib.suppress(OSError):  # relative to a directory that is gone
+            found[Path(name).absolute()] = None
+    yield from found
 
 
-def _write(data: bytes, directory: Path) -> Path:
-    # O_EXCL, and a name that cannot be guessed: safe where others may write, too
-    handle, name = tempfile.mkstemp(prefix="pgtrace-", suffix=".json", dir=directory)
+def _may_be_file(path: Path) -> bool:
+    """Unless it was meant to be a stream: a device's directory is none for files."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        return path.is_file() or not path.exists()
     except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return Path(name)
+        return True

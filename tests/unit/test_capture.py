@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace import capture, capture_file
+from pgtrace import capture, capture_file, output_file
 from pgtrace.capture import Backend, Capture, Host, Latency, Lost, Probes, Query, Server, Totals
 from pgtrace.errors import UsageError
 from pgtrace.histogram import Histogram
@@ -114,12 +114,12 @@ def test_the_file_is_for_its_owner_alone_and_nothing_is_left_beside_it(tmp_path:
 def test_a_file_is_overwritten_by_force_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("precious")
-    for refused in (capture_file.check_writable, lambda p: capture_file.write(CAPTURE, p)):
+    for refused in (output_file.check, lambda p: capture_file.write(CAPTURE, p)):
         with pytest.raises(UsageError) as error:
             refused(path)
         assert str(error.value) == f"{path} exists; --force overwrites it"
     assert path.read_text() == "precious"
-    capture_file.check_writable(path, force=True)
+    output_file.check(path, force=True)
     capture_file.write(CAPTURE, path, force=True)
     assert capture_file.load(path) == CAPTURE
 
@@ -160,7 +160,7 @@ def test_a_failed_write_leaves_the_old_file(
 def test_file_systems_without_hard_links_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -177,7 +177,7 @@ def test_links_are_not_followed(tmp_path: Path, force: bool) -> None:
 
 
 def test_devices_are_written_to_and_never_replaced() -> None:
-    capture_file.check_writable("/dev/null")
+    output_file.check("/dev/null")
     capture_file.write(CAPTURE, "/dev/null", force=True)
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     with pytest.raises(UsageError, match="/dev/full cannot be written: No space left"):
@@ -186,16 +186,16 @@ def test_devices_are_written_to_and_never_replaced() -> None:
 
 def test_places_that_cannot_be_written_are_told_before_tracing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none: no such directory"):
-        capture_file.check_writable(tmp_path / "none" / "a.json")
+        output_file.check(tmp_path / "none" / "a.json")
     with pytest.raises(UsageError, match="is not a file"):
-        capture_file.check_writable(tmp_path, force=True)
+        output_file.check(tmp_path, force=True)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written: Not a directory"):
-        capture_file.check_writable(tmp_path / "file" / "a.json")
+        output_file.check(tmp_path / "file" / "a.json")
     with pytest.raises(UsageError, match="cannot be made there"):
-        capture_file.check_writable("/proc/self/a.json")
+        output_file.check("/proc/self/a.json")
     with pytest.raises(UsageError, match="cannot be written"):
-        capture_file.check_writable(tmp_path / ("x" * 300))
+        output_file.check(tmp_path / ("x" * 300))
 
 
 def test_a_capture_can_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace.linux import foreign_files, unprivileged
+from pgtrace.linux import foreign_files, forked, unprivileged
 
 UID = os.getuid()
 
@@ -85,7 +85,7 @@ def test_it_tells_what_it_reads(file: int) -> None:
 
 
 def test_it_has_no_privilege(file: int) -> None:
-    def work(_: int, tell: unprivileged.Tell) -> None:
+    def work(_: int, tell: forked.Tell) -> None:
         tell(f"{os.getresuid()} {os.getresgid()} {os.getgroups()}".encode())
         for name in "/etc/passwd", "/proc/self/status":
             try:
@@ -105,8 +105,8 @@ def test_it_has_no_privilege(file: int) -> None:
 
 
 def test_the_kernel_says_the_same_of_it(file: int) -> None:
-    def work(_: int, tell: unprivileged.Tell) -> None:
-        tell(b"x" * unprivileged.MOST_TOLD)  # more than a pipe holds: it waits to be read
+    def work(_: int, tell: forked.Tell) -> None:
+        tell(b"x" * forked.MOST_TOLD)  # more than a pipe holds: it waits to be read
         time.sleep(60)
 
     seen: dict[str, str] = {}
@@ -135,17 +135,17 @@ def test_the_kernel_says_the_same_of_it(file: int) -> None:
 
 
 def test_its_memory_and_time_are_bounded(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def swell(_: int, tell: unprivileged.Tell) -> None:
+    def swell(_: int, tell: forked.Tell) -> None:
         tell(b"began ")
         bytearray(2 * unprivileged.MOST_MEMORY)  # of the parent's it may have freed some
         tell(b"swelled")
 
-    def spin(_: int, tell: unprivileged.Tell) -> None:
+    def spin(_: int, tell: forked.Tell) -> None:
         tell(b"began ")
         while True:
             pass
 
-    def talk(_: int, tell: unprivileged.Tell) -> None:
+    def talk(_: int, tell: forked.Tell) -> None:
         while True:
             tell(b"x" * 4096)
 
@@ -155,7 +155,7 @@ def test_its_memory_and_time_are_bounded(file: int, monkeypatch: pytest.MonkeyPa
     assert unprivileged.told(spin, file) == b"began "
     assert unprivileged.told(lambda *_: time.sleep(60), file) == b""
     assert time.monotonic() - began < 20
-    assert len(unprivileged.told(talk, file)) < 2 * unprivileged.MOST_TOLD
+    assert len(unprivileged.told(talk, file)) < 2 * forked.MOST_TOLD
 
 
 def test_whatever_it_raises_is_its_own(file: int, capfd: pytest.CaptureFixture[str]) -> None:

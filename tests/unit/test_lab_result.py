@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture_file
+from pgtrace import capture_file, output_file
 from pgtrace.capture import HistogramData, Host, Lost, Probes, Reads, Server
 from pgtrace.errors import UsageError
 from pgtrace.lab.result import Cell, Device, Finding, Result, Storage
@@ -47,7 +47,7 @@ def write(path: Path, **changes: object) -> Path:
 
 def test_a_lab_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "F.json"
-    capture_file.write_file(capture_file.encode(RESULT), path)
+    output_file.write(capture_file.encode(RESULT), path)
     assert capture_file.load_any(path) == RESULT
     assert path.stat().st_mode & 0o777 == 0o600
 

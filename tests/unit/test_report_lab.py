@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import lab_results
-from pgtrace import capture_file
+from pgtrace import capture_file, output_file
 from pgtrace.__main__ import main
 from pgtrace.capture import Lost
 from pgtrace.lab.pages_findings import findings
@@ -207,7 +207,7 @@ def test_names_cannot_act_on_a_terminal() -> None:
 @pytest.fixture
 def file(result: Result, tmp_path: Path) -> Path:
     path = tmp_path / "pages.json"
-    capture_file.write_file(capture_file.encode(result), path)
+    output_file.write(capture_file.encode(result), path)
     return path
 
 

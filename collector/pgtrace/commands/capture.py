@@ -36,10 +36,10 @@ class CaptureCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Trace, then write or print."""
-        from .. import capture_file, session
+        from .. import output_file, session
 
         if args.output:
-            capture_file.check_writable(args.output, force=args.force)
+            output_file.check(args.output, force=args.force)
         progress, room, names = _Progress(args), _Room(args), _NamesLost()
         with tracing.attached(args, tracing.find_any, literals=args.literals, keeps=True) as (
             tracer,
@@ -70,7 +70,7 @@ class CaptureCommand:
 
 def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> None:
     """Write it, and print what was asked for; if that fails, keep it elsewhere and say so."""
-    from .. import capture_file
+    from .. import capture_file, output_file
     from ..errors import LeftError
 
     try:
@@ -82,10 +82,10 @@ def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> 
         raise PgtraceError(f"no file can be made of the capture: {error}; see above") from error
     if args.output:
         try:
-            capture_file.write_file(data, args.output, force=args.force)
+            wrote = output_file.write(data, args.output, force=args.force)
         except (OSError, PgtraceError) as error:
             raise PgtraceError(f"{error}. {_keep(data, args, taken)}") from error
-        tracing.note(args, f"Wrote {args.output}")
+        tracing.note(args, wrote)
     try:
         with stopper.may_leave():
             if args.json:

@@ -99,9 +99,9 @@ def _add_given(parser: argparse.ArgumentParser) -> None:
 def check_output(args: argparse.Namespace) -> None:
     """Raise UsageError if the result could not be written, before hours of work."""
     if args.output:
-        from ..capture_file import check_writable
+        from .. import output_file
 
-        check_writable(args.output, force=args.force)
+        output_file.check(args.output, force=args.force)
 
 
 def setup(
@@ -193,8 +193,7 @@ def hand_over(args: argparse.Namespace, result: "Result") -> None:
 
     data = capture_file.encode(result)
     if args.output:
-        _write(data, args)
-        tracing.note(args, f"Wrote {args.output}")
+        tracing.note(args, _write(data, args))
     if args.json:
         sys.stdout.write(data.decode())
     elif not args.output:
@@ -204,12 +203,12 @@ def hand_over(args: argparse.Namespace, result: "Result") -> None:
         print(lab.render(result, width=width(to_file=False)), end="")
 
 
-def _write(data: bytes, args: argparse.Namespace) -> None:
+def _write(data: bytes, args: argparse.Namespace) -> str:
     """Hours of work are not lost to a full disk: kept elsewhere, and said so."""
-    from .. import capture_file, keeping
+    from .. import keeping, output_file
 
     try:
-        capture_file.write_file(data, args.output, force=args.force)
+        return output_file.write(data, args.output, force=args.force)
     except (OSError, PgtraceError) as error:
         kept = keeping.keep(data, args.output)
         if kept is None:

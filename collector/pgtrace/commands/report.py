@@ -44,7 +44,7 @@ class ReportCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Read, render, then print or write."""
-        from .. import capture_file
+        from .. import capture_file, output_file
         from ..capture import Capture
 
         if args.planner and args.format not in {"text", "json"}:
@@ -52,7 +52,7 @@ class ReportCommand:
         if args.dsn is not None and not args.planner:
             raise UsageError("--dsn is for --planner: without it a report needs no connection")
         if args.output is not None:
-            capture_file.check_writable(args.output, args.force)
+            output_file.check(args.output, args.force)
         document, to_file = capture_file.load_any(args.file), args.output is not None
         if not isinstance(document, Capture):
             report = _lab(document, args, to_file=to_file)
@@ -63,8 +63,8 @@ class ReportCommand:
         if args.output is None:
             sys.stdout.write(report)
         else:
-            capture_file.write_file(report.encode(), args.output, args.force)
-            tracing.note(args, f"Wrote {args.output}")
+            wrote = output_file.write(report.encode(), args.output, args.force)
+            tracing.note(args, wrote)
         return 0
 
 

@@ -7,14 +7,17 @@ supplementary groups and no capabilities, no program gives it more (no_new_privs
 of ours. Directories are handed to it by descriptor.
 """
 
+import ctypes
+import errno
 import os
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import PgtraceError
+from . import forked
 
 Ids = tuple[int, int]
 """A user's and a group's id."""
@@ -25,6 +28,9 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _OTHERS_MAY_WRITE = 0o022
 """The group's bit is the mask of an access control list, too."""
 _SAID_MAX = 4096
+NO_GROUP = 65534
+"""Of a user without an account."""
+_PR_SET_NO_NEW_PRIVS = 38  # include/uapi/linux/prctl.h
 
 
 def become(ids: Ids | None) -> list[str]:
@@ -65,6 +71,33 @@ def run(
     if process.returncode != 0:
         raise PgtraceError(said or f"{command[0]} ended with {process.returncode}")
     return said
+
+
+def call(ids: Ids, work: Callable[[], None], kept: Iterable[int], seconds: float) -> None:
+    """Let a fork of pgtrace, with these descriptors, become the user and do something.
+
+    Raises OSError as `work` does, and if it cannot become the user or takes too long.
+    """
+    uid, gid = ids
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def become_and_work(tell: forked.Tell) -> None:
+        try:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)  # which takes all capabilities, and lets no debugger in
+            if uid == 0 or libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+            work()
+        except OSError as error:
+            tell(b"%d" % (error.errno or errno.EIO))
+        else:
+            tell(b"0")
+
+    said = forked.told(become_and_work, kept, seconds)
+    number = int(said or errno.ETIME)
+    if number:
+        raise OSError(number, os.strerror(number))
 
 
 @contextmanager

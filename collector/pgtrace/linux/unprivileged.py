@@ -8,23 +8,20 @@ gets fewer bytes back, or none.
 import ctypes
 import os
 import resource
-import select
 import signal
-import time
-from collections.abc import Callable, Iterable
-from typing import NoReturn
+from collections.abc import Callable
+
+from . import forked
+from .forked import Tell
 
 NOBODY = 65534
 MOST_MEMORY = 256 << 20
 """In bytes, beside what pgtrace has itself."""
 MOST_SECONDS = 5
-MOST_TOLD = 1 << 20
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24  # include/uapi/linux/prctl.h
 _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522  # include/uapi/linux/capability.h
 _LAST_CAPABILITY = 63
-
-Tell = Callable[[bytes], None]
 
 
 def told(work: Callable[[int, Tell], None], file: int) -> bytes:
@@ -33,69 +30,12 @@ def told(work: Callable[[int, Tell], None], file: int) -> bytes:
     It is to import nothing there, and to trust nothing that it finds. Raise OSError when there
     can be no child.
     """
-    ours, theirs = os.pipe2(os.O_CLOEXEC)
-    # No signal finds the child with the parent's ways to deal with it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        child = os.fork()
-        if child == 0:
-            _work(work, file, theirs)
-    except BaseException:
-        os.close(ours)
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(theirs)
-    try:
-        return _all_of(ours)
-    finally:
-        os.close(ours)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
 
-
-def _all_of(pipe: int) -> bytes:
-    heard, end = bytearray(), time.monotonic() + MOST_SECONDS
-    poll = select.poll()
-    poll.register(pipe, select.POLLIN)
-    while len(heard) < MOST_TOLD and (left := end - time.monotonic()) > 0:
-        if poll.poll(left * 1000):
-            data = os.read(pipe, 1 << 16)
-            if not data:
-                break
-            heard += data
-    return bytes(heard)
-
-
-def _work(work: Callable[[int, Tell], None], file: int, pipe: int) -> NoReturn:
-    try:
-        import gc
-
-        gc.disable()  # nothing of the parent's is to be closed, nor unloaded
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-        signal.set_wakeup_fd(-1)
-        _close_all_but({file, pipe})
+    def unprivileged(tell: Tell) -> None:
         _drop_all()
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        work(file, lambda data: _write(pipe, data))
-    except BaseException:
-        os._exit(1)
-    os._exit(0)
+        work(file, tell)
 
-
-def _write(pipe: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(pipe, data) :]
-
-
-def _close_all_but(kept: Iterable[int]) -> None:
-    first = 0
-    for number in sorted(kept):
-        os.closerange(first, number)
-        first = number + 1
-    os.closerange(first, max(first, *(int(name) for name in os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208
+    return forked.told(unprivileged, {file}, MOST_SECONDS)
 
 
 def _drop_all() -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..linux import unprivileged
+from ..linux import forked, unprivileged
 
 if TYPE_CHECKING:
     from . import elf
@@ -92,7 +92,7 @@ def _look(file: int, names: frozenset[str]) -> Known:
     return understood(names, unprivileged.told(lambda each, say: tell(each, names, say), file))
 
 
-def tell(file: int, names: frozenset[str], say: unprivileged.Tell) -> None:
+def tell(file: int, names: frozenset[str], say: forked.Tell) -> None:
     """In the child: two lines, of which the second may be missing. Raise anything."""
     import msgspec
 

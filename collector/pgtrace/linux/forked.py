@@ -1,0 +1,82 @@
+"""A forked child that does one thing and tells of it, in bounded time."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+MOST_TOLD = 1 << 20
+
+Tell = Callable[[bytes], None]
+
+
+def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> bytes:
+    """What `work` tells in a child, until it ends or is ended.
+
+    Of all that is open it has `kept` alone. Raise OSError when there can be no child.
+    """
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    # No signal finds the child with the parent's ways to deal with it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        child = os.fork()
+        if child == 0:
+            _work(work, kept, theirs)
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(theirs)
+    try:
+        return _all_of(ours, seconds)
+    finally:
+        os.close(ours)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _all_of(pipe: int, seconds: float) -> bytes:
+    heard, end = bytearray(), time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while len(heard) < MOST_TOLD and (left := end - time.monotonic()) > 0:
+        if poll.poll(left * 1000):
+            data = os.read(pipe, 1 << 16)
+            if not data:
+                break
+            heard += data
+    return bytes(heard)
+
+
+def _work(work: Callable[[Tell], None], kept: Iterable[int], pipe: int) -> NoReturn:
+    try:
+        import gc
+
+        gc.disable()  # nothing of the parent's is to be closed, nor unloaded
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)  # the terminal's are the parent's
+        signal.set_wakeup_fd(-1)
+        _close_all_but({*kept, pipe})
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        work(lambda data: _write(pipe, data))
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _write(pipe: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(pipe, data) :]
+
+
+def _close_all_but(kept: Iterable[int]) -> None:
+    first = 0
+    for number in sorted(kept):
+        os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, max(first, *(int(name) for name in os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208
