@@ -1,5 +1,6 @@
 """Who the traced threads are: backends, their helpers, and what each of them did in all."""
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -36,6 +37,8 @@ class Person:
     title: titles.Title
     began_ns: int
     ended_ns: int = 0
+    is_own: bool | None = None
+    """Whether it served pgtrace alone; None while that is not settled."""
     was_there: bool = False
     """It ran when tracing began."""
     was_idle: bool = False
@@ -102,6 +105,7 @@ def cut_off(person: Person, final: TaskSnapshot) -> QueryEvent | None:
     return person.named(running)
 
 
+@functools.lru_cache(maxsize=1024)
 def title_of(raw: bytes, cluster: str | None, major: int | None) -> titles.Title:
     """A title as the kernel kept it, perhaps cut."""
     return titles.parse(statement.decode(raw).rstrip(), cluster, major)

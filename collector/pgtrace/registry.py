@@ -21,6 +21,8 @@ MOST_ENDED = 2000
 """Backends that ended and are still told one by one; more are added up by user and database."""
 _MOST_WAIT_NS = 2_000_000_000
 _NEVER_NS = 1 << 63
+_MOST_ENDS = 4 * MOST_ENDED
+"""Processes of which it is known when they ended, until that was heard of again."""
 _NOT_TOLD = (
     "processes that neither read nor ran a query: they are not told from backends that there was "
     "no room for"
@@ -70,6 +72,13 @@ class Registry:
         self.literals = literals
         self._per_query = per_query
         self._people: dict[int, Person] = {}
+        self._ends: dict[int, int] = {}
+        """When each process ended of whom the engine told, or that it has not; those last who ended
+        last."""
+        self._helped: dict[int, Person] = {}
+        """By their serials, who has parallel workers that ended."""
+        self._named_by = 0
+        """The look into the database whose names all have."""
         self._ended: deque[Person] = deque()
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
         self.servers = Servers(engine, target)
@@ -109,6 +118,7 @@ class Registry:
         """
         # Before the records: of who had ended by now, all are there, however long that takes
         now = time.monotonic_ns()
+        self.servers.listen()
         calls: list[QueryEvent] = []
         with self._failures.kept("queries that ended"):
             self._take_calls(calls, settled=settled)
@@ -119,16 +129,16 @@ class Registry:
             if not self._per_query:
                 self._fold_helpers()
         with self._failures.kept("processes that came and went"):
-            silent = self.servers.hear(self._ended_at)
+            silent = self.servers.hear(self._ends)
             if silent and not self._cannot_tell_silent():
                 self._ended += silent
         with self._failures.kept("backends that ended, added up"):
             while len(self._ended) > MOST_ENDED:
                 self._merge(self._ended.popleft())
         with self._failures.kept("names"):
-            self._name()
+            self._name_all()
         with self._failures.kept("servers that are started again"):
-            self.servers.watch()
+            self.servers.watch(self._ends)
         return calls
 
     def _take_calls(self, calls: list[QueryEvent], *, settled: bool) -> None:
@@ -217,6 +227,8 @@ class Registry:
             title = self._title_now(task.tgid) or title
         person = Person(serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns)
         self._people[serial] = person
+        self._note_end(person, _NEVER_NS)
+        self._name(person)
         if title.leader_pid and self._charge and self.servers.follows(task.postmaster):
             leader = self._leader(person)
             if leader:
@@ -238,26 +250,38 @@ class Registry:
         cluster, major = (server.cluster_name, server.major) if server else (None, None)
         return people.title_of(raw, cluster, major)
 
-    def _name(self) -> None:
-        """Take over what the database calls everybody."""
-        if self._names is None:
+    def _name_all(self) -> None:
+        """Take over what the database calls everybody, when it was asked again."""
+        if self._names is None or self._names.looks == self._named_by:
             return
+        self._named_by = self._names.looks
         for person in self._people.values():
-            server = self.servers.of(person.postmaster)
-            name = self._names.of(person.inner_pid) if self._names.are_of(server) else None
-            if name:
-                person.title = replace(
-                    person.title,
-                    datname=name.datname or person.title.datname,
-                    usename=name.usename or person.title.usename,
-                    backend_type=name.backend_type or person.title.backend_type,
-                )
-                if name.application_name:
-                    person.application_name = name.application_name.encode()
+            self._name(person)
 
-    def _ended_at(self) -> dict[int, int]:
-        ended = {person.pid: person.ended_ns for person in self._ended}
-        return ended | {person.pid: _NEVER_NS for person in self._people.values()}
+    def _name(self, person: Person) -> None:
+        if self._names is None or not self._names.are_of(self.servers.of(person.postmaster)):
+            return
+        name = self._names.of(person.inner_pid)
+        if name is None:
+            return
+        person.title = replace(
+            person.title,
+            datname=name.datname or person.title.datname,
+            usename=name.usename or person.title.usename,
+            backend_type=name.backend_type or person.title.backend_type,
+        )
+        if name.application_name:
+            person.application_name = name.application_name.encode()
+
+    def _note_end(self, person: Person, ended_ns: int) -> None:
+        self._ends.pop(person.pid, None)
+        self._ends[person.pid] = ended_ns
+        if len(self._ends) > _MOST_ENDS + 2 * len(self._people):
+            ends = list(self._ends.items())
+            half = len(ends) // 2
+            self._ends = {
+                pid: ended for i, (pid, ended) in enumerate(ends) if i >= half or ended == _NEVER_NS
+            }
 
     def _title_now(self, pid: int) -> titles.Title | None:
         try:
@@ -306,6 +330,10 @@ class Registry:
     def _close(self, person: Person, final: TaskSnapshot) -> None:
         """Helpers before leaders, who have what they read."""
         person.ended_ns = final.ended_ns
+        self._is_own(person)  # now, while that is known
+        self._note_end(person, final.ended_ns)
+        if person.leader:
+            self._helped[person.leader.serial] = person.leader
         self._learn_database(person, final)
         person.application_name = final.application_name or person.application_name
         people.add_lost(self._lost, final)
@@ -384,7 +412,9 @@ class Registry:
             running.pid = person.pid
             person.named(running)
             add_reads(running.reads, pending)
-        task = replace(task, **{name: replace(getattr(task, name)) for name in people.APART})
+        task = copy.copy(task)
+        for name in people.APART:
+            setattr(task, name, copy.copy(getattr(task, name)))
         people.add_apart(people.apart(task), person.apart)
         return Account(person, reads, task, running, self._statements(person, task, helped))
 
@@ -407,9 +437,11 @@ class Registry:
 
     def _fold_helpers(self) -> None:
         """Let statements that ended have what their parallel workers read."""
-        for person in self._people.values():
-            if any(helper.final for helper in person.helpers):
-                people.fold_helpers(person, self._engine.running(person.serial))
+        for serial, person in list(self._helped.items()):
+            if serial in self._people:
+                people.fold_helpers(person, self._engine.running(serial))
+            if not any(helper.final for helper in person.helpers):
+                del self._helped[serial]
 
     def _is_meant(self, person: Person) -> bool:
         if person.leader or self._is_own(person):
@@ -426,8 +458,13 @@ class Registry:
         """Whether it is there for pgtrace's names alone."""
         if self._own_queries or self._names is None:
             return False
+        if person.is_own is not None:
+            return person.is_own
         of_it = self._names.are_of(self.servers.of(person.postmaster))
-        return of_it and self._names.is_own(person.inner_pid, person.began_ns, person.ended_ns)
+        own = of_it and self._names.is_own(person.inner_pid, person.began_ns, person.ended_ns)
+        if person.ended_ns:
+            person.is_own = own
+        return own
 
     def _running_text(
         self, person: Person, addresses: dict[int, int | None]

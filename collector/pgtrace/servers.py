@@ -15,7 +15,7 @@ from .errors import PgtraceError
 from .gaps import Gaps
 from .people import Person
 from .postgres import proc, processes
-from .postgres.life import Life
+from .postgres.life import Event, Life
 from .postgres.processes import Backend, Server
 from .postgres.titles import Title
 from .targets import FIRST_AIO, Target, all_unfollowed, postmaster, unfollowed
@@ -38,6 +38,7 @@ class Servers:
         self._next_look = 0.0
         self._gaps = Gaps()
         self._life = Life(set(self._servers)) if target.whole else None
+        self._heard: list[Event] = []
         self._overflowed = False
         self._adopted = 0
         self._started: dict[int, int] = {}
@@ -91,18 +92,24 @@ class Servers:
             if backend.backend_type != "postmaster" and not backend.leader_pid
         ]
 
-    def hear(self, ended_at: Callable[[], Mapping[int, int]]) -> list[Person]:
+    def listen(self) -> None:
+        """Take up who started and ended; before it is asked of whom the engine knows, so that who
+        ended by now is among them, if it did anything.
+        """
+        if self._life:
+            self._heard += self._life.poll()
+
+    def hear(self, told: Mapping[int, int]) -> list[Person]:
         """Who started and ended without a read or a query: they were there too.
 
-        `ended_at` has the pids of all of whom the engine told: when each ended, in nanoseconds of
+        `told` has the pids of all of whom the engine told: when each ended, in nanoseconds of
         CLOCK_MONOTONIC, or that it has not.
         """
         if self._life is None:
             return []
-        silent = []
-        events = self._life.poll()
-        told = ended_at() if events else {}
-        for event in events:
+        silent: list[Person] = []
+        heard, self._heard = self._heard, []
+        for event in heard:
             if not event.ended:
                 self._started[event.pid] = event.at_ns
                 continue
@@ -124,13 +131,16 @@ class Servers:
             self._life = None
         return silent
 
-    def watch(self) -> None:
-        """Notice that a server stopped, and trace the one that is started in its place."""
+    def watch(self, told: Mapping[int, int]) -> None:
+        """Notice that a server stopped, and trace the one that is started in its place.
+
+        `told` as hear() has it.
+        """
         now = time.monotonic()
         if not self._target.whole or now < self._next_look:
             return
         self._next_look = now + _LOOK_EVERY_S
-        self._learn()
+        self._learn(told)
         for server in self._look_at_servers():
             for successor in processes.servers():
                 if _place(successor).is_that_of(self._places[server.postmaster_pid]):
@@ -170,17 +180,22 @@ class Servers:
         asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
         return since_boot_ns - asleep_ns
 
-    def _learn(self) -> None:
+    def _learn(self, told: Mapping[int, int]) -> None:
         """Who is there, and what, while it can be asked: once somebody has ended, it is too late.
         What was started while nobody listened runs by now, or is in no list.
         """
         if self._life and self._adopted != self._life.begun:
             self._adopted = self._life.begun
-            for person in self.running():
-                if person.pid not in self._started:
-                    self._life.adopt(person.pid)
-                    self._started[person.pid] = person.began_ns
+            running = {person.pid: person.began_ns for person in self.running()}
+            for pid in self._started.keys() - running.keys():  # nobody told of their end
+                del self._started[pid]
+                self._titles.pop(pid, None)
+            for pid in running.keys() - self._started.keys():
+                self._life.adopt(pid)
+                self._started[pid] = running[pid]
         for pid in self._started.keys() - self._titles.keys():
+            if told.get(pid, 0) >= self._started[pid]:
+                continue  # of whom the engine told, that is known from there
             with contextlib.suppress(PgtraceError):
                 title = processes.backend(pid).title
                 if title.backend_type:

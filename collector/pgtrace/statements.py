@@ -1,5 +1,6 @@
 """Queries added up by statement, in bounded memory."""
 
+import functools
 from typing import NamedTuple
 
 from . import capture, histogram, statement
@@ -130,6 +131,7 @@ class Statements:
         self._folded.setdefault(name, Sum()).add(total)
 
 
+@functools.lru_cache(maxsize=1024)
 def shown_text(text: bytes | str | None, cut: bool, *, literals: bool) -> str | None:
     """A query's text as files hold it: without its literals, unless they are asked for."""
     if not text:

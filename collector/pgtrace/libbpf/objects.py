@@ -54,6 +54,11 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+@functools.cache
+def _entries() -> ctypes.CDLL:
+    return prototypes.load_for_entries()
+
+
 def version() -> str:
     """libbpf's version, as "1.1"."""
     text: bytes = library().libbpf_version_string()
@@ -89,9 +94,9 @@ class Map:
         self._pointer = pointer
         self.name = name
 
-    @property
+    @functools.cached_property
     def fd(self) -> int:
-        """Its file descriptor, owned by the object."""
+        """Its file descriptor, owned by the object; only once that is loaded."""
         return int(library().bpf_map__fd(self._pointer))
 
     def set_max_entries(self, count: int) -> None:
@@ -120,18 +125,18 @@ class Map:
 
     def update(self, key: bytes | None, value: bytes) -> None:
         """Set one entry; of a queue, which has no keys, append."""
-        result = library().bpf_map_update_elem(self.fd, key, value, 0)
+        result = _entries().bpf_map_update_elem(self.fd, key, value, 0)
         if result < 0:
             raise LibbpfError(-result, self.name)
 
     def is_empty(self) -> bool:
         """Of a queue, whether nothing is in it."""
         value = ctypes.create_string_buffer(self._stride)
-        return bool(library().bpf_map_lookup_elem(self.fd, None, value))
+        return bool(_entries().bpf_map_lookup_elem(self.fd, None, value))
 
     def delete(self, key: bytes) -> None:
         """Remove one entry, if it is there."""
-        library().bpf_map_delete_elem(self.fd, key)
+        _entries().bpf_map_delete_elem(self.fd, key)
 
 
 class Object:

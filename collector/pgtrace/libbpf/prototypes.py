@@ -5,6 +5,7 @@ from ctypes import (
     CDLL,
     CFUNCTYPE,
     POINTER,
+    PyDLL,
     Structure,
     c_bool,
     c_char_p,
@@ -15,6 +16,7 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
+from typing import Any
 
 SONAME = "libbpf.so.1"
 _LONGEST = 1 << 20
@@ -115,19 +117,32 @@ _PROTOTYPES = {
     "bpf_map__max_entries": (c_uint32, (c_void_p,)),
     "bpf_map__value_size": (c_uint32, (c_void_p,)),
     "bpf_map__initial_value": (c_void_p, (c_void_p, POINTER(c_size_t))),
-    "bpf_map_update_elem": (c_int, (c_int, c_void_p, c_void_p, c_uint64)),
-    "bpf_map_lookup_elem": (c_int, (c_int, c_void_p, c_void_p)),
-    "bpf_map_delete_elem": (c_int, (c_int, c_void_p)),
     "ring_buffer__new": (c_void_p, (c_int, SampleCallback, c_void_p, c_void_p)),
     "ring_buffer__consume": (c_int, (c_void_p,)),
     "ring_buffer__free": (None, (c_void_p,)),
 }
 
+_OF_ENTRIES = {
+    "bpf_map_update_elem": (c_int, (c_int, c_void_p, c_void_p, c_uint64)),
+    "bpf_map_lookup_elem": (c_int, (c_int, c_void_p, c_void_p)),
+    "bpf_map_delete_elem": (c_int, (c_int, c_void_p)),
+}
+"""Each takes a microsecond, and there are thousands of them at once."""
+
 
 def load() -> CDLL:
     """Open the library. Raises OSError if it is not installed, AttributeError if too old."""
-    library = CDLL(SONAME, use_errno=True)
-    for name, (result, arguments) in _PROTOTYPES.items():
+    return _declared(CDLL(SONAME, use_errno=True), _PROTOTYPES)
+
+
+def load_for_entries() -> CDLL:
+    """The same for entries of maps alone: its functions keep the interpreter's lock, which another
+    thread would have for up to 5 ms before they could return."""
+    return _declared(PyDLL(SONAME), _OF_ENTRIES)
+
+
+def _declared(library: CDLL, prototypes: dict[str, tuple[Any, tuple[Any, ...]]]) -> CDLL:
+    for name, (result, arguments) in prototypes.items():
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
@@ -152,4 +167,5 @@ __all__ = [
     "UprobeOptions",
     "format_message",
     "load",
+    "load_for_entries",
 ]

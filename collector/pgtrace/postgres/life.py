@@ -2,19 +2,23 @@
 
 import contextlib
 import errno
+import os
 import socket
 import struct
-import threading
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from pyroute2.netlink.connector.cn_proc import ProcEventSocket
-
+_CONNECTOR = 11  # NETLINK_CONNECTOR, include/uapi/linux/netlink.h
+_GROUP = 1  # CN_IDX_PROC, include/uapi/linux/connector.h
 _FORK, _EXIT = 0x1, 0x80000000  # include/uapi/linux/cn_proc.h
 _SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h; Python has no name for it
-_BUFFER_BYTES = 4 << 20
-"""Holds some 5,000 events."""
+_BUFFER_BYTES = 16 << 20
+"""Holds some 20,000 events."""
+_MOST_BYTES = 4096
+_LISTEN = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, _GROUP, 1, 0, 0, 4, 0, 1)
+"""nlmsghdr, cn_msg, PROC_CN_MCAST_LISTEN."""
+_EVENT = struct.Struct("=36x2IQ4I")
+"""nlmsghdr, cn_msg; struct proc_event: what, cpu, timestamp_ns; of a fork parent_pid, parent_tgid,
+child_pid, child_tgid; of an exit process_pid, process_tgid, exit_code, exit_signal."""
 
 
 class Event(NamedTuple):
@@ -26,7 +30,7 @@ class Event(NamedTuple):
 
 
 class Life:
-    """Listens from its start on, in a thread of its own: pyroute2 takes a while to import.
+    """Listens from its start on; what it hears waits in the kernel for the next poll().
 
     `failure` says why nothing can be heard, once that is known.
     """
@@ -37,19 +41,35 @@ class Life:
         self.overflows = 0
         """So often the kernel had more to tell than its buffer holds, and dropped events."""
         self.begun = 0
-        """So often it began to listen: who was started before that is not heard of."""
+        """So often there was a gap before what is heard, at the start and at each overflow: who was
+        started in it is not heard of."""
         self._children: set[int] = set()
-        self._events: deque[Event] = deque()
-        self._socket: ProcEventSocket | None = None
-        self._closed = False
-        self._thread = threading.Thread(target=self._listen, name="pgtrace-life", daemon=True)
-        self._thread.start()
+        self._socket: socket.socket | None = None
+        try:
+            self._socket = _listener()
+            self.begun = 1
+        except OSError as error:
+            self.failure = os.strerror(error.errno or errno.EIO)
 
     def poll(self) -> list[Event]:
         """What happened since the last call."""
-        found = []
-        while self._events:
-            found.append(self._events.popleft())
+        found: list[Event] = []
+        while self._socket:
+            try:
+                message, sender = self._socket.recvfrom(_MOST_BYTES)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    self.failure = os.strerror(error.errno or errno.EIO)
+                    self.close()
+                    break
+                self.overflows += 1
+                self.begun += 1
+                continue
+            # Whoever may send to the group can say anything; and some only say that they begin
+            if sender[0] == 0 and len(message) >= _EVENT.size:
+                self._take(found, *_EVENT.unpack_from(message))
         return found
 
     def adopt(self, pid: int) -> None:
@@ -58,55 +78,35 @@ class Life:
 
     def close(self) -> None:
         """Stop listening."""
-        self._closed = True
         if self._socket:
-            # RuntimeError: the thread has just ended by itself, and its loop with it, between
-            # pyroute2's look at that and its call (netlink/core.py of 0.9.7)
-            with contextlib.suppress(OSError, RuntimeError):
-                self._socket.close()
+            self._socket.close()
+            self._socket = None
 
-    def _listen(self) -> None:
-        try:
-            while not self._closed:
-                self._hear()
-                self.overflows += 1
-        except Exception as error:  # whatever a library does in a thread: it is told, and no more
-            if not self._closed:
-                self.failure = str(error) or type(error).__name__
+    def _take(
+        self, found: list[Event], what: int, _cpu: int, at_ns: int, pid: int, tgid: int, *rest: int
+    ) -> None:
+        if what == _FORK and tgid in self.postmasters:
+            child, group = rest
+            if child == group:
+                self._children.add(child)
+                found.append(Event(child, at_ns, False))
+        elif what == _EXIT and pid in self._children:
+            self._children.discard(pid)
+            found.append(Event(pid, at_ns, True))
 
-    def _hear(self) -> None:
-        """Until events came too fast. Then another socket is needed: pyroute2 0.9.7 keeps the error
-        (netlink/core.py, error_received).
-        """
-        from pyroute2.netlink.connector.cn_proc import ProcEventSocket
 
-        self._socket = ProcEventSocket()
+def _listener() -> socket.socket:
+    """Never waits. Raises OSError where the kernel has no connector, or may not be asked."""
+    listener = socket.socket(
+        socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, _CONNECTOR
+    )
+    try:
         # The kernel's own choice holds 270 events
         with contextlib.suppress(PermissionError):
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
-        self._socket.bind()
-        self._socket.control(listen=True)
-        self.begun += 1
-        while not self._closed:
-            # The kernel passes on to all what another listener said when it began, which
-            # pyroute2 takes for an event that was cut off: struct.error
-            with contextlib.suppress(struct.error):
-                try:
-                    for message in self._socket.get(msg_seq=-1):
-                        self._take(message)
-                except OSError as error:
-                    if error.errno != errno.ENOBUFS:
-                        raise
-                    with contextlib.suppress(OSError):  # the same error again
-                        self._socket.close()
-                    return
-
-    def _take(self, message: dict[str, int]) -> None:
-        what, at_ns = message["what"], message["timestamp_ns"]
-        if what == _FORK and message["parent_tgid"] in self.postmasters:
-            if message["child_pid"] == message["child_tgid"]:
-                self._children.add(message["child_pid"])
-                self._events.append(Event(message["child_pid"], at_ns, False))
-        elif what == _EXIT and message["process_pid"] in self._children:
-            self._children.discard(message["process_pid"])
-            self._events.append(Event(message["process_pid"], at_ns, True))
+            listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+        listener.bind((0, _GROUP))
+        listener.send(_LISTEN)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,10 @@ _EVERY_S = 1.0
 _LAST_S = 3.0
 """How long the end of a session waits for what is not known yet."""
 _LOOK_S = 0.05
+_REMEMBERED = 60
+"""Looks for which it is known who was there."""
+_MOST_OWN = 1000
+"""Own connections that are remembered: one at a time, and about one a second."""
 
 
 class Name(NamedTuple):
@@ -44,7 +49,7 @@ class Names:
         self.failure: str | None = None
         self.server: Server | None = None
         """Where the connection leads; None while that is not known."""
-        self._own: list[tuple[int, int]] = []
+        self._own: deque[tuple[int, int]] = deque(maxlen=_MOST_OWN)
         self.relations = Relations(dsn, self._note_own)
         self.texts: dict[int, str] = {}
         """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
@@ -54,7 +59,11 @@ class Names:
         self._servers = servers
         self._identifier = 0
         self._query_ids: Collection[int] = ()
+        self.looks = 0
+        """So often it was asked who is there: names are new only where this is."""
         self._known: dict[int, Name] = {}
+        self._seen: dict[int, int] = {}
+        """In which look each was there last."""
         self._ready = threading.Event()
         self._leave = threading.Event()
         self._last = threading.Event()
@@ -169,14 +178,24 @@ class Names:
         while not self._leave.is_set():
             last = self._last.is_set()
             began = time.monotonic()
-            for row in connection.ask("activity"):
-                self._known[row[0]] = Name(*row)
+            self._look(connection)
             self.relations.ask(connection, last=last)
             if last:
                 self.buffers = buffers.between(self._first_buffers, buffers.ask(connection))
                 self._ask_texts(connection)
                 return
             self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
+
+    def _look(self, connection: Connection) -> None:
+        """Who is there. Who was there lately is known still: the end of a process may be heard of
+        some time after it."""
+        look = self.looks + 1
+        for row in connection.ask("activity"):
+            self._known[row[0]] = Name(*row)
+            self._seen[row[0]] = look
+        for pid in [pid for pid, seen in self._seen.items() if seen < look - _REMEMBERED]:
+            del self._seen[pid], self._known[pid]
+        self.looks = look
 
     def _ask_texts(self, connection: Connection) -> None:
         """Where pg_stat_statements is installed and loaded; else texts stay those of the probes."""
