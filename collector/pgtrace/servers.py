@@ -13,6 +13,7 @@ from .capture import Gap
 from .engines import Engine
 from .errors import PgtraceError
 from .gaps import Gaps
+from .linux import foreign_files
 from .people import Person
 from .postgres import proc, processes
 from .postgres.life import Event, Life
@@ -166,8 +167,9 @@ class Servers:
             if backend.backend_type == "startup":
                 began_ns = self._began_ns(backend)
                 with contextlib.suppress(OSError):
-                    written = (server.directory / "postmaster.pid").stat().st_mtime_ns
-                    written_ns = written - (time.time_ns() - time.monotonic_ns())
+                    uid = server.postmaster.uid
+                    lock = foreign_files.status(server.directory, "postmaster.pid", uid)
+                    written_ns = lock.st_mtime_ns - (time.time_ns() - time.monotonic_ns())
                     if written_ns > began_ns:
                         self._gaps.recovered(server.data_directory, began_ns, written_ns)
 

@@ -6,10 +6,13 @@ The attacker is a process of that user, without capabilities. Its victim is a di
 import json
 import os
 import pwd
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,8 @@ from hidden import hide
 from pgtrace.errors import PgtraceError
 from pgtrace.lab import storages
 from pgtrace.lab.changes import Changes, Cluster, Directory, restore
-from pgtrace.linux import as_user
+from pgtrace.linux import as_user, foreign_files
+from pgtrace.postgres import cache, processes, tablespaces
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import Pgtrace
 
@@ -392,6 +396,86 @@ def test_a_directory_is_removed_once(storage: Path) -> None:
     attack('mkdir -p "$1/made/in"; touch "$1/made/file"', storage)
     assert change.undo() == f"removed {storage}/made"
     assert change.undo() is None
+
+
+# What root reads of theirs
+
+
+def lay(kind: str, path: Path, victim: Path) -> None:
+    """Put something in the place of a file of the server's, as its user."""
+    script = {
+        "fifo": 'rm -f "$1"; mkfifo "$1"',
+        "link": 'rm -f "$1"; ln -s "$2" "$1"',
+        "device": 'rm -f "$1"; ln -s /dev/zero "$1"',
+        "huge": 'truncate -s 2T "$1"',
+        "nonsense": 'rm -f "$1"; echo 1 >"$1"',
+    }[kind]
+    attack(script, path, victim)
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """It neither hangs nor takes the memory of the host."""
+    was = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signal.alarm(60)  # which ends the test program: a FIFO would hold it for ever
+    yield
+    signal.alarm(0)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - was < 200 << 10
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("kind", ["fifo", "link", "device", "huge", "nonsense"])
+def test_a_lock_file_that_is_none(victim: Path, storage: Path, kind: str) -> None:
+    """Nor is a process of another user's, such as init, taken for its postmaster."""
+    with CopiedCluster(directory=storage) as cluster:
+        lay(kind, cluster.datadir / "postmaster.pid", victim / "file")
+        if kind == "huge":
+            assert cluster.postmaster_pid > 1
+        else:
+            with pytest.raises((OSError, PgtraceError)):
+                print(cluster.postmaster_pid)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("kind", ["fifo", "link", "device", "huge"])
+def test_a_log_that_is_none(victim: Path, storage: Path, kind: str) -> None:
+    with CopiedCluster(directory=storage) as cluster:
+        lay(kind, cluster.log, victim / "file")
+        if kind == "huge":
+            assert cluster.log_size() == 2 << 40
+            assert len(cluster.logged_since(1 << 20)) == 1 << 20
+        else:
+            for read in cluster.log_size, lambda: cluster.logged_since(0):
+                with pytest.raises(OSError):
+                    read()
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("kind", ["fifo", "link", "device", "huge"])
+def test_a_relations_file_that_is_none(victim: Path, storage: Path, kind: str) -> None:
+    """A device would be opened by root, whatever that does; a large one mapped."""
+    path = storage / "16384"
+    lay(kind, path, victim / "file")
+    for look in cache.residency, lambda it: cache.evict([it]):
+        with pytest.raises(OSError):
+            look(path)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_tablespace_of_links_and_without_end(victim: Path, storage: Path) -> None:
+    with CopiedCluster(directory=storage) as cluster:
+        attack(
+            'cd "$1/pg_tblspc"; ln -s "$2" 7; mkdir 8 8/PG_x; ln -s "$2" 8/PG_y; mkdir -p 9; cd 9; '
+            "seq -f PG_%.0f 5000 | xargs mkdir",
+            cluster.datadir,
+            victim,
+        )
+        server = processes.server(cluster.postmaster_pid)
+        began = time.monotonic()
+        found = list(tablespaces._directories(server))
+        assert time.monotonic() - began < 5
+    assert len(found) < 3 * foreign_files.MOST_NAMES
+    assert not any(path.startswith("pg_tblspc/7") for _, path, _, _ in found)
 
 
 def test_a_server_cannot_be_made_where_its_user_may_not_write(disk_directory: Path) -> None:

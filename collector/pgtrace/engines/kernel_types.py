@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError, UnsupportedError
+from ..linux import whose_path
 from ..statement import escape
 from . import bcc_package, compile_types, kernel_headers
 
@@ -34,12 +35,13 @@ def compiled() -> Path:
     if not packed:
         _compile(package, memory, None)
         return Path(f"/proc/self/fd/{memory}")
+    temporary = whose_path.temporary()
     try:
         # bcc leaves what it unpacks, and takes what it finds: nobody else's, and not for long
-        with tempfile.TemporaryDirectory(prefix="pgtrace-headers-") as directory:
+        with tempfile.TemporaryDirectory(prefix="pgtrace-headers-", dir=temporary) as directory:
             _compile(package, memory, directory)
     except OSError as error:
-        raise _full(os.environ.get("TMPDIR") or "/tmp") from error
+        raise _full(str(temporary)) from error
     return Path(f"/proc/self/fd/{memory}")
 
 

@@ -8,7 +8,7 @@ import os
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ..postgres.cache import relation_files, residency
+from ..postgres.cache import opened, relation_files, residency
 from .server import LabServer
 from .tables import Table
 
@@ -77,11 +77,11 @@ def hold(table: Table, share: float, random: Random) -> float:
     table.bring("cold")
     chunk = _CHUNK_PAGES * 8192
     for file in table.files:
-        with file.open("rb", buffering=0) as stream:
+        with opened(file) as stream:
             # Without it the kernel would read more than it is asked for
-            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-            for offset in range(0, file.stat().st_size, chunk):
+            os.posix_fadvise(stream, 0, 0, os.POSIX_FADV_RANDOM)
+            for offset in range(0, os.fstat(stream).st_size, chunk):
                 if random.random() < share:
-                    os.pread(stream.fileno(), chunk, offset)
+                    os.pread(stream, chunk, offset)
     held, whole = (sum(pages) for pages in zip(*map(residency, table.files), strict=True))
     return float(held / whole)

@@ -133,13 +133,11 @@ class _Work:
         self, server: SyncServer, connection: "psycopg.Connection[Any]", run: int, load: LoadName
     ) -> Cell:
         def do(cell: Cell) -> None:
-            begin = server.cluster.log.stat().st_size
+            begin = server.cluster.log_size()
             began = time.perf_counter()
             connection.execute("checkpoint")
             cell.elapsed_s = time.perf_counter() - began
-            with server.cluster.log.open("rb") as log:
-                log.seek(begin)
-                cell.checkpoint = logged(log.read().decode(errors="replace"))
+            cell.checkpoint = logged(server.cluster.logged_since(begin))
 
         name = self.setup.places["data"].name
         return self._measure(

@@ -1,5 +1,6 @@
 """Document 002's table in one storage: loaded, made cold or warm, and proven so."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..capture import Kind, Reads
 from ..errors import PgtraceError
 from ..postgres import sample
-from ..postgres.cache import evict, relation_files, residency
+from ..postgres.cache import evict, opened, relation_files, residency
 from .server import LabServer, Space
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ class Table:
 
     def _read(self) -> None:
         for file in self.files:
-            with file.open("rb", buffering=0) as stream:
-                while stream.read(_CHUNK):
+            with opened(file) as stream:
+                while os.read(stream, _CHUNK):
                     pass
 
 

@@ -21,18 +21,41 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-def read(directory: Path | str, name: str, uid: int, most: int = MOST_BYTES) -> bytes:
-    """Read the first `most` bytes of a file, such as `global/1`, that belongs to user `uid`.
+def read(
+    directory: Path | str, name: str, uid: int, most: int = MOST_BYTES, begin: int = 0
+) -> bytes:
+    """Read the `most` bytes from `begin` on of a file, such as `global/1`, that is user `uid`'s.
 
     `directory` itself may be a link, such as `/proc/PID/cwd`. Raise OSError where there is no
-    such file, PermissionError also if it is another user's or no regular file.
+    such file, also if it is another user's or no regular file.
     """
+    with opened(directory, name, uid) as handle:
+        return os.pread(handle, most, begin)
+
+
+@contextmanager
+def opened(directory: Path | str, name: str, uid: int | None = None) -> Iterator[int]:
+    """A descriptor to read such a file by, of whatever user if that is None. Raise OSError."""
     with _looked_up(directory, name) as found:
-        status = os.fstat(found)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
-            raise FileNotFoundError(errno.ENOENT, "no regular file of its own user", name)
+        _check(os.fstat(found), name, uid)
         # By its descriptor: what the name leads to may be another file by now
-        return read_descriptor(f"/proc/self/fd/{found}", most)
+        handle = os.open(f"/proc/self/fd/{found}", _READ)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def status(directory: Path | str, name: str, uid: int) -> os.stat_result:
+    """Its size and times; it is not opened. Raise OSError as read()."""
+    with _looked_up(directory, name) as found:
+        return _check(os.fstat(found), name, uid)
+
+
+def _check(found: os.stat_result, name: str, uid: int | None) -> os.stat_result:
+    if not stat.S_ISREG(found.st_mode) or uid not in {None, found.st_uid}:
+        raise FileNotFoundError(errno.ENOENT, "no regular file of its own user", name)
+    return found
 
 
 def read_descriptor(path: str, most: int = MOST_BYTES) -> bytes:

@@ -46,6 +46,16 @@ def entered(directory: Path) -> Iterator[tuple[int, int | None]]:
         os.close(descriptor)
 
 
+def temporary() -> Path:
+    """Where files go that are for a moment: TMPDIR, unless another user leads there; else /tmp."""
+    given = Path(os.environ.get("TMPDIR") or "/tmp")
+    try:
+        with entered(given) as (_, uid):
+            return given if uid is None else Path("/tmp")
+    except (OSError, UsageError):
+        return Path("/tmp")
+
+
 def is_shared(directory: int) -> bool:
     """Whether others than its owner may make files in it."""
     return bool(os.fstat(directory).st_mode & _OTHERS_MAY_WRITE)

@@ -19,7 +19,6 @@ import secrets
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import PgtraceError, UnsupportedError, UsageError
-from ..linux import as_user
+from ..linux import as_user, foreign_files, whose_path
 from ..linux.as_user import Ids
 from . import proc
 from .versions import KNOWN, SUPPORTED
@@ -96,6 +95,8 @@ SAY_INTO = 'log=$1; shift; exec "$@" >>"$log" 2>&1'
 """Run a server whose log its own user opens."""
 
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+_MOST_LOG = 1 << 20
+_MOST_ACCOUNTS = 1 << 20
 PM_STATUS = 7
 """The line of postmaster.pid that says "ready" in the end: src/include/utils/pidfile.h."""
 
@@ -228,7 +229,11 @@ class PrivateCluster:
     def postmaster_pid(self) -> int:
         """The running postmaster's pid, as seen from here."""
         if not self.pid_namespace:
-            return int((self.datadir / "postmaster.pid").read_text().split()[0])
+            said = self._lock_file()[0].strip()
+            with suppress(OSError):
+                if said.isdecimal() and Path(f"/proc/{said}").stat().st_uid == self.ids()[0]:
+                    return int(said)
+            raise PgtraceError(f"the server does not run: no process {said[:20]} is its user's")
         for pid in proc.pids() if self._server else ():
             if self._server and proc.parent(pid) == self._server.pid:
                 return pid
@@ -251,7 +256,7 @@ class PrivateCluster:
         if self.directory:
             directory = self.directory.absolute()
         else:
-            usual = self.root / "var/lib" if self._elsewhere else Path(tempfile.gettempdir())
+            usual = self.root / "var/lib" if self._elsewhere else whose_path.temporary()
             directory = usual.resolve()
         self._place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._name = f"pgtrace-{secrets.token_hex(4)}"
@@ -385,7 +390,7 @@ class PrivateCluster:
 
     def _is_ready(self) -> bool:
         try:
-            lines = (self.datadir / "postmaster.pid").read_text().splitlines()
+            lines = self._lock_file()
         except FileNotFoundError:
             return False
         return len(lines) > PM_STATUS and lines[PM_STATUS].strip() == "ready"
@@ -467,6 +472,20 @@ class PrivateCluster:
             raise PgtraceError(f"{command} ended with {process.returncode}: {said}")
         return output
 
+    def _lock_file(self) -> list[str]:
+        """What postmaster.pid says, which the server's user may have replaced. Raises OSError."""
+        said = foreign_files.read(self.datadir, "postmaster.pid", self.ids()[0])
+        return said.decode(errors="replace").split("\n")
+
+    def log_size(self) -> int:
+        """Where the log ends. Raises OSError."""
+        return foreign_files.status(self._base, "log", self.ids()[0]).st_size
+
+    def logged_since(self, begin: int) -> str:
+        """What was written there since, as far as 1 MiB goes. Raises OSError."""
+        said = foreign_files.read(self._base, "log", self.ids()[0], _MOST_LOG, begin)
+        return said.decode(errors="replace")
+
     def _log_end(self) -> str:
         with suppress(PgtraceError):
             return self._as_owner("timeout", "10", "tail", "-c", "2000", f"./{self._name}/log")
@@ -481,9 +500,11 @@ class PrivateCluster:
         if self._user is None:
             return os.geteuid(), os.getegid()
         if self._elsewhere:
-            for line in (self.root / "etc/passwd").read_text().splitlines():
-                name, _, uid, gid, *_ = line.split(":")
-                if name == self._user:
+            owner = self.root.stat().st_uid
+            accounts = foreign_files.read(self.root / "etc", "passwd", owner, _MOST_ACCOUNTS)
+            for line in accounts.decode(errors="replace").splitlines():
+                name, _, uid, gid, *_ = [*line.split(":"), "", "", "", ""]
+                if name == self._user and uid.isdecimal() and gid.isdecimal():
                     return int(uid), int(gid)
         else:
             with suppress(KeyError):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import PgtraceError
+from ..linux import foreign_files
 from ..statement import decode
 from .processes import Server, tablespaces
 from .storage import Storage, storage
@@ -93,20 +94,27 @@ def _directories(server: Server) -> Iterator[tuple[int, str, str, Path]]:
     except PgtraceError:
         return
     for space in outside:
-        for directory in space.path.glob("PG_*"):
-            path = f"pg_tblspc/{space.oid}/{directory.name}"
-            yield space.oid, path, space.location, directory
+        for name in _versions(space.path):
+            path = f"pg_tblspc/{space.oid}/{name}"
+            yield space.oid, path, space.location, space.path / name
     # Those of allow_in_place_tablespaces are no links
-    for directory in (server.directory / "pg_tblspc").glob("*/PG_*"):
-        place = directory.parent
-        if place.name.isdecimal() and not place.is_symlink():
-            path = f"pg_tblspc/{place.name}/{directory.name}"
-            yield (
-                int(place.name),
-                path,
-                f"{server.data_directory}/pg_tblspc/{place.name}",
-                directory,
-            )
+    for oid in _names(server.directory, "pg_tblspc"):
+        place = f"pg_tblspc/{oid}"
+        for name in _versions(server.directory, place) if oid.isdecimal() else ():
+            path = f"{place}/{name}"
+            yield int(oid), path, f"{server.data_directory}/{place}", server.directory / path
+
+
+def _versions(directory: Path, name: str = "") -> list[str]:
+    """A tablespace has a directory for each version of PostgreSQL that made something in it."""
+    return [each for each in _names(directory, name) if each.startswith("PG_")]
+
+
+def _names(directory: Path, name: str) -> list[str]:
+    try:
+        return foreign_files.names(directory, name)
+    except OSError:  # also where it is a link
+        return []
 
 
 def _storage(directory: Path, server: Server) -> Storage | None:
