@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from . import capture, histogram, statement
+from .buckets import Buckets
 from .engines import ApartCounts, Counts, QueryEvent, ReadsByKey
 from .failures import Failures
 from .places import Place, Places
@@ -121,7 +122,7 @@ class Assembly:
                 total_ns=counts.total_ns,
                 min_ns=counts.min_ns or None,
                 max_ns=counts.max_ns,
-                histogram=capture.HistogramData(buckets=_buckets(counts)),
+                histogram=capture.HistogramData(buckets=Buckets.counted(counts.buckets)),
             )
             for key, counts in sorted(found.items(), key=lambda item: _order(item[0]))
             if counts.count
@@ -187,10 +188,6 @@ def _text_hash(text: object, cut: bool, query_id: int) -> str | None:
 
 def _decoded(name: bytes) -> str | None:
     return statement.decode(name) or None
-
-
-def _buckets(counts: Counts) -> list[capture.Bucket]:
-    return [(*histogram.bucket_bounds(i), n) for i, n in sorted(counts.buckets.items()) if n]
 
 
 def _latency(latency: histogram.Histogram) -> capture.Latency:

@@ -4,10 +4,12 @@ Its file (capture_file.py) is JSON, schema "pgtrace.capture/1". Keys may be adde
 meaning. Times are nanoseconds, sizes bytes; `[low, high, count]` means low <= value < high.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, Self, get_args
 
 import msgspec
+
+from .buckets import Bucket, Buckets
 
 SCHEMA = "pgtrace.capture/1"
 
@@ -40,7 +42,6 @@ GapReason = Literal["stop", "crash"]
 Protocol = Literal["simple", "extended", "unknown"]
 """unknown: the query began before tracing did, and nothing has told since; or, without USDT probes,
 no message of its kind had been right before."""
-Bucket = tuple[int, int, int]
 
 
 class Host(msgspec.Struct):
@@ -130,14 +131,17 @@ class Totals(msgspec.Struct):
     failed_fsyncs: int = 0
 
 
-class HistogramData(msgspec.Struct):
+class HistogramData(msgspec.Struct, gc=False):
     """A histogram as it is stored: only the buckets that are not empty, in order."""
 
     unit: Literal["ns"] = "ns"
-    buckets: list[Bucket] = []
+    buckets: Sequence[Bucket] = ()
+
+    def __post_init__(self) -> None:
+        self.buckets = Buckets(self.buckets)
 
 
-class Reads(msgspec.Struct):
+class Reads(msgspec.Struct, gc=False):
     """Reads that agree in everything a report can tell apart, with their latencies; or writes, or
     fsyncs."""
 
@@ -168,7 +172,7 @@ class Reads(msgspec.Struct):
     direct: bool = False
 
 
-class Latency(msgspec.Struct):
+class Latency(msgspec.Struct, gc=False):
     """Latencies of a statement's calls, as the server saw them."""
 
     count: int = 0
@@ -177,7 +181,10 @@ class Latency(msgspec.Struct):
     """None: not known, or there is no call."""
     max_ns: int = 0
     unit: Literal["ns"] = "ns"
-    buckets: list[Bucket] = []
+    buckets: Sequence[Bucket] = ()
+
+    def __post_init__(self) -> None:
+        self.buckets = Buckets(self.buckets)
 
 
 class Query(msgspec.Struct):

@@ -1,15 +1,29 @@
 """Files of captures and of lab results: JSON, encoded, read and checked."""
 
+import functools
+import gc
+import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
 from . import output_file
+from .buckets import Bucket, Buckets, plain
 from .capture import SCHEMA, Capture, sums_of
 from .errors import UsageError
 
@@ -17,21 +31,65 @@ if TYPE_CHECKING:
     from .lab.result import Result
 
 _D = TypeVar("_D")
+_HELD = "@"
+"""In the place of buckets, until a document is formatted."""
+_MOST = 1 << 64
+_UNIONS = (Union, UnionType)
+_NO_NUMBERS = (str, bool, NoneType, int, Sequence[Bucket])
+"""The int is a query_id; buckets are checked as they are made."""
 _LAB_SCHEMA = "pgtrace.lab/1"
 """lab.result.SCHEMA, which is not imported for a capture."""
 
 
 def encode(document: "Capture | Result") -> bytes:
     """Return it as indented JSON, its schema first, each bucket on one line."""
-    members = msgspec.to_builtins(document)
-    ordered = {"schema": members.pop("schema"), **members}
+    whole = io.BytesIO()  # grows where it is: parts that are joined would be there twice
+    whole.writelines(encoded(document))
+    return whole.getvalue()
+
+
+def encoded(document: "Capture | Result") -> Iterator[bytes]:
+    """The same in parts: of a large capture, one after the other takes a part of the memory."""
+    backends = document.backends if isinstance(document, Capture) else []
+    if isinstance(document, Capture):
+        document = msgspec.structs.replace(document, backends=[])
+    members = msgspec.to_builtins(document, enc_hook=plain)
+    text = _formatted({"schema": members.pop("schema"), **members})
+    if not isinstance(document, Capture):
+        # Strings hold no line breaks in JSON, so that only lists of three numbers can match.
+        text = re.sub(rb"\[\n\s+(\d+),\n\s+(\d+),\n\s+(\d+)\n\s+\]", rb"[\1, \2, \3]", text)
+    if backends:
+        before, name, after = text.partition(b'"backends": [')
+        yield before + name
+        for number, backend in enumerate(backends):
+            yield (b",\n    " if number else b"\n    ") + _formatted(backend, b"    ")
+        text = b"\n  " + after
+    yield text + b"\n"
+
+
+def _formatted(value: Any, indent: bytes = b"") -> bytes:
+    """It as JSON of many lines; all but the first begin with `indent`."""
+    found: list[Buckets] = []
+
+    def hold(buckets: Buckets) -> str:
+        found.append(buckets)
+        return _HELD
+
     try:
-        raw = msgspec.json.encode(ordered)
+        raw = msgspec.json.encode(value, enc_hook=hold)
     except UnicodeEncodeError:  # a path that is not UTF-8, such as a data directory's
-        raw = msgspec.json.encode(_shown(ordered))
+        found.clear()
+        raw = msgspec.json.encode(_shown(msgspec.to_builtins(value, enc_hook=hold)))
     text = msgspec.json.format(raw, indent=2)
-    # Strings hold no line breaks in JSON, so that only lists of three numbers can match.
-    return re.sub(rb"\[\n\s+(\d+),\n\s+(\d+),\n\s+(\d+)\n\s+\]", rb"[\1, \2, \3]", text) + b"\n"
+    if indent:
+        text = text.replace(b"\n", b"\n" + indent)
+    # In a string, quotation marks would not be bare
+    first, *others = text.split(f'"buckets": "{_HELD}"'.encode())
+    parts = [first]
+    for buckets, other in zip(found, others, strict=True):
+        line = parts[-1].rpartition(b"\n")[2]
+        parts += [b'"buckets": ', buckets.lines(line), other]
+    return b"".join(parts)
 
 
 def _shown(value: Any) -> Any:
@@ -51,6 +109,8 @@ def load(path: Path | str) -> Capture:
     Raises UsageError if it cannot be read, is no capture, or contradicts itself.
     """
     name, raw = _name(path), _read(path)
+    if capture := _if_capture(raw):
+        return capture
     schema = _schema(name, raw)
     if schema != SCHEMA:
         raise UsageError(f"{name} is the result of a lab experiment, not a capture ({schema})")
@@ -60,6 +120,8 @@ def load(path: Path | str) -> Capture:
 def load_any(path: Path | str) -> "Capture | Result":
     """Read a capture or a lab result, as load()."""
     name, raw = _name(path), _read(path)
+    if capture := _if_capture(raw):
+        return capture
     if _schema(name, raw) == SCHEMA:
         return _whole(name, "capture", _capture, raw)
     return _whole(name, "lab result", _lab_result, raw)
@@ -72,22 +134,34 @@ def _whole(name: str, what: str, decode: Callable[[bytes], _D], raw: bytes) -> _
         raise UsageError(f"{name} is not a whole {what}: {error}") from error
 
 
+def _if_capture(raw: bytes) -> Capture | None:
+    """None if it is something else, or wrong: to say what takes another look."""
+    was_enabled = gc.isenabled()
+    gc.disable()  # nothing of it is garbage, and to look for some takes as long as all the rest
+    try:
+        return _capture(raw)
+    except (ValueError, RecursionError):
+        return None
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _capture(raw: bytes) -> Capture:
     capture = msgspec.json.decode(raw, type=Capture)
-    _check_numbers(msgspec.to_builtins(capture), "$")
+    if capture.schema != SCHEMA:
+        raise ValueError(f"its schema is {capture.schema}")
+    _check_numbers(capture)
     _check_meaning(capture)
     return capture
 
 
 def _lab_result(raw: bytes) -> "Result":
-    from .histogram import Histogram
     from .lab.result import Result
 
     result = msgspec.json.decode(raw, type=Result)
-    _check_numbers([msgspec.to_builtins(cell) for cell in result.cells], "$.cells")
+    _check_numbers(result.cells, "$.cells")
     datetime.fromisoformat(result.started)
-    for reads in (reads for cell in result.cells for reads in cell.reads):
-        Histogram.from_buckets(reads.histogram.buckets, 0, 0, 0)
     return result
 
 
@@ -133,29 +207,61 @@ def _schema(name: str, raw: bytes) -> str:
     return schema
 
 
-def _check_numbers(value: Any, path: str) -> None:
+def _check_numbers(value: Any, path: str = "$") -> None:
     """Raise ValueError for a number that counts nothing: all but a query_id count something."""
+    if not _all_count(value):
+        _find_fault(msgspec.to_builtins(value, enc_hook=plain), path)
+
+
+def _all_count(value: Any) -> bool:
+    if isinstance(value, msgspec.Struct):
+        numbers, others = _members(type(value))
+        for name in numbers:
+            number = getattr(value, name)
+            if number is not None and not 0 <= number <= _MOST:
+                return False
+        return all(_all_count(getattr(value, name)) for name in others)
+    if isinstance(value, dict):
+        return all(map(_all_count, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_all_count, value))
+    return not isinstance(value, (int, float)) or 0 <= value <= _MOST
+
+
+@functools.cache
+def _members(struct: type[msgspec.Struct]) -> tuple[list[str], list[str]]:
+    """Those that are numbers or None, and those that may hold some; but for a query_id."""
+    numbers, others = [], []
+    for name, hint in get_type_hints(struct).items():
+        kinds = set(get_args(hint) or [hint]) if get_origin(hint) in _UNIONS else {hint}
+        if kinds & {int, float} and name != "query_id":
+            numbers.append(name)
+        elif not all(map(_has_no_numbers, kinds)):
+            others.append(name)
+    return numbers, others
+
+
+def _has_no_numbers(kind: Any) -> bool:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _members(kind) == ([], [])
+    return kind in _NO_NUMBERS or get_origin(kind) is Literal
+
+
+def _find_fault(value: Any, path: str) -> None:
     if isinstance(value, dict):
         for key, member in value.items():
             if key != "query_id":
-                _check_numbers(member, f"{path}.{key}")
+                _find_fault(member, f"{path}.{key}")
     elif isinstance(value, (list, tuple)):
         for index, member in enumerate(value):
-            _check_numbers(member, f"{path}[{index}]")
-    elif isinstance(value, (int, float)) and not 0 <= value <= 1 << 64:
+            _find_fault(member, f"{path}[{index}]")
+    elif isinstance(value, (int, float)) and not 0 <= value <= _MOST:
         raise ValueError(f"{value} cannot be - at `{path}`")
 
 
 def _check_meaning(capture: Capture) -> None:
     """Raise ValueError where the parts of a capture contradict each other."""
-    from .histogram import Histogram
-
     datetime.fromisoformat(capture.started)
-    for backend in capture.backends:
-        reads = [*backend.reads, *(r for query in backend.queries for r in query.reads)]
-        latencies = [query.latency for query in backend.queries]
-        for buckets in [*(r.histogram.buckets for r in reads), *(x.buckets for x in latencies)]:
-            Histogram.from_buckets(buckets, 0, 0, 0)
     given = msgspec.structs.asdict(capture.totals)
     summed = msgspec.structs.asdict(sums_of(capture.backends))
     for key, value in given.items():

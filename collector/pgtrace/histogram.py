@@ -1,46 +1,20 @@
-"""Latencies in log-linear buckets, the same as the kernel half keeps. All times are nanoseconds.
-
-Values 0 to 15 have a bucket each; above, each power of two is cut into 16 (bpf/pgtrace.h: SUBS).
-That is the grid of an HdrHistogram with one significant digit. All values from 2^40 on (18
-minutes) share the last bucket.
-"""
+"""Latencies in log-linear buckets, the same as the kernel half keeps. All times are nanoseconds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import ceil
 from typing import Self
 
-from .capture import Bucket, HistogramData
-
-SUB_BITS = 4
-SUBS = 1 << SUB_BITS
-MAX_BITS = 40
-LAST = (MAX_BITS - SUB_BITS + 1) * SUBS
+from .buckets import MAX_BITS, Bucket, Buckets, bucket_bounds, bucket_index
+from .capture import HistogramData, Latency, Reads
 
 
-def bucket_index(ns: int) -> int:
-    """Return the bucket that `ns` falls in; ValueError if it is negative."""
-    if ns < 0:
-        raise ValueError(f"a latency cannot be negative: {ns}")
-    if ns < SUBS:
-        return ns
-    if ns >= 1 << MAX_BITS:
-        return LAST
-    n = ns.bit_length() - 1
-    return (n - SUB_BITS + 1) * SUBS + ((ns >> (n - SUB_BITS)) & (SUBS - 1))
-
-
-def bucket_bounds(index: int) -> tuple[int, int]:
-    """Return (low, high) in ns, low <= value < high; ValueError if there is no such bucket."""
-    if not 0 <= index <= LAST:
-        raise ValueError(f"no such bucket: {index}")
-    if index < SUBS:
-        return index, index + 1
-    if index == LAST:
-        return 1 << MAX_BITS, 1 << 64
-    shift, sub = divmod(index - SUBS, SUBS)
-    return (SUBS + sub) << shift, (SUBS + sub + 1) << shift
+@cache
+def _exactly(p: float) -> Fraction:
+    """As it is written: 99.9 is 999/10."""
+    return Fraction(str(p))
 
 
 @dataclass(slots=True)
@@ -65,21 +39,28 @@ class Histogram:
         cannot be shared out among ours.
         """
         counts: dict[int, int] = {}
-        for low, high, count in buckets:
-            index = bucket_index(low)
-            if bucket_bounds(index) != (low, high):
-                raise ValueError(f"[{low}, {high}) is not a bucket of 16 per power of two")
-            if count < 0:
-                raise ValueError(f"[{low}, {high}) has a negative count: {count}")
-            if count:
-                counts[index] = counts.get(index, 0) + count
+        Buckets(buckets).add_to(counts)
         return cls(counts, total_ns, min_ns if counts else None, max_ns if counts else None)
+
+    @classmethod
+    def of(cls, each: Iterable[Reads | Latency]) -> Self:
+        """Return the latencies of all of them together."""
+        total, known = cls(), True
+        for one in each:
+            total.total_ns += one.total_ns
+            buckets = one.histogram.buckets if isinstance(one, Reads) else one.buckets
+            if not Buckets(buckets).add_to(total.counts):
+                continue
+            total.max_ns = one.max_ns if total.max_ns is None else max(total.max_ns, one.max_ns)
+            if one.min_ns is None or not known:
+                known, total.min_ns = False, None
+            elif total.min_ns is None or one.min_ns < total.min_ns:
+                total.min_ns = one.min_ns
+        return total
 
     def to_data(self) -> HistogramData:
         """Return the form that captures hold: the buckets that are not empty, in order."""
-        return HistogramData(
-            buckets=[(*bucket_bounds(i), n) for i, n in sorted(self.counts.items()) if n]
-        )
+        return HistogramData(buckets=Buckets.counted(self.counts))
 
     @property
     def count(self) -> int:
@@ -161,7 +142,7 @@ class Histogram:
         count = self.count
         if not count:
             return None
-        rank = max(1, ceil(Fraction(str(p)) * count / 100))
+        rank = max(1, ceil(_exactly(p) * count / 100))
         if rank == count:
             return self.max_ns
         seen = index = 0

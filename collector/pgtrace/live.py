@@ -45,11 +45,13 @@ class JsonLines:
         """Print the queries that ended."""
         import msgspec
 
+        from .buckets import plain
+
         for event in self._tracer.poll():
             self._queries += 1
             one = statements.Statements(literals=self._literals)
             one.add(event)
-            query = msgspec.to_builtins(self._tracer.assembly.queries(one)[0])
+            query = msgspec.to_builtins(self._tracer.assembly.queries(one)[0], enc_hook=plain)
             started = self._tracer.wall_time(event.start_ns)
             stamp = {"pid": event.pid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
             print(msgspec.json.encode(stamp | query).decode(), flush=True)

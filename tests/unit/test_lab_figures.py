@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab_results
-from pgtrace.histogram import Histogram, bucket_bounds, bucket_index
+from pgtrace.buckets import bucket_bounds, bucket_index
+from pgtrace.histogram import Histogram
 from pgtrace.lab import counted, figures
 from pgtrace.lab.result import Cell, Result
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pgtrace import histogram
+from pgtrace import buckets
 from pgtrace.engines import layout, records, slots, tasks
 from pgtrace.engines.libbpf_engine import OBJECT
 
@@ -198,7 +198,7 @@ def test_constants_are_the_same(run: Run) -> None:
         "FOLDED",
         "FOLDS",
     }
-    expected |= {"SUB_BITS": histogram.SUB_BITS, "MAX_BITS": histogram.MAX_BITS}
+    expected |= {"SUB_BITS": buckets.SUB_BITS, "MAX_BITS": buckets.MAX_BITS}
     expected |= {
         f"{name.upper()}S": len(order) for name, order in ORDERS.items() if name != "protocol"
     }
@@ -207,8 +207,8 @@ def test_constants_are_the_same(run: Run) -> None:
         "RECORD_CHARGED": layout.RECORD_CHARGED,
     }
     assert numbers(run, list(expected)) == expected
-    assert layout.SUBS == histogram.SUBS
-    assert layout.CHUNKS == histogram.LAST // layout.SUBS + 1
+    assert layout.SUBS == buckets.SUBS
+    assert layout.CHUNKS == buckets.LAST // layout.SUBS + 1
     assert layout.FILES & (layout.FILES - 1) == 0, "the kernel half uses it as a mask"
 
 
@@ -300,8 +300,8 @@ while (fread(&value, sizeof(value), 1, stdin) == 1) {
 
 def test_a_value_has_the_same_bucket_in_both_halves(run: Run) -> None:
     """At every edge and beside it, and for 100,000 random values of every magnitude."""
-    edges = {low + d for i in range(histogram.LAST + 1) for d in (-1, 0, 1)
-             for low in histogram.bucket_bounds(i)}  # fmt: skip
+    edges = {low + d for i in range(buckets.LAST + 1) for d in (-1, 0, 1)
+             for low in buckets.bucket_bounds(i)}  # fmt: skip
     edges |= {(1 << n) + d for n in range(65) for d in (-1, 0, 1)}
     values = sorted(each for each in edges if 0 <= each < 1 << 64)
     assert len(values) > 1000
@@ -309,9 +309,9 @@ def test_a_value_has_the_same_bucket_in_both_halves(run: Run) -> None:
     values += [generator.getrandbits(generator.randint(1, 64)) for _ in range(100_000)]
     found = run(LOCATE, struct.pack(f"={len(values)}Q", *values))
     wrong = [
-        (value, int(bucket), histogram.bucket_index(value))
+        (value, int(bucket), buckets.bucket_index(value))
         for value, bucket in zip(values, found.split(), strict=True)
-        if int(bucket) != histogram.bucket_index(value)
+        if int(bucket) != buckets.bucket_index(value)
     ]
     assert wrong == [], "(value, kernel's bucket, ours)"
 

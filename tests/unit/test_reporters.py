@@ -363,3 +363,16 @@ def test_hdrhistograms_reader_finds_the_same_counts_and_percentiles(
         assert ours is not None
         if rank < both.count:  # the last is the greatest, which a log of middles cannot hold
             assert found.get_value_at_percentile(p) == pytest.approx(ours, rel=0.002, abs=1)
+
+
+def test_the_backends_that_took_longest_are_drawn_and_the_others_added_up() -> None:
+    backends = [
+        some_backend(pid=1000 + n, reads=[some_reads([(100_000 - n, 10)])], queries=[])
+        for n in range(text.MOST_BACKENDS + 3)
+    ]
+    shown = text.render(some_capture(*reversed(backends)))
+    drawn = [line for line in shown.splitlines() if line.startswith("Backend ")]
+    assert len(drawn) == text.MOST_BACKENDS
+    assert drawn[-1].startswith("Backend 1000 ")
+    last = shown.partition("\n3 more backends, one by one in --format json\n")[2]
+    assert last.startswith("In queries  30 reads   ")

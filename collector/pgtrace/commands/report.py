@@ -1,6 +1,7 @@
 """pgtrace report: a captured file, in the form that is wanted."""
 
 import argparse
+import gc
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -54,6 +55,9 @@ class ReportCommand:
         if args.output is not None:
             output_file.check(args.output, args.force)
         document, to_file = capture_file.load_any(args.file), args.output is not None
+        gc.freeze()  # what was read stays to the end: the collector need not look at it
+        if args.format == "json" and not args.planner:
+            return _json(document, args)
         if not isinstance(document, Capture):
             report = _lab(document, args, to_file=to_file)
         elif args.planner:
@@ -68,12 +72,21 @@ class ReportCommand:
         return 0
 
 
-def render(capture: "Capture", form: str, *, to_file: bool = True) -> str:
-    """Return the report in one of FORMATS; text on a terminal is as wide as that."""
-    if form == "json":
-        from ..reporters import json
+def _json(document: "Capture | Result", args: argparse.Namespace) -> int:
+    """Part by part: the whole of a large one would take as much memory again."""
+    from .. import capture_file, output_file
 
-        return json.render(capture)
+    if args.output is None:
+        for part in capture_file.encoded(document):
+            sys.stdout.write(part.decode())
+    else:
+        wrote = output_file.write(capture_file.encode(document), args.output, args.force)
+        tracing.note(args, wrote)
+    return 0
+
+
+def render(capture: "Capture", form: str, *, to_file: bool = True) -> str:
+    """Return the report in one of FORMATS but json; text on a terminal is as wide as that."""
     if form == "html":
         from ..reporters import html
 
@@ -94,10 +107,6 @@ def _lab(result: "Result", args: argparse.Namespace, *, to_file: bool) -> str:
             f"{what} is for captures, and {args.file} is the result of a lab experiment: "
             "without it, its report is shown"
         )
-    if args.format == "json":
-        from ..reporters import json
-
-        return json.render(result)
     if args.format == "html":
         from ..reporters import html
 

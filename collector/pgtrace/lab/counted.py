@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from ..buckets import bucket_bounds
 from ..capture import Reads
-from ..histogram import Histogram, bucket_bounds
+from ..histogram import Histogram
 from .result import Cell, Result
 
 BLOCK = 8192
@@ -117,7 +118,4 @@ def _each(ns: float, cell: Cell) -> float | None:
 
 def latencies(reads: Iterable[Reads]) -> Histogram:
     """Those of all reads together; ValueError if their buckets are not ours."""
-    total = Histogram()
-    for r in reads:
-        total += Histogram.from_buckets(r.histogram.buckets, r.total_ns, r.min_ns, r.max_ns)
-    return total
+    return Histogram.of(reads)

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ..alike import alike
 from ..capture import Capture, Reads
-from ..histogram import Histogram
 
 _COUNTED = {
     "count", "bytes", "blocks", "device_bytes", "total_ns", "min_ns", "max_ns", "histogram",
@@ -26,28 +26,7 @@ def by_backend_type(capture: Capture) -> dict[str, list[Reads]]:
 
 def merged(reads: Iterable[Reads]) -> list[Reads]:
     """One for all that agree, whatever their patterns and sizes."""
-    alike: dict[tuple[object, ...], list[Reads]] = {}
-    for each in reads:
-        alike.setdefault(tuple(getattr(each, name) for name in _TOLD), []).append(each)
-    return [_sum(each) for each in alike.values()]
-
-
-def _sum(reads: list[Reads]) -> Reads:
-    total = Histogram()
-    for r in reads:
-        total += Histogram.from_buckets(r.histogram.buckets, r.total_ns, r.min_ns, r.max_ns)
-    queued = [r.queued_ns for r in reads if r.queued_ns is not None]
-    return msgspec.structs.replace(
-        reads[0],
-        pattern="unknown",
-        size=None,
-        count=sum(r.count for r in reads),
-        bytes=sum(r.bytes for r in reads),
-        blocks=sum(r.blocks for r in reads),
-        device_bytes=sum(r.device_bytes for r in reads),
-        total_ns=total.total_ns,
-        min_ns=total.min_ns or 0,
-        max_ns=total.max_ns or 0,
-        histogram=total.to_data(),
-        queued_ns=sum(queued) if queued else None,
-    )
+    return [
+        msgspec.structs.replace(each, pattern="unknown", size=None, min_ns=each.min_ns or 0)
+        for each in alike(reads, _TOLD)
+    ]

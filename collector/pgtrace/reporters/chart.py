@@ -15,10 +15,7 @@ INDENT = 12
 
 def merge(reads: Iterable[Reads]) -> Histogram:
     """Return the latencies of all `reads` together; ValueError if their buckets are not ours."""
-    total = Histogram()
-    for r in reads:
-        total += Histogram.from_buckets(r.histogram.buckets, r.total_ns, r.min_ns, r.max_ns)
-    return total
+    return Histogram.of(reads)
 
 
 def sums(reads: Sequence[Reads], total: Histogram, one: str, many: str) -> str:

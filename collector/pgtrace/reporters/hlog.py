@@ -7,8 +7,9 @@ and raises where it should write the start time.
 from datetime import datetime
 
 from .. import __version__
+from ..buckets import MAX_BITS
 from ..capture import Capture, Reads
-from ..histogram import MAX_BITS, Histogram
+from ..histogram import Histogram
 from .block import NAMES
 from .chart import merge
 

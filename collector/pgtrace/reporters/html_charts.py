@@ -7,7 +7,8 @@ from math import log10
 from typing import Any
 
 from .. import units
-from ..histogram import MAX_BITS, Histogram
+from ..buckets import MAX_BITS
+from ..histogram import Histogram
 from .html_parts import Row, figure, table, text
 
 _ENDS: dict[float, str] = {0: "min", 100: "max"}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from .. import units
+from ..alike import alike
 from ..capture import Apart, Reads
 from .block import PERFORMERS, SOURCES, apart, in_words
 from .chart import merge
@@ -25,6 +26,10 @@ _SPLITS: tuple[tuple[str, Callable[[Reads], str]], ...] = (
     ("past the page cache", lambda r: "direct I/O" if r.direct else "through the page cache"),
 )
 
+_TOLD = (
+    "source", "scope", "pattern", "size", "kind", "performed_by", "direct", "operation", "call",
+)  # fmt: skip
+
 
 def view(
     charts: Charts,
@@ -39,6 +44,7 @@ def view(
     opened: bool = False,
 ) -> str:
     """Return sums, histogram, percentile curves and table of `reads`; `title` goes above charts."""
+    reads = alike(reads, _TOLD)
     outside = paragraphs([line.strip() for line in apart(failed, short)])
     if not any(r.count for r in reads):
         said = "Reads: not measured." if "reads" in missing else "No reads."

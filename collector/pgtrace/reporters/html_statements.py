@@ -44,12 +44,10 @@ def _added_up(capture: Capture) -> list[_Statement]:
             key = (same, query.protocol, query.begun_before, query.unfinished)
             statement = found.setdefault(key, _Statement())
             statement.queries.append(query)
-            times = query.latency
-            statement.latency += Histogram.from_buckets(
-                times.buckets, times.total_ns, times.min_ns, times.max_ns
-            )
             statement.backends += key not in seen
             seen.add(key)
+    for statement in found.values():
+        statement.latency = Histogram.of(query.latency for query in statement.queries)
     return sorted(found.values(), key=lambda s: -s.latency.total_ns)
 
 
@@ -89,7 +87,7 @@ def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
 def _statement_row(name: str, statements: Sequence[_Statement]) -> Row:
     queries = [query for s in statements for query in s.queries]
     reads = [r for s in statements for r in s.reads]
-    latency = sum((s.latency for s in statements), Histogram())
+    latency = Histogram.of(query.latency for query in queries)
     read_ns = sum(r.total_ns for r in reads)
     own_ns = sum(r.total_ns for r in reads if r.performed_by == "backend")
     times = [

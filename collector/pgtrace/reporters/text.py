@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from .. import losses, units
-from ..capture import Backend, Capture, Gap, Operation, Query, of_operation
+from ..capture import Backend, Capture, Gap, Operation, Query, Reads, of_operation
 from ..histogram import Histogram
 from ..statement import ELLIPSIS, escape
 from . import places
 from .block import NAMES, apart, block
 from .chart import WIDTH
 
+MOST_BACKENDS = 100
+"""Backends that are drawn; the others are added up."""
 MOST_STATEMENTS = 20
 """Statements of one backend that are drawn; the others are summed up."""
 _FUNCTIONS: dict[Operation, str] = {
@@ -38,12 +40,17 @@ def measured(way: str, operations: Sequence[Operation]) -> str:
 def render(capture: Capture, *, width: int = WIDTH) -> str:
     """Return the report. Bars and statements fit `width` columns; sentences are left whole."""
     lines = session(capture)
-    silent = []
+    busy, silent = [], []
     for backend in capture.backends:
         if backend.reads or backend.queries or _apart(backend):
-            lines += ["", *_backend(capture, backend, width)]
+            busy.append(backend)
         else:
             silent.append(str(backend.pid))
+    drawn, others = _longest(busy)
+    for backend in drawn:
+        lines += ["", *_backend(capture, backend, width)]
+    if others:
+        lines += ["", *_others(capture, others, width)]
     if silent:
         nothing = " nor ".join([*(NAMES[each] for each in capture.probes.operations), "queries"])
         text = f"Neither {nothing}: {'backend' if len(silent) == 1 else 'backends'} "
@@ -92,6 +99,27 @@ def _gap(gap: Gap) -> str:
     return f"{what}, from {began} {until}: the server in {escape(gap.data_directory)}."
 
 
+def _longest(backends: Sequence[Backend]) -> tuple[list[Backend], list[Backend]]:
+    """Those that are drawn, which took longest over reads, writes and fsyncs; and the others."""
+    times = [sum(r.total_ns for r in backend.reads) for backend in backends]
+    ordered = sorted(range(len(backends)), key=lambda number: -times[number])
+    drawn = frozenset(ordered[:MOST_BACKENDS])
+    return (
+        [backend for number, backend in enumerate(backends) if number in drawn],
+        [backend for number, backend in enumerate(backends) if number not in drawn],
+    )
+
+
+def _others(capture: Capture, backends: Sequence[Backend], width: int) -> list[str]:
+    """All of them together."""
+    queries = [query for backend in backends for query in backend.queries]
+    lines = [f"{units.count(len(backends))} more backends, one by one in --format json"]
+    lines += _blocks(capture, [r for b in backends for r in b.reads], queries, width)
+    if queries:
+        lines += ["", _more(queries, capture.probes.operations)]
+    return lines
+
+
 def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
     who = f"{backend.usename or '?'}@{backend.datname or '?'}"
     version = capture.server.version
@@ -105,46 +133,56 @@ def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
     lines = ["  ".join(escape(part) for part in parts if part)]
     missing, operations = capture.probes.not_measured, capture.probes.operations
     traced_ns = round(capture.duration_s * 1e9)
-    if capture.probes.queries == "none":
-        lead = "All reads" if operations == ["read"] else "All"
-        lines += block(
-            backend.reads, traced_ns, missing, lead=lead, operations=operations, width=width
-        )
-    else:
-        inside = [r for r in backend.reads if r.scope == "query"]
-        outside = [r for r in backend.reads if r.scope == "outside"]
-        waits = [query.waited_ns for query in backend.queries if query.waited_ns is not None]
-        waited_ns = sum(waits) if waits else None
-        lines += block(
-            inside,
-            traced_ns,
-            missing,
-            lead="In queries",
-            waited_ns=waited_ns,
-            operations=operations,
-            width=width,
-        )
-        lines.append("")
-        lines += block(
-            outside, traced_ns, missing, lead="Outside", operations=operations, width=width
-        )
+    lines += _blocks(capture, backend.reads, backend.queries, width, traced_ns)
     lines += _apart(backend)
     for query in backend.queries[:MOST_STATEMENTS]:
         lines += ["", *_statement(query, missing, operations, width)]
     rest = backend.queries[MOST_STATEMENTS:]
-    if rest:
-        took = units.duration(sum(q.latency.total_ns for q in rest))
-        counts = [
-            f"{units.count(sum(r.count for q in rest for r in of_operation(q.reads, each)))} "
-            f"{NAMES[each]}"
-            for each in operations
-        ]
-        lines += [
-            "",
-            f"{units.count(len(rest))} more statements, in --format json: "
-            f"{units.count(sum(q.calls for q in rest))} calls, {took}, {', '.join(counts)}",
-        ]
-    return lines
+    return [*lines, "", _more(rest, operations)] if rest else lines
+
+
+def _blocks(
+    capture: Capture,
+    reads: Sequence[Reads],
+    queries: Sequence[Query],
+    width: int,
+    traced_ns: int | None = None,
+) -> list[str]:
+    """What was read in queries, and outside; `traced_ns` is how long one backend could have."""
+    missing, operations = capture.probes.not_measured, capture.probes.operations
+    if capture.probes.queries == "none":
+        lead = "All reads" if operations == ["read"] else "All"
+        return block(reads, traced_ns, missing, lead=lead, operations=operations, width=width)
+    inside = [r for r in reads if r.scope == "query"]
+    outside = [r for r in reads if r.scope == "outside"]
+    waits = [query.waited_ns for query in queries if query.waited_ns is not None]
+    return [
+        *block(
+            inside,
+            traced_ns,
+            missing,
+            lead="In queries",
+            waited_ns=sum(waits) if waits else None,
+            operations=operations,
+            width=width,
+        ),
+        "",
+        *block(outside, traced_ns, missing, lead="Outside", operations=operations, width=width),
+    ]
+
+
+def _more(queries: Sequence[Query], operations: Sequence[Operation]) -> str:
+    """One line of those that are not drawn."""
+    took = units.duration(sum(query.latency.total_ns for query in queries))
+    counts = [
+        f"{units.count(sum(r.count for q in queries for r in of_operation(q.reads, each)))} "
+        f"{NAMES[each]}"
+        for each in operations
+    ]
+    return (
+        f"{units.count(len(queries))} more statements, in --format json: "
+        f"{units.count(sum(query.calls for query in queries))} calls, {took}, {', '.join(counts)}"
+    )
 
 
 def _apart(backend: Backend) -> list[str]:
@@ -168,9 +206,7 @@ def _statement(
     parts = [calls, errors, f"{query.protocol} protocol"]
     latency = query.latency
     if latency.count:
-        times = Histogram.from_buckets(
-            latency.buckets, latency.total_ns, latency.min_ns, latency.max_ns
-        )
+        times = Histogram.of([latency])
         parts += [
             f"latency p50 {units.duration(times.percentile(50) or 0, 2)}",
             f"p99 {units.duration(times.percentile(99) or 0, 2)}",
