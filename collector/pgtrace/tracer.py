@@ -14,6 +14,7 @@ from .capture import READ_ALONE, Capture, Host, Lost, Operation, Probes, Server,
 from .engines import CheckpointTimes, Engine, EngineName, InUse, QueryEvent, ReadsWay
 from .engines import choice as engines
 from .intervals import Intervals
+from .linux.priority import soon
 from .places import Places
 from .postgres.names import Names
 from .registry import Account, Found, Registry
@@ -356,9 +357,10 @@ def trace(
     leave = threading.Event()
 
     def fetch() -> None:
-        while not leave.wait(POLL_S):
-            with tracer.failures.kept("tracing"):
-                tracer.poll()
+        with soon():
+            while not leave.wait(POLL_S):
+                with tracer.failures.kept("tracing"):
+                    tracer.poll()
 
     thread = threading.Thread(target=fetch, name="pgtrace", daemon=True)
     thread.start()

@@ -139,6 +139,7 @@ def attached(
     """Trace what the arguments name; detached at any end. `keeps` as Stopper has it."""
     from ..engines.choice import check_pid_namespace
     from ..libbpf import objects
+    from ..linux.priority import soon
     from ..postgres.versions import too_new
     from ..session import Stopper, Watched
     from ..tracer import Tracer
@@ -180,7 +181,8 @@ def attached(
                     note(args, tracer.engine.note)
                 if args.require_names and tracer.names:
                     tracer.names.require(target.filters.datnames)
-                yield tracer, watched, stopper
+                with soon():
+                    yield tracer, watched, stopper
             finally:
                 tracer.stop()
     finally:
