@@ -9,6 +9,7 @@ import operator
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -72,8 +73,28 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for nodeid in elsewhere:
-        terminalreporter.write_line(f"NOT FOR THIS KERNEL OR SERVER {nodeid}")
+    for name, times in Counter(nodeid.partition("[")[0] for nodeid in elsewhere).items():
+        count = f" ({times})" if times > 1 else ""
+        terminalreporter.write_line(f"NOT FOR THIS KERNEL OR SERVER {name}{count}")
+
+
+class _AtOnce:
+    """Says what failed when it does: a run that is ended, or a log that is cut, has it too."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)  # after the letter
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+            said = re.findall(r"^E\s+(.*)", report.longreprtext, re.MULTILINE)
+            reporter.write_line(f"\n{report.nodeid} failed ({report.when}): {' '.join(said[:1])}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_AtOnce(config))
 
 
 def _forbid_skip(report: Any) -> None:
