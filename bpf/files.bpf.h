@@ -60,7 +60,8 @@ static __noinline __u32 file_system_flags(struct inode *inode, __u32 type)
 }
 
 /* The entry on which reads of the file are booked, or of all files of its kind; 0, of which nothing
- * is known, if there is no room for another. Entries are taken once, and never given back. */
+ * is known, if there is no room for another. User space gives back those of files that are gone,
+ * once no task remembers them and no slot is theirs. */
 static __noinline __u32 file_entry(struct task *task, struct inode *inode, bool by_file)
 {
 	struct file_entry *found, *entry;
@@ -91,6 +92,7 @@ static __noinline __u32 file_entry(struct task *task, struct inode *inode, bool 
 	*entry = *found;
 	found->kind = kind;
 	entry->inode = by_file ? key.inode : 0;
+	entry->generation = key.generation;
 	barrier();
 	entry->kind = kind;
 	if (!bpf_map_update_elem(&pgt_file_indexes, &key, &index, BPF_NOEXIST))
@@ -130,6 +132,13 @@ static __always_inline __u32 find_stream(struct task *task, __u64 identity)
 	return i;
 }
 
+/* Whether its reads are told apart from those of others of its kind. Temporary files and segments of
+ * WAL come and go, and are told by their directories. */
+static __always_inline bool is_told_apart(struct file_entry *found)
+{
+	return options.by_file && found->kind != TEMPORARY && found->kind != WAL;
+}
+
 /* What is there to know of a file that was not read before. Not static, so that the verifier
  * looks at it once. */
 __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
@@ -147,7 +156,7 @@ __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
 	recognise(file, found);
 	found->device = BPF_CORE_READ(inode, i_sb, s_dev);
 	state->by_kind = file_entry(task, inode, false);
-	state->entry = options.by_file ? file_entry(task, inode, true) : 0;
+	state->entry = is_told_apart(found) ? file_entry(task, inode, true) : 0;
 	if (!state->entry)
 		state->entry = state->by_kind;
 	state->identity = found->relation ? found->relation : (__u64)inode ^ state->number;
@@ -176,7 +185,8 @@ static __noinline __u32 remember_file(struct task *task, struct file *file, stru
 	if (i >= FILES)
 		i = task->files_used++ & (FILES - 1);
 	state = &task->files[i & (FILES - 1)];
-	number = BPF_CORE_READ(inode, i_ino);
+	/* That of a file that is gone may be another's soon, at the same address */
+	number = BPF_CORE_READ(inode, i_ino) ^ (__u64)BPF_CORE_READ(inode, i_generation) << 32;
 	state->file = (__u64)file;
 	state->window = (__u64)BPF_CORE_READ(file, f_ra.ra_pages) * options.page_bytes;
 	if (state->inode != (__u64)inode || state->number != number) {

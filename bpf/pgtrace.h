@@ -202,6 +202,8 @@ struct file_entry {
 	__u32 kind;
 	__u64 relation;			  /* its number and fork, as one; 0: it is no relation's */
 	__u64 base;			  /* where in the relation the file begins */
+	__u32 generation;		  /* of the inode: tells it from a later one of its number */
+	__u32 unused;
 	char path[COMPONENTS][COMPONENT]; /* its name, then the directories' */
 };
 
@@ -216,7 +218,7 @@ struct file_key {
 struct file_state {
 	__u64 file;	/* struct file *, only compared */
 	__u64 inode;	/* struct inode *, only compared */
-	__u64 number;	/* i_ino: the same inode, or another at its address? */
+	__u64 number;	/* i_ino and i_generation: the same inode, or another at its address? */
 	__u64 identity; /* of the relation: its segments have the same */
 	__u64 base;	/* where in the relation the file begins */
 	__u64 window;	/* bytes that a scan may skip and still be one: the read-ahead */

@@ -1,7 +1,7 @@
 """What reads of relations cost over time: the session cut into pieces of about a second."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from .capture import Cost, Interval, Kind, Pattern, Performer, Size, Source
@@ -20,7 +20,7 @@ _RELATIONS: frozenset[Kind] = frozenset(
 class Summing(Protocol):
     """What is needed of an engine."""
 
-    def files(self) -> Sequence[File]:
+    def files(self) -> Mapping[int, File]:
         """As Engine has it."""
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
@@ -76,6 +76,10 @@ class Intervals:
         pause_ns = round((ended - began) / MOST_OF_TIME)
         self._due_ns = max(began + self._every_ns, ended + pause_ns)
 
+    def fold_files(self, instead: Mapping[int, int]) -> None:
+        """Some files are gone; others stand for them."""
+        self._files = {space: instead.get(file, file) for space, file in self._files.items()}
+
     def listed(self, block_size: int, tablespace: Callable[[int], str | None]) -> list[Interval]:
         """All so far, the last of which may be short; those without reads are left out.
 
@@ -95,8 +99,8 @@ class Intervals:
         found: _Sums = {}
         files = self._engine.files()
         for key, sums in counted.items():
-            # An entry that another CPU is about to fill hides those after it, until a later look
-            file = files[key.file] if key.file < len(files) else UNKNOWN_FILE
+            # An entry that another CPU is about to fill is seen at a later look
+            file = files.get(key.file, UNKNOWN_FILE)
             if file.kind not in _RELATIONS or key.operation != "read":
                 continue
             space = _Space(file.device, file.space)

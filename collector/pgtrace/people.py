@@ -1,11 +1,11 @@
 """Who the traced threads are: backends, their helpers, and what each of them did in all."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from . import statement
+from . import engines, statement
 from .capture import Lost, Scope
 from .engines import (
     ApartCounts,
@@ -142,6 +142,17 @@ def take_over(leader: Person, helper: Person, final: TaskSnapshot) -> ReadsByKey
     add_reads(leader.helped, reads)
     add_apart(leader.apart, apart(final))
     return reads
+
+
+def fold_files(person: Person, instead: Mapping[int, int]) -> None:
+    """Count what was of some files, for one who ended or so far, on those that stand for them."""
+    engines.fold_files(person.helped, instead)
+    for reads in person.helped_by.values():
+        engines.fold_files(reads, instead)
+    if person.final:
+        engines.fold_files(person.final.reads, instead)
+    if person.statements:
+        person.statements.fold_files(instead)
 
 
 def apart(task: TaskSnapshot) -> list[ApartCounts]:

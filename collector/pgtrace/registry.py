@@ -3,12 +3,12 @@
 import copy
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from . import people
 from .capture import Lost
-from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
+from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads, fold_files
 from .errors import PgtraceError
 from .people import Person
 from .postgres import binary, processes, titles
@@ -109,7 +109,7 @@ class Registry:
             person.before = self._running_text(person, addresses)
         if person.before is None and not person.title.leader_pid:
             person.was_idle = True
-            self._engine.was_idle(serial)
+            self._engine.was_idle(serial, for_ever=not person.is_client)
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
         """Count the queries that ended, and let go of who ended; the calls, in their order.
@@ -173,6 +173,19 @@ class Registry:
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 ended.append(person)
         self._let_go(ended)
+
+    def fold_files(self, instead: Mapping[int, int]) -> None:
+        """Some files are gone: what was counted of each is of the one that stands for it."""
+        for person in (*self._people.values(), *self._ended):
+            people.fold_files(person, instead)
+            for helper in person.helpers:
+                people.fold_files(helper, instead)
+        for account in self._merged.values():
+            fold_files(account.reads, instead)
+            if account.statements:
+                account.statements.fold_files(instead)
+        for event in self._cut_off:
+            fold_files(event.reads, instead)
 
     def finish(self) -> list[QueryEvent]:
         """Let go of all who ended, however lately: nothing more comes. Their last queries."""

@@ -1,10 +1,11 @@
 """Queries added up by statement, in bounded memory."""
 
 import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import capture, histogram, statement
-from .engines import Counts, QueryEvent, ReadsByKey, StatementTotal, add_reads
+from .engines import Counts, QueryEvent, ReadsByKey, StatementTotal, add_reads, fold_files
 from .engines.layout import OTHERS
 from .postgres.redaction import redact
 
@@ -90,6 +91,11 @@ class Statements:
         self.unnamed += other.unnamed
         for name, total in other._folded.items():
             self._add(name, total)
+
+    def fold_files(self, instead: Mapping[int, int]) -> None:
+        """Count what was of some files on those that stand for them."""
+        for total in (*self._fresh.values(), *self._folded.values()):
+            fold_files(total.reads, instead)
 
     def totals(self) -> list[tuple[Name, Sum]]:
         """Every statement so far, those that took longest first."""

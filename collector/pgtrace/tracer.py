@@ -11,11 +11,19 @@ from typing import TypeVar
 
 from .assembly import Assembly
 from .capture import READ_ALONE, Capture, Host, Lost, Operation, Probes, Server, Totals
-from .engines import CheckpointTimes, Engine, EngineName, InUse, QueryEvent, ReadsWay
+from .engines import (
+    CheckpointTimes,
+    Engine,
+    EngineName,
+    InUse,
+    QueryEvent,
+    ReadsWay,
+    fold_files,
+)
 from .engines import choice as engines
 from .intervals import Intervals
 from .linux.priority import soon
-from .places import Places
+from .places import Places, is_told
 from .postgres.names import Names
 from .registry import Account, Found, Registry
 from .targets import MOST_BACKENDS, MOST_STATEMENTS, Target
@@ -231,8 +239,21 @@ class Tracer:
                 self._events += self.registry.poll(settled=settled)
             with self.failures.kept("which files were read"):
                 self.places.look()
+                self._forget_files()
             with self.failures.kept("costs over time"):
                 self.intervals.look()
+
+    def _forget_files(self) -> None:
+        """Reads of files that are gone are kept by what those were: memory is not for ever."""
+        gone = self.places.gone()
+        instead = self.engine.forget(gone) if gone else {}
+        if not instead:
+            return
+        self.places.forget(instead)
+        self.registry.fold_files(instead)
+        self.intervals.fold_files(instead)
+        for event in self._events:
+            fold_files(event.reads, instead)
 
     def _unplaced(self, accounts: Sequence[Account]) -> int:
         if not self._by_file:
@@ -242,7 +263,7 @@ class Tracer:
             counts.count
             for account in accounts
             for key, counts in account.reads.items()
-            if not files[key.file].inode
+            if not is_told(files[key.file])
         )
 
     def _query_ids(self) -> set[int]:

@@ -6,17 +6,21 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fix_cluster import Connection
-from pgtrace.engines import room
+from pgtrace import places
+from pgtrace.engines import libbpf_engine, room
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.postgres.names import Names
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer
 from pgtrace_command import Pgtrace, patched, wait_for
@@ -200,7 +204,8 @@ def test_a_loss_is_told_at_once_with_its_share_its_cause_and_what_helps(
 ) -> None:
     """On stderr while it happens, and in the report; not again and again."""
     code = """
-from pgtrace.engines import room
+from pgtrace import places
+from pgtrace.engines import libbpf_engine, room
 room._FEWEST_SLOTS = room._SLOTS_PER_STATEMENT = 2
 room._SLOTS_PER_TASK = 0
 room._FILES_APART = 1
@@ -251,3 +256,82 @@ def test_lost_queries_are_in_the_last_line_of_json(cluster: PrivateCluster) -> N
     assert len(queries) + summary["lost"]["queries"] == QUERIES + before
     assert ended.code == 6 and "queries" in ended.err
     assert "Lost so far: " in ended.err
+
+
+ROUNDS, MADE = 6, 8
+
+
+def in_operations(tracer: Tracer, pid: int) -> Counter[str]:
+    """Of one backend, how many of each operation."""
+    found: Counter[str] = Counter()
+    for backend in tracer.capture().backends:
+        for reads in backend.reads if backend.pid == pid else ():
+            found[reads.operation] += reads.count
+    return found
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["files", "names"])
+def test_relations_that_come_and_go_take_nothing_for_good(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """One backend makes, reads, and drops tables for ever. What it did stays counted, exactly as a
+    tracer counts it that tells no files apart, of relations that are gone under their names where a
+    connection told them. Slots, chunks and entries are free for others."""
+    monkeypatch.setattr(places, "CHECK_S", 0.2)
+    monkeypatch.setattr(libbpf_engine, "_LEAVES_S", 0.3)
+    target = Target.find(cluster.postmaster_pid)
+    options: dict[str, Any] = {"operations": ("read", "write", "fsync")}
+    dsn = cluster.dsn() if named else None
+    with (
+        cluster.connect() as connection,
+        tracing(target, **options) as plain,
+        tracing(target, by_relation=True, dsn=dsn, **options) as tracer,
+    ):
+        pid, names, samples = connection.info.backend_pid, tracer.names, []
+        for _ in range(ROUNDS):
+            paths = set()
+            for i in range(MADE):
+                connection.execute(
+                    f"create table made_{i} as select repeat('x', 500) as filler"
+                    " from generate_series(1, 5000)"
+                )
+                connection.execute(f"create index on made_{i} (filler)")
+                (path,) = connection.execute(f"select pg_relation_filepath('made_{i}')").fetchone()
+                paths.add(path)
+            connection.execute("checkpoint")
+            for i in range(MADE):
+                connection.execute(f"select count(filler) from made_{i}")
+            if names:
+                wait_for(partial(are_known, names, paths), 20)
+            for i in range(MADE):
+                connection.execute(f"drop table made_{i}")
+            connection.execute("checkpoint")  # it is then that the files go
+            wait_for(partial(are_forgotten, tracer, paths), 20)
+            time.sleep(1)
+            samples.append((engine_of(tracer).in_use(), len(tracer.engine.files())))
+        assert in_operations(tracer, pid) == in_operations(plain, pid)
+    print(*samples, sep="\n")
+    assert in_operations(tracer, pid) == in_operations(plain, pid)
+    taken = tracer.capture()
+    assert taken.lost.reads == taken.lost.writes == taken.lost.fsyncs == taken.lost.unplaced == 0
+    (backend,) = [one for one in taken.backends if one.pid == pid]
+    told = {r.relation for r in backend.reads if r.kind in {"relation", "heap"}}
+    made = {f"public.made_{i}" for i in range(MADE)}
+    assert made <= told if named else places.GONE in told
+    assert in_operations(tracer, pid)["write"] > ROUNDS * MADE * 100
+    # Catalogs and histograms take more for a while; three rounds have nine times as many slots
+    (before, files_before), (after, files_after) = samples[2], samples[-1]
+    assert files_after <= files_before + MADE
+    for name, of_each in (("slots", 8), ("chunks", 16), ("files", 1)):
+        grown = getattr(after, name) - getattr(before, name)
+        assert grown < MADE * of_each, (name, samples)
+
+
+def are_known(names: Names, paths: set[str]) -> bool:
+    return paths <= names.relations.known.keys()
+
+
+def are_forgotten(tracer: Tracer, paths: set[str]) -> bool:
+    """No file of these relations is told apart any more."""
+    with tracer._lock:
+        return not any(path in paths for _, _, path in tracer.places._seen.values())

@@ -14,12 +14,13 @@ import pytest
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, bindir, data_directory, explain_buffers
 from fix_markers import PG_VERSION
+from pgtrace import places as places_module
 from pgtrace import trace
 from pgtrace.capture import Capture, Kind
 from pgtrace.engines import File
 from pgtrace.errors import DatabaseError
 from pgtrace.failures import Failures
-from pgtrace.places import Place, Places
+from pgtrace.places import GONE, Place, Places
 from pgtrace.postgres import processes, sample
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.postgres.names import Names
@@ -59,14 +60,15 @@ class Files:
 
     def __init__(self, cluster: PrivateCluster, dsn: str | None) -> None:
         server = processes.server(cluster.postmaster_pid)
-        self.files: list[File] = []
+        self.files: dict[int, File] = {}
         self.names = None if dsn is None else Names(dsn, [server], Failures())
         self.places = Places(lambda: self.files, lambda: [server], self.names, by_relation=True)
 
     def add(self, file: File) -> int:
-        self.files.append(file)
+        number = len(self.files)
+        self.files[number] = file
         self.places.look()
-        return len(self.files) - 1
+        return number
 
     def close(self) -> None:
         if self.names:
@@ -316,7 +318,7 @@ def test_ten_thousand_relations(small: PrivateCluster, own: Connection) -> None:
     with closing(Files(small, small.dsn())) as files:
         assert files.names
         files.names.require()
-        files.files += [file_of(small.datadir / path, base) for _, path in rows]
+        files.files |= enumerate(file_of(small.datadir / path, base) for _, path in rows)
         began = time.process_time()
         files.places.look()
         files.names.finish()
@@ -348,7 +350,10 @@ def test_a_database_without_an_encoding(small: PrivateCluster, own: Connection) 
 
 def test_two_servers_are_told_apart(small: PrivateCluster, cluster: PrivateCluster) -> None:
     servers = [processes.server(one.postmaster_pid) for one in (small, cluster)]
-    files = [file_of(one.datadir / "base/1/2619", one.datadir / "base") for one in (small, cluster)]
+    of_each = [
+        file_of(one.datadir / "base/1/2619", one.datadir / "base") for one in (small, cluster)
+    ]
+    files = dict(enumerate(of_each))
     places = Places(lambda: files, lambda: servers, None, by_relation=True)
     for index, server in enumerate(servers):
         of_it = f"of {server.data_directory}"
@@ -373,6 +378,42 @@ def test_what_is_no_relation_goes_by_its_path_too(small: PrivateCluster, tmp_pat
         "…/" + "/".join(parts),
         "…/pg_filenode.map",
     ]
+
+
+def test_a_file_is_gone_when_its_name_is_no_longer_its_own(
+    small: PrivateCluster, own: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a tablespace and beside one; not while nobody sees the directory that it was in."""
+    monkeypatch.setattr(places_module, "CHECK_S", 0)
+    own.execute("create table leaves (id int)")
+    files = Files(small, None)
+    replaced = small.datadir / "replaced"
+    replaced.write_text("")
+    device = (0, 0)
+    stays = files.add(found_by(small, own, "pg_class"))
+    relation = files.add(found_by(small, own, "leaves"))
+    other = files.add(
+        File("other", device, replaced.stat().st_ino, 0, replaced.resolve().parts[-4:])
+    )
+    late = files.add(File("other", device, 1, 0, ("global", "pg_internal.init.4711")))
+    foreign = files.add(File("other", device, 1, 0, ("usr", "lib", "some.so")))
+    assert set(files.places.gone()) == {late}
+    own.execute("drop table leaves")
+    own.execute("checkpoint")
+    replaced.rename(small.datadir / "elsewhere")
+    gone = files.places.gone()
+    assert set(gone) == {relation, other, late}
+    assert {file.path for file in gone.values()} == {(GONE,)}
+    assert {file.kind for file in gone.values()} == {"relation", "other"}
+    index = files.add(gone[relation])
+    files.places.forget([relation])
+    del files.files[relation]
+    assert files.places.place(index) == Place("relation", "pg_default", GONE)
+    with monkeypatch.context() as patch:
+        patch.setattr(Spaces, "are_here", lambda _: False)
+        assert files.places.gone() == {}
+    assert {stays, foreign}.isdisjoint(files.places.gone())
+    (small.datadir / "elsewhere").unlink()
 
 
 def test_a_tablespace_is_found_while_tracing(small: PrivateCluster, own: Connection) -> None:

@@ -1,6 +1,6 @@
 """Costs over time: nothing gets lost when intervals are cut, put together, and listed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 from hypothesis import given
@@ -12,13 +12,18 @@ from pgtrace.engines import UNKNOWN_FILE, File, Key
 from pgtrace.intervals import LENGTH_S, MOST, Intervals
 
 SECOND = 10**9
-FILES = [
+LISTED = [
     UNKNOWN_FILE,
     File("relation", (8, 1), 0, 11),
     File("visibility map", (8, 1), 0, 11),
     File("relation", (8, 2), 0, 22),
     *(File(kind, (8, 1), 0, 11) for kind in ("temporary", "wal", "slru", "other")),
 ]
+FILES = dict(enumerate(LISTED))
+
+
+def first(count: int) -> dict[int, File]:
+    return dict(enumerate(LISTED[:count]))
 
 
 def key(file: int, performed_by: Performer = "backend", operation: Operation = "read") -> Key:
@@ -35,7 +40,7 @@ class Counting:
         self.counted: dict[Key, tuple[int, int, int]] = {}
         self.intervals = Intervals(self, 0, clock=lambda: self.now_ns)
 
-    def files(self) -> Sequence[File]:
+    def files(self) -> Mapping[int, File]:
         return FILES
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
@@ -148,8 +153,8 @@ class Growing(Counting):
         super().__init__()
         self.known = 1
 
-    def files(self) -> Sequence[File]:
-        return FILES[: self.known]
+    def files(self) -> Mapping[int, File]:
+        return first(self.known)
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
         self.read(self.known)
@@ -168,12 +173,20 @@ def test_a_file_that_is_new_between_two_looks_counts() -> None:
 
 
 def test_a_file_whose_entry_is_late_counts_once_it_is_there() -> None:
-    """Entries are seen in their order: one that another CPU is filling hides the next."""
+    """One that another CPU is filling is not there yet."""
     counting = Growing()
     counting.wait(1)
     counting.known = 1
     counting.read(3)
-    counting.files = lambda: FILES[:2]  # type: ignore[method-assign]
+    counting.files = lambda: first(2)  # type: ignore[method-assign]
     counting.wait(1)
     counting.files = lambda: FILES  # type: ignore[method-assign]
     assert sum(reads for _, reads, _, _ in costs(counting.listed())) == 4
+
+
+def test_a_tablespace_keeps_its_name_when_the_file_that_told_it_is_gone() -> None:
+    counting = Counting()
+    counting.read(1)
+    counting.wait(1)
+    counting.intervals.fold_files({1: 9})
+    assert {cost[0] for cost in costs(counting.intervals.listed(8192, {9: "one"}.get))} == {"one"}

@@ -39,6 +39,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "statement_key": layout.StatementKey,
     "statement": layout.Statement,
     "file_entry": layout.FileEntry,
+    "file_key": layout.FileKey,
     "file_state": layout.FileState,
     "stream": layout.Stream,
     "charge": layout.Charge,
@@ -47,7 +48,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "leader_key": layout.LeaderKey,
     "handle": layout.Handle,
 }
-KERNELS_OWN = {"file_key", "handle_key", "measured", "request"}
+KERNELS_OWN = {"handle_key", "measured", "request"}
 """Of these, user space sees nothing."""
 RENAMED = {("task", "scratch"): "text"}
 ENUMS: dict[str, dict[str, str]] = {

@@ -66,16 +66,16 @@ def test_a_path_that_was_not_seen_is_none() -> None:
 
 
 def test_what_is_not_known_is_unknown() -> None:
-    places = Places(list, list, None, by_relation=True)
+    places = Places(dict, list, None, by_relation=True)
     assert places.place(-1) == Place("unknown")
 
 
 def test_a_file_of_no_server_has_its_kind() -> None:
-    files = [
-        File("relation", (8, 1), 77, 9, ("data", "base", "5", "16385")),
-        File("relation", (8, 1), 0, 9, ("data", "base", "5", "16385")),
-        File("other", (8, 1), 78, 0, ("tmp", "x")),
-    ]
+    files = {
+        0: File("relation", (8, 1), 77, 9, ("data", "base", "5", "16385")),
+        1: File("relation", (8, 1), 0, 9, ("data", "base", "5", "16385")),
+        2: File("other", (8, 1), 78, 0, ("tmp", "x")),
+    }
     places = Places(lambda: files, list, None, by_relation=True)
     assert [places.place(index) for index in range(3)] == [
         Place("relation", None, "…/data/base/5/16385"),

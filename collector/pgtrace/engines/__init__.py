@@ -1,6 +1,6 @@
 """From a request to running probes: what an engine is, and what it hands over."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -25,7 +25,7 @@ class Key(NamedTuple):
     pattern: Pattern
     source: Source
     file: int = 0
-    """Index in Engine.files()."""
+    """Its number in Engine.files()."""
     operation: Operation = "read"
     call: Call | None = None
     """Of an fsync, which it was. It has no size, and no pattern."""
@@ -43,7 +43,10 @@ class File(NamedTuple):
     """Inode of the directory that stands for the tablespace: base, global, PG_15_202209061; 0:
     none."""
     path: tuple[str, ...] = ()
-    """Its last components, at most four, outermost first."""
+    """Its last components, at most four, outermost first; of one that stands for others its
+    name."""
+    gone: bool = False
+    """It stands for files that are gone."""
 
 
 UNKNOWN_FILE = File("unknown")
@@ -84,6 +87,13 @@ class Counts:
 
 
 ReadsByKey = dict[Key, Counts]
+
+
+def fold_files(reads: ReadsByKey, instead: Mapping[int, int]) -> None:
+    """Count what was of some files on those that stand for them."""
+    for key in [key for key in reads if key.file in instead]:
+        counts = reads.pop(key)
+        reads.setdefault(key._replace(file=instead[key.file]), Counts()).add(counts)
 
 
 def add_reads(
@@ -364,8 +374,10 @@ class Engine(Protocol):
     def ignore(self, serial: int) -> None:
         """Count nothing more of this thread."""
 
-    def was_idle(self, serial: int) -> None:
-        """That thread ran no query when tracing began: what it read then was outside."""
+    def was_idle(self, serial: int, *, for_ever: bool = False) -> None:
+        """That thread ran no query when tracing began: what it read then was outside. `for_ever`:
+        it is of a kind that runs none, so that nothing would close the scope.
+        """
 
     def follow_postmaster(self, old: int, new: Postmaster, binary: str | None) -> None:
         """Trace the children of this postmaster in place of those of one that is gone.
@@ -373,8 +385,13 @@ class Engine(Protocol):
         `binary` is what it runs, if probes have to be put there first.
         """
 
-    def files(self) -> Sequence[File]:
-        """What was read so far. It only grows; the first is UNKNOWN_FILE."""
+    def files(self) -> Mapping[int, File]:
+        """What was read so far and is not forgotten; 0 is UNKNOWN_FILE, no number comes twice."""
+
+    def forget(self, gone: Mapping[int, File]) -> dict[int, int]:
+        """These files are gone. What was counted of each, and still is, counts for the one that
+        stands for it, which has the number that is returned.
+        """
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
         """Count, bytes and nanoseconds of all that was measured since tracing began: cheap."""

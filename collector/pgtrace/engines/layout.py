@@ -252,7 +252,21 @@ class FileEntry(ctypes.Structure):
         ("kind", c_uint32),
         ("relation", c_uint64),
         ("base", c_uint64),
+        ("generation", c_uint32),
+        ("unused", c_uint32),
         ("path", c_char * COMPONENT * COMPONENTS),
+    )
+
+
+class FileKey(ctypes.Structure):
+    """struct file_key."""
+
+    _fields_ = (
+        ("inode", c_uint64),
+        ("generation", c_uint32),
+        ("device", c_uint32),
+        ("kind", c_uint32),
+        ("unused", c_uint32),
     )
 
 

@@ -4,7 +4,7 @@ import contextlib
 import mmap
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +39,8 @@ OBJECT = Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"
 
 _LOOKS = 3
 """So often a task is looked at again whose reads are just moved."""
+_LEAVES_S = 5.0
+"""So long after a file was forgotten nobody is in the midst of a read of it."""
 _SETTLE_S = 0.1
 """Queries are handed over that much later: by then the reads that others made are counted."""
 _K = TypeVar("_K")
@@ -65,6 +67,8 @@ class LibbpfEngine:
         self.failures = Failures()
         self._ended: deque[tuple[float, bytes]] = deque()
         self._durations: list[int] = []
+        self._leaving: deque[tuple[float, set[int]]] = deque()
+        """File entries that were forgotten, and when they are looked at again."""
         self._detached = False
         reason = probes.why_not(way)
         if reason:
@@ -89,6 +93,8 @@ class LibbpfEngine:
         Unless `settled`, also those that ended a moment ago, of which reads that others made
         may come to be counted yet.
         """
+        with self.failures.kept("files that are gone"):
+            self._give_back_files()
         self._records.consume()
         due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
         events = []
@@ -103,9 +109,11 @@ class LibbpfEngine:
         times, self._durations = self._durations, []
         return times
 
-    def was_idle(self, serial: int) -> None:
-        """That thread ran no query when tracing began: what it read then was outside."""
+    def was_idle(self, serial: int, *, for_ever: bool = False) -> None:
+        """See Engine."""
         self._pool.idle.add(serial)
+        if for_ever:
+            self._tasks.close_scope(serial)
 
     def serials(self) -> list[tuple[int, int, int]]:
         """(serial, thread, when it ended or 0) of each traced thread: cheap.
@@ -136,9 +144,18 @@ class LibbpfEngine:
                 self._complete(task, reads.get(task.serial, {}), statements[task.serial])
         return found
 
-    def files(self) -> list[File]:
-        """What was read so far. It only grows; the first is UNKNOWN_FILE."""
+    def files(self) -> dict[int, File]:
+        """See Engine."""
         return self._files.files()
+
+    def forget(self, gone: Mapping[int, File]) -> dict[int, int]:
+        """See Engine. Entries and slots come back when nobody can be counting in them any more."""
+        instead, entries = self._files.forget(gone)
+        self._tasks.forget_files(entries)
+        self._pool.fold_files(instead)
+        self._pool.retire(entries)
+        self._leaving.append((time.monotonic() + _LEAVES_S, entries))
+        return instead
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
         """Count, bytes and nanoseconds of all reads since tracing began: cheap."""
@@ -219,7 +236,7 @@ class LibbpfEngine:
             statements=len(statements),
             slots=slots,
             chunks=chunks + self._statements.chunks(statements),
-            files=len(self._files.files()),
+            files=self._files.in_use(),
         )
 
     def detach(self) -> None:
@@ -306,8 +323,8 @@ class LibbpfEngine:
     def _open(self, request: Request) -> None:
         self._live_memory = mmap.mmap(self._object.map(".data.live").fd, mmap.PAGESIZE)
         self._live = layout.Live.from_buffer(self._live_memory)
-        self._pool = SlotPool(self._object, self._room)
         self._files = FileTable(self._object, self._room.files)
+        self._pool = SlotPool(self._object, self._room, self._files.number)
         self._statements = StatementTable(self._object, self._pool, self._room.statements)
         self._records = Ring(self._object.map("pgt_records"), self._take_record)
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
@@ -388,6 +405,17 @@ class LibbpfEngine:
             self._pool.note_charged(*charged)
         else:
             self._ended.append((time.monotonic(), data))
+
+    def _give_back_files(self) -> None:
+        now = time.monotonic()
+        while self._leaving and self._leaving[0][0] <= now:
+            _, entries = self._leaving.popleft()
+            if self._pool.settle(entries):
+                self._files.give_back(entries)
+                continue
+            # Whoever was in the midst of a read, or of a query, has them
+            self._pool.retire(entries)
+            self._leaving.append((now + _LEAVES_S, entries))
 
     def _take_duration(self, data: bytes) -> None:
         self._durations.append(int.from_bytes(data, "little"))

@@ -2,12 +2,12 @@
 
 import functools
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from ctypes import sizeof
 
 from ..capture import Call, Operation
 from ..libbpf.objects import Object
-from . import Counts, Key, ReadsByKey, add_reads, layout
+from . import Counts, Key, ReadsByKey, add_reads, fold_files, layout
 from .column import Column
 from .room import Room
 
@@ -22,10 +22,11 @@ _EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 10)) + bytes(4 
 _SUMS = struct.Struct("<IIQIIII4Q")  # the head, up to total_ns
 _OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 14
 _AT_ONCE = 512
-_OWNER_AT, _PAYER_AT, _KEY_AT = (
+_OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
     layout.Slot.owner.offset,
     layout.Slot.payer.offset,
     layout.Slot.key.offset,
+    layout.Slot.file.offset,
 )
 _SLOTS, _CHUNK_QUEUE = 0, 1  # enum queue in bpf/fill.bpf.c
 
@@ -39,7 +40,7 @@ Sums = dict[Key, tuple[int, int, int]]
 """Count, bytes, nanoseconds."""
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1 << 16)
 def key_of(number: int, file: int = 0) -> Key:
     """A slot's key from its number (see KEYS in bpf/pgtrace.h), and its file."""
     rest, source = divmod(number, len(layout.SOURCES))
@@ -74,7 +75,11 @@ class SlotPool:
     and 0 none.
     """
 
-    def __init__(self, loaded: Object, room: Room) -> None:
+    def __init__(
+        self, loaded: Object, room: Room, file_number: Callable[[int], int] = lambda entry: entry
+    ) -> None:
+        """`file_number` is what Key.file is of a file entry."""
+        self._file_number = file_number
         self._slots = loaded.map("pgt_slots").pieces()
         self._chunks = loaded.map("pgt_chunks").pieces()
         self._free_slots = loaded.map("pgt_free_slots"), loaded.map("pgt_spare_slots")
@@ -90,6 +95,8 @@ class SlotPool:
             for first, end in ((0, room.slots), (room.slots, room.slots + room.spare_slots))
         ]
         self._returned: dict[int, ReadsByQuery] = {}
+        self._retired: dict[int, int] = {}
+        """Slots that nobody finds any more, and may be in use for a moment yet; their keys."""
         self._charged: dict[tuple[int, int], list[int]] = {}
         self.gone: Sums = {}
         """Of tasks that were released."""
@@ -142,7 +149,7 @@ class SlotPool:
         """By payer, count, bytes and nanoseconds by key, without any histogram."""
         found: dict[int, Sums] = {}
         for place in self._places(of):
-            values = _SUMS.unpack_from(*self._slots.at(place - 1))
+            values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
             count, size, _, total = values[_COUNT:]
             if count:
                 sums = found.setdefault(values[_PAYER], {})
@@ -181,6 +188,40 @@ class SlotPool:
                 _add_reads_sums(self.gone, each)
         return found
 
+    def fold_files(self, instead: Mapping[int, int]) -> None:
+        """Count what was handed over of some files on those that stand for them."""
+        for by_query in self._returned.values():
+            for reads in by_query.values():
+                fold_files(reads, instead)
+        for key in [key for key in self.gone if key.file in instead]:
+            add_sum(self.gone, key._replace(file=instead[key.file]), *self.gone.pop(key))
+
+    def retire(self, entries: Collection[int]) -> None:
+        """Let nobody find the slots of these files.
+
+        Whoever has just found one may count in it for a moment: settle() reads it later. Those of a
+        query that runs are linked, and become their statement's first.
+        """
+        for place in self._of_files(entries):
+            values = self._values(place)
+            if place in self._retired or 0 < values[_QUERY] < layout.OTHERS:
+                continue
+            self._indexes.delete(bytes(layout.SlotKey(*values[: _KEY + 1], values[_FILE])))
+            self._retired[place] = values[_KEY]
+            memory, at = self._slots.at(place - 1)
+            memory[at + _KEY_AT : at + _KEY_AT + 4] = struct.pack("<I", layout.KEYS)
+
+    def settle(self, entries: Collection[int]) -> bool:
+        """Read and give back those that were retired some time ago; whether none is left of these
+        files.
+        """
+        for place in self._of_files(entries):
+            if place in self._retired:
+                _, payer, query = self._values(place)[: _QUERY + 1]
+                theirs = self._returned.setdefault(payer, {}).setdefault(query, {})
+                add_reads(theirs, self._take(payer, query, [place]))
+        return not self._of_files(entries)
+
     def in_use(self) -> tuple[int, int]:
         """How many slots are taken, and how many chunks they have."""
         places = self._places()
@@ -212,7 +253,12 @@ class SlotPool:
             first = self._values(first)[_NEXT]
 
     def _values(self, place: int) -> _Values:
-        return _SLOT.unpack_from(*self._slots.at(place - 1))
+        return self._with_key(place, _SLOT.unpack_from(*self._slots.at(place - 1)))
+
+    def _with_key(self, place: int, values: _Values) -> _Values:
+        if place not in self._retired:
+            return values
+        return (*values[:_KEY], self._retired[place], *values[_KEY + 1 :])
 
     def _take(self, payer: int, query: int | None, places: Iterable[int]) -> ReadsByKey:
         reads: ReadsByKey = {}
@@ -222,8 +268,9 @@ class SlotPool:
                 continue
             if values[_COUNT]:  # not if it was taken while there was no chunk
                 add_reads(reads, {self._key(values): self._counts(values)})
-            # owner, payer, query, key, and the file
-            self._indexes.delete(bytes(layout.SlotKey(*values[: _KEY + 1], values[_FILE])))
+            if self._retired.pop(place, None) is None:
+                # owner, payer, query, key, and the file
+                self._indexes.delete(bytes(layout.SlotKey(*values[: _KEY + 1], values[_FILE])))
             memory, at = self._slots.at(place - 1)
             memory[at : at + _SLOT.size] = _EMPTY
             self.give_back(values[_CHUNKS:])
@@ -232,12 +279,22 @@ class SlotPool:
         return reads
 
     def _key(self, values: _Values) -> Key:
-        key = key_of(values[_KEY], values[_FILE])
+        key = key_of(values[_KEY], self._file_number(values[_FILE]))
         if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
             return key._replace(performed_by="io worker")
         if values[_QUERY] == BEGUN_BEFORE and values[_PAYER] in self.idle:
             return key._replace(scope="outside")
         return key
+
+    def _of_files(self, entries: Collection[int]) -> list[int]:
+        """Slots that are taken for these files."""
+        return [
+            place
+            for column in self._payers
+            for first, (payers, files) in column.parts(_FILE_AT)
+            for place, (payer, file) in enumerate(zip(payers, files, strict=True), first + 1)
+            if payer and file in entries
+        ]
 
     def _places(self, of: Collection[int] | None = None, *, owners: bool = False) -> list[int]:
         """Of slots that these pay, or all; with `owners`, also of those in which they count."""

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from collections.abc import Collection
 from ctypes import sizeof
 
 from ..capture import Operation
@@ -13,6 +14,11 @@ _SIZE = sizeof(layout.Task)
 _NUMBER = struct.Struct("<I")
 _FOLDING_AT = layout.Task.folding.offset
 _TID_AT = layout.Task.tid.offset
+_FILES_AT = layout.Task.files.offset
+_STATE = sizeof(layout.FileState)
+_ENTRY_AT = layout.FileState.entry.offset
+_KNOWN_BY = layout.FileState.number.offset
+"""So many bytes from its begin on tell which file it is: struct file *, struct inode *."""
 _ENDED_AT = layout.Task.ended_ns.offset
 _TIME = struct.Struct("<Q")
 _BEGAN_AT = layout.Task.began_ns.offset
@@ -133,15 +139,33 @@ class TaskTable:
             if tid and serial
         }
 
+    def forget_files(self, entries: Collection[int]) -> None:
+        """Let no task remember files of these entries: they are looked up again.
+
+        The thread itself may be about to remember another file in that place: that is looked up
+        again, too.
+        """
+        for i in range(layout.FILES):
+            at = _FILES_AT + i * _STATE
+            for index, entry in enumerate(self._column(at + _ENTRY_AT)):
+                if entry in entries:
+                    first = index * _SIZE + at
+                    self._memory[first : first + _KNOWN_BY] = bytes(_KNOWN_BY)
+
     def ignore(self, serial: int) -> None:
         """Count nothing more of it."""
         self._set_ignored(self._place[serial], 1)
 
     def close_scopes(self) -> None:
         """No scope is open after all: there are no probes to close it."""
-        for index in self._place.values():
-            at = index * _SIZE + layout.Task.query.offset + layout.QueryRecord.open.offset
-            self._memory[at : at + 1] = b"\0"
+        for serial in self._place:
+            self.close_scope(serial)
+
+    def close_scope(self, serial: int) -> None:
+        """The same of one."""
+        at = self._place[serial] * _SIZE + layout.Task.query.offset
+        at += layout.QueryRecord.open.offset
+        self._memory[at : at + 1] = b"\0"
 
     def release(self, serial: int) -> None:
         """Forget it, and offer its place to the next."""
@@ -153,8 +177,11 @@ class TaskTable:
 
     def _tids(self) -> list[int]:
         """Of every place, whose thread it is; 0: nobody took it."""
+        return self._column(_TID_AT)
+
+    def _column(self, at: int) -> list[int]:
         with memoryview(self._memory) as memory, memory.cast("I") as numbers:
-            return numbers[_TID_AT // _NUMBER.size :: _SIZE // _NUMBER.size].tolist()[: self._count]
+            return numbers[at // _NUMBER.size :: _SIZE // _NUMBER.size].tolist()[: self._count]
 
     def _set_ignored(self, index: int, value: int) -> None:
         at = index * _SIZE + layout.Task.ignored.offset

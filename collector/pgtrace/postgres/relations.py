@@ -43,7 +43,7 @@ class _Pending:
 
 
 class Relations:
-    """All that was ever known: who was dropped or rewritten keeps its old files' names.
+    """All that there are, and of files that were read also those of who was dropped or rewritten.
 
     A database is asked when a file of it is read that is not known; one that stays so, because it
     is of a transaction that runs, or gone, is asked for less and less often.
@@ -55,6 +55,8 @@ class Relations:
         self._own = 0
         self._databases: dict[int, _Database] = {}
         self._wished: deque[str] = deque()
+        self._forgotten: deque[str] = deque()
+        self._wanted: set[str] = set()
         self._pending: dict[int, _Pending] = {}
         self.known: dict[str, Relation] = {}
         self.tablespaces: dict[int, str] = {}
@@ -64,6 +66,10 @@ class Relations:
     def wish(self, path: str) -> None:
         """Ask for that file, when it is time; from any thread."""
         self._wished.append(path)
+
+    def forget(self, path: str) -> None:
+        """That file is gone, and nobody asks for it any more; from any thread."""
+        self._forgotten.append(path)
 
     def forbidden(self, names: frozenset[str]) -> list[str]:
         """Databases that the role may not connect to; of these, if any are given."""
@@ -80,11 +86,18 @@ class Relations:
         """Ask the databases whose time has come; all that are of use, if it is the last time."""
         while self._wished:
             path = self._wished.popleft()
+            self._wanted.add(path)
             if path not in self.known:
                 pending = self._pending.setdefault(self._database_of(path), _Pending())
                 pending.paths.add(path)
                 pending.due_s = min(pending.due_s, time.monotonic() + LEAST_PAUSE_S)
                 pending.pause_s = LEAST_PAUSE_S
+        while self._forgotten:
+            path = self._forgotten.popleft()
+            self._wanted.discard(path)
+            asked = self._pending.get(self._database_of(path))
+            if asked:
+                asked.paths.discard(path)
         now = time.monotonic()
         due = [oid for oid, p in self._pending.items() if last or p.due_s <= now]
         if any(oid not in self._databases for oid in due):
@@ -122,10 +135,18 @@ class Relations:
 
     def _learn(self, connection: Connection, oid: int) -> None:
         before = "" if oid == self._own else f"{self._databases[oid].quoted}."
+        found = {}
         for path, name, kind in connection.ask("relations"):
             if path:  # of one that was dropped meanwhile there is none
                 shared = path.startswith("global/")
-                self.known[path] = Relation(name if shared else before + name, kind)
+                found[path] = Relation(name if shared else before + name, kind)
+        kept = {
+            path: relation
+            for path, relation in self.known.items()
+            if path in self._wanted or self._database_of(path) != oid
+        }
+        # One that may be looked at meanwhile stays as it is
+        self.known = kept | found
 
     def _database_of(self, path: str) -> int:
         """Shared catalogs are in each."""

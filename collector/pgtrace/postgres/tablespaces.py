@@ -1,8 +1,9 @@
 """Directories of a server in which relations lie, known by their inodes: paths differ by mounts."""
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ class Spaces:
     def __init__(self, servers: Callable[[], Iterable[Server]]) -> None:
         self._servers = servers
         self._known: dict[tuple[int, int, int], Space] = {}
+        self._directories: dict[tuple[int, int, int], Path] = {}
+        """Where each is seen from here, now: servers are started again."""
         self._anonymous: dict[int, Space] = {}
         """Those of btrfs and the like by their inode alone: stat() shows numbers of its own."""
         self._next_look = 0.0
@@ -54,6 +57,37 @@ class Spaces:
             self._next_look = now + _LEAST_PAUSE_S
             self._look()
         return len(self._known) > before
+
+    def look(self) -> None:
+        """Look where they are now."""
+        self._look()
+
+    def is_gone(self, device: tuple[int, int], space: int, inode: int, path: Sequence[str]) -> bool:
+        """Whether no file of that path in a directory of find() is that inode any more; not while
+        the directory itself is not seen."""
+        directory = self._directories.get((*device, space))
+        if directory is None:
+            return False
+        try:
+            return directory.joinpath(*path).lstat().st_ino != inode
+        except FileNotFoundError:
+            with contextlib.suppress(OSError):
+                return directory.stat().st_ino == space
+        except (OSError, ValueError):
+            pass
+        return False
+
+    def was_within(self, path: Sequence[str]) -> bool:
+        """Whether a file that is not there was in a data directory, as its directories tell."""
+        return any(
+            (server.directory / directory).is_dir()
+            for server in self._servers()
+            for directory in path[:-1]
+        )
+
+    def are_here(self) -> bool:
+        """Whether all servers' data directories are seen."""
+        return all(server.directory.exists() for server in self._servers())
 
     def within(self, path: tuple[str, ...], inode: int) -> str | None:
         """What of a path, of which only the end is known, lies in a data directory."""
@@ -78,6 +112,7 @@ class Spaces:
             except OSError:
                 continue
             key = os.major(found.st_dev), os.minor(found.st_dev), found.st_ino
+            self._directories[key] = directory
             if key not in self._known:
                 where = _storage(directory, server)
                 space = Space(server, oid, path, location, where)
