@@ -1,8 +1,9 @@
 """pgtrace: every read a PostgreSQL query caused, how long it took, and where it was served."""
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from .capture import Capture as Capture
     from .capture_file import load as load
     from .histogram import Histogram as Histogram
@@ -14,7 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {"Capture": "capture", "load": "capture_file", "Histogram": "histogram", "trace": "tracer"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import the public names when they are first used: `pgtrace --help` needs none of them."""
     if name not in _HOMES:
         raise AttributeError(f"module 'pgtrace' has no attribute {name!r}")

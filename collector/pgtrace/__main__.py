@@ -1,19 +1,32 @@
 """The command line: finds the command, runs it, and prints what went wrong, in one place."""
 
-import argparse
-import contextlib
-import io
+import _signal  # type: ignore[import-not-found] # as signal, which takes longer to import
 import os
 import sys
+
+INTERRUPTED = 130
+IS_PROGRAM = __name__ == "__main__" or sys.argv[0].rpartition("/")[2] == "pgtrace"
+if IS_PROGRAM and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    # While modules are imported there is nothing to clean up, and no place to catch it
+    _signal.signal(_signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+
+# ruff: noqa: E402
+import argparse
+import contextlib
+import errno
+import io
+import resource
+import signal
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from . import __version__, commands
-from .errors import PgtraceError, UsageError
+from . import __version__, commands, interrupts
+from .errors import LeftError, NothingCapturedError, PgtraceError, UsageError
 
 DESCRIPTION = "Shows every read that a PostgreSQL query caused, how long it took, and from where."
 UNEXPECTED = 1
-INTERRUPTED = 130
+MOST_FILES = 4096
+"""Open files that a capture of the largest server needs: a pidfd for each backend, and probes."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,12 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run pgtrace with `argv`, by default the process's, and return its exit code."""
     args = argparse.Namespace(verbose=False, quiet=False)
     try:
+        if IS_PROGRAM:
+            _prepare_program()
         _prepare_output()
         code = _run(list(sys.argv[1:] if argv is None else argv), args)
         if sys.stdout:
             sys.stdout.flush()
     except PgtraceError as error:
-        _say(str(error))
+        few = os.strerror(errno.EMFILE)
+        _say(f"{error}. {few}: {_REASONS[errno.EMFILE]}" if few in str(error) else str(error))
         code = error.exit_code
     except BrokenPipeError:
         # The reader has seen enough, as in `pgtrace report F | head`.
@@ -59,7 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = INTERRUPTED
     except Exception as error:
         code = UNEXPECTED
-        if args.verbose:
+        if _is_interrupt(error):
+            code = INTERRUPTED
+        elif isinstance(error, OSError) and error.errno in _REASONS:
+            _say(f"{error.strerror}: {_REASONS[error.errno]}")
+        elif args.verbose:
             import traceback
 
             _say(traceback.format_exc())
@@ -67,7 +87,47 @@ def main(argv: Sequence[str] | None = None) -> int:
             told = f"{type(error).__name__}: {error}".splitlines()[0]
             _say(f"unexpected error: {told} (run again with -v for the traceback)")
     _abandon_output()
+    if IS_PROGRAM and signal.getsignal(signal.SIGINT) is interrupts.handle:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said: only Python's own end is left
     return code
+
+
+_REASONS = {
+    errno.EMFILE: "`ulimit -n` is too low, and may not be raised by pgtrace: `ulimit -n 1024`",
+    errno.ENOSPC: "make room where the output goes, or name another place",
+}
+
+
+def _prepare_program() -> None:
+    """What a library must not do to who imports it."""
+    sys.unraisablehook = _unraisable
+    interrupts.is_program = True
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupts.handle)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _unraisable(told: Any) -> None:
+    """Ctrl-C where Python can raise nothing, as in a callback while it imports."""
+    if type(told.exc_value) is KeyboardInterrupt:
+        os._exit(INTERRUPTED)
+    if not isinstance(told.exc_value, (KeyboardInterrupt, PgtraceError)):
+        sys.__unraisablehook__(told)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it comes of Ctrl-C, as where Python turns that into another error."""
+    cause: BaseException | None = error
+    for _ in range(20):
+        if cause is None:
+            break
+        if isinstance(cause, (KeyboardInterrupt, NothingCapturedError, LeftError)):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _run(argv: list[str], args: argparse.Namespace) -> int:

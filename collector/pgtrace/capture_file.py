@@ -1,17 +1,23 @@
 """Files of captures and of lab results: JSON, encoded, read and checked."""
 
+import errno
 import functools
 import gc
 import io
+import json
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
+    BinaryIO,
     Literal,
     TypeVar,
     Union,
@@ -22,7 +28,7 @@ from typing import (
 
 import msgspec
 
-from . import output_file
+from . import output_file, output_stream
 from .buckets import Bucket, Buckets, plain
 from .capture import SCHEMA, Capture, sums_of
 from .errors import UsageError
@@ -136,15 +142,11 @@ def _whole(name: str, what: str, decode: Callable[[bytes], _D], raw: bytes) -> _
 
 def _if_capture(raw: bytes) -> Capture | None:
     """None if it is something else, or wrong: to say what takes another look."""
-    was_enabled = gc.isenabled()
-    gc.disable()  # nothing of it is garbage, and to look for some takes as long as all the rest
-    try:
-        return _capture(raw)
-    except (ValueError, RecursionError):
-        return None
-    finally:
-        if was_enabled:
-            gc.enable()
+    with _no_garbage():
+        try:
+            return _capture(raw)
+        except (ValueError, RecursionError):
+            return None
 
 
 def _capture(raw: bytes) -> Capture:
@@ -172,11 +174,64 @@ def _name(path: Path | str) -> str:
 def _read(path: Path | str) -> bytes:
     name = _name(path)
     try:
-        return sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+        with _opened(path) as file:
+            raw = file.read()
     except FileNotFoundError as error:
         raise UsageError(f"{name}: no such file") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{name} cannot be read: {_reason(error)}") from error
+    try:
+        _check_keys(name, raw)
+    except (ValueError, RecursionError) as error:
+        _schema(name, raw)  # which says it better
+        raise UsageError(f"{name} is not a whole capture: {error}") from error
+    return raw
+
+
+def _opened(path: Path | str) -> BinaryIO:
+    """A stream of one's own, or a regular file: nothing else that a name may be is waited for."""
+    if str(path) == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return sys.stdin.buffer
+    number = output_stream.descriptor(path)
+    if number is not None:
+        return open(number, "rb", closefd=False)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        os.close(handle)
+        words = f"{path} is no file; for what somebody writes into it: pgtrace report - < {path}"
+        raise UsageError(words)
+    return os.fdopen(handle, "rb")
+
+
+def _check_keys(name: str, raw: bytes) -> None:
+    """Raise UsageError for a key that an object has twice: each reader would take another.
+
+    Raises ValueError or RecursionError for what is no JSON.
+    """
+
+    def look(members: list[tuple[str, object]]) -> None:
+        if len(dict(members)) != len(members):
+            keys = [key for key, _ in members]
+            again = next(key for at, key in enumerate(keys) if key in keys[:at])
+            raise UsageError(f"{name} is not to be trusted: it has the key {again[:80]!r} twice")
+
+    with _no_garbage():
+        json.loads(raw.decode(), object_pairs_hook=look)  # which keeps nothing of it
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Nothing in the block is any, and to look for some takes as long as all the rest."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Head(msgspec.Struct):

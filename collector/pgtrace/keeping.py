@@ -33,10 +33,21 @@ def little_room(output: Path) -> str | None:
         return None
     if free >= LEAST_ROOM or (output.exists() and not output.is_file()):
         return None
+    there = f"{units.size(free)} are free in {output.parent}"
+    said = f"Only {there}, which a capture may not fit into. "
+    if any(map(_has_room, _directories(None))):
+        return f"{said}If it does not, it will be kept elsewhere, and a line says where."
     return (
-        f"Only {units.size(free)} are free in {output.parent}, which a capture may not fit into. "
-        "If it does not, it will be kept elsewhere, and a line says where."
+        f"{said}There is as little in TMPDIR, /tmp, /var/tmp and at home: make room, else it "
+        "goes to stdout."
     )
+
+
+def _has_room(directory: Path) -> bool:
+    try:
+        return shutil.disk_usage(directory).free >= LEAST_ROOM
+    except OSError:
+        return False
 
 
 def _directories(near: Path | None) -> Iterator[Path]:

@@ -9,11 +9,11 @@ import os
 import pwd
 import secrets
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from . import output_stream
+from . import interrupts, output_stream
 from .errors import UsageError
 from .linux import as_user, whose_path
 
@@ -122,17 +122,24 @@ def _by(uid: int | None, work: Callable[[], None], directory: int) -> None:
 
 def _replace(data: bytes, directory: int, name: str, force: bool) -> None:
     temporary = _new_name(".pgtrace-", "")
-    handle = os.open(temporary, _MAKE, 0o600, dir_fd=directory)
-    try:
+    with interrupts.cleaned_up(), _removed(temporary, directory):
+        handle = os.open(temporary, _MAKE, 0o600, dir_fd=directory)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if force or not _linked(temporary, directory, name):
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+@contextmanager
+def _removed(name: str, directory: int) -> Iterator[None]:
+    """At whatever end of the block, if it is still there."""
+    try:
+        yield
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=directory)
+            os.unlink(name, dir_fd=directory)
 
 
 def _linked(temporary: str, directory: int, name: str) -> bool:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Literal
 
+from . import interrupts
 from .errors import LeftError, NothingCapturedError, TargetError
 from .failures import Failures
 from .tracer import POLL_S
 
 Reason = Literal["signal", "duration", "backend ended", "error"]
 
+_NOTHING = "interrupted before anything was captured"
 _LEFT = "interrupted before everything was shown"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -42,7 +44,7 @@ class Stopper:
         """From now on there is something to report. Raises NothingCapturedError if too late."""
         self._started = True
         if self.asked:
-            raise NothingCapturedError("interrupted before anything was captured")
+            raise NothingCapturedError(_NOTHING)
 
     def restore(self) -> None:
         """Put the handlers back as they were."""
@@ -66,7 +68,8 @@ class Stopper:
             for each in self._previous:
                 signal.signal(each, signal.SIG_DFL)
         if not self._started:
-            raise NothingCapturedError("interrupted before anything was captured")
+            interrupts.leave(_NOTHING)
+            raise NothingCapturedError(_NOTHING)
         if again or self._may_leave:
             self._hurried = True
             self.hurry()
@@ -93,7 +96,10 @@ class Watched:
         if not self._fds:
             time.sleep(wait_s)
             return False
-        for fd in select.select(self._fds, [], [], wait_s)[0]:
+        poll = select.poll()  # select() takes no descriptor above 1023
+        for fd in self._fds:
+            poll.register(fd, select.POLLIN)
+        for fd, _ in poll.poll(wait_s * 1000):
             self._fds.remove(fd)
             os.close(fd)
         return not self._fds

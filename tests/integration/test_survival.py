@@ -284,9 +284,40 @@ def test_the_result_of_an_experiment_on_a_full_disk(
     assert kept.read_bytes() == bytes(ROOM)
 
 
+def test_a_full_disk_and_a_full_tmpdir(connection: Connection, full: Path) -> None:
+    """Then it is /tmp."""
+    environment = os.environ | {"TMPDIR": str(full)}
+    arguments = ("capture", connection.info.backend_pid, "-o", full / "o.json")
+    with Pgtrace(*arguments, env=environment) as tracer:
+        tracer.attached()
+        for i in range(200):
+            connection.execute(f"select {', '.join(['1'] * (i + 1))} as column_of_a_query")
+        code, out, err = tracer.stop()
+    assert (code, out) == (1, "")
+    told = re.search(r"The capture was kept: (/tmp/\S+)$", err)
+    assert told, err
+    assert captured(Path(told[1])).backends[0].queries
+    Path(told[1]).unlink()
+
+
+@pytest.mark.parametrize("output", ["/dev/full", "/dev/stdout"])
+def test_a_full_device(connection: Connection, tmp_path: Path, output: str) -> None:
+    """What is measured for one is kept, too, and not beside it."""
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    pid = connection.info.backend_pid
+    with Path("/dev/full").open("w") as nothing:
+        done = subprocess.run(
+            [*PGTRACE, "capture", str(pid), "-o", output, "--duration", "0.5"],
+            stdout=nothing, stderr=subprocess.PIPE, text=True, env=environment, check=False,
+        )  # fmt: skip
+    (kept,) = tmp_path.glob("*.json")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"The capture was kept: {kept}\n")
+
+
 NO_ROOM = """
 from pgtrace import keeping
-keeping._directories = lambda near: iter([near.parent])
+keeping._directories = lambda near: iter([near.parent] if near else [])
 """
 
 
@@ -299,6 +330,7 @@ def test_no_room_anywhere(connection: Connection, full: Path) -> None:
             connection.execute(f"select {', '.join(['1'] * (i + 1))} as column_of_a_query")
         code, out, err = tracer.stop()
     assert code == 1
+    assert "as little in TMPDIR, /tmp, /var/tmp and at home: make room" in err
     assert "the capture went to stdout" in err
     assert len(json.loads(out)["backends"][0]["queries"]) > 100
 

@@ -185,7 +185,7 @@ def test_a_full_disk_is_an_error(unbuffered: str) -> None:
         streams: dict[str, Any] = {"stdout": full, "stderr": subprocess.PIPE}
         done = pgtrace("--help", unbuffered=unbuffered, capture_output=False, **streams)
     assert done.returncode == 1
-    assert done.stderr.startswith("pgtrace: unexpected error: OSError: [Errno 28] No space left")
+    assert done.stderr.startswith("pgtrace: No space left on device: make room")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -208,6 +208,7 @@ def test_help_imports_no_command_and_no_library() -> None:
         "pgtrace.__main__",
         "pgtrace.commands",
         "pgtrace.errors",
+        "pgtrace.interrupts",
     }
     assert not loaded & {"msgspec", "hdrh", "elftools", "psycopg", "ctypes"}
 

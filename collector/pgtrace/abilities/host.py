@@ -2,12 +2,14 @@
 
 import os
 import re
+import resource
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, UnsupportedError
 from ..sudo import as_root
 from . import Ability
 
+_LEAST_FILES = 256
 _OLDEST_KERNEL = (5, 8)  # the ring buffer of BPF
 _SYS_PTRACE, _SYS_ADMIN, _PERFMON, _BPF = 19, 21, 38, 39  # include/uapi/linux/capability.h
 _WHOLE_HOST = "0 0 4294967295"  # uid_map of a process in no user namespace
@@ -28,10 +30,19 @@ def abilities() -> list[Ability]:
         configuration(config()),
         tracefs(),
         libbpf(),
+        *open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         object_file(Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"),
         io_accounting(Path("/proc/self/io").exists()),
         delay_accounting(_text("/proc/sys/kernel/task_delayacct")),
     ]
+
+
+def open_files(most: int) -> list[Ability]:
+    """Only where so few may be open at once that tracing may fail."""
+    if most == resource.RLIM_INFINITY or most >= _LEAST_FILES:
+        return []
+    reason = f"only {most} may be open at once (`ulimit -n`), which is too few to trace servers"
+    return [Ability("open files", False, reason, f"ulimit -n {_LEAST_FILES * 4}")]
 
 
 def in_first_pid_namespace() -> bool:

@@ -211,7 +211,7 @@ def _write(data: bytes, args: argparse.Namespace) -> str:
         return output_file.write(data, args.output, force=args.force)
     except (OSError, PgtraceError) as error:
         kept = keeping.keep(data, args.output)
-        if kept is None:
+        if kept is None:  # also on a terminal: a report would not be the result
             print(data.decode(), end="", flush=True)
         where = f"was kept: {kept}" if kept else "went to stdout: there is no room elsewhere either"
         raise PgtraceError(f"{error}. The result {where}") from error

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .. import sudo
+from .. import interrupts, sudo
 from ..errors import PermissionDeniedError, UnsupportedError
 from ..linux import whose_path
 from ..statement import escape
@@ -38,7 +38,10 @@ def compiled() -> Path:
     temporary = whose_path.temporary()
     try:
         # bcc leaves what it unpacks, and takes what it finds: nobody else's, and not for long
-        with tempfile.TemporaryDirectory(prefix="pgtrace-headers-", dir=temporary) as directory:
+        with (
+            interrupts.cleaned_up(),
+            tempfile.TemporaryDirectory(prefix="pgtrace-headers-", dir=temporary) as directory,
+        ):
             _compile(package, memory, directory)
     except OSError as error:
         raise _full(str(temporary)) from error
