@@ -160,6 +160,22 @@ def test_the_guide_has_every_exit_code() -> None:
     assert {int(n) for n in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == exit_codes()
 
 
+# Security
+
+
+def test_each_test_that_the_page_on_security_names_is_there() -> None:
+    """It says what cannot be done by the test that tries it."""
+    text = (DOCS / "security.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 30
+    for file, name in named:
+        functions = ast.parse((ROOT / file).read_text()).body
+        assert name in {each.name for each in functions if isinstance(each, ast.FunctionDef)}
+    attackers = text.partition("## Somebody with an account")[2]
+    for row in re.findall(r"^\| (?!cannot|---).*$", attackers, re.MULTILINE):
+        assert "tests/" in row or "the same two" in row, row
+
+
 # The house
 
 
