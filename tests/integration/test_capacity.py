@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -256,6 +257,76 @@ def test_lost_queries_are_in_the_last_line_of_json(cluster: PrivateCluster) -> N
     assert len(queries) + summary["lost"]["queries"] == QUERIES + before
     assert ended.code == 6 and "queries" in ended.err
     assert "Lost so far: " in ended.err
+
+
+BACKENDS, STATEMENTS, TABLES = 50, 100, 1000
+
+
+@pytest.fixture
+def tables(cluster: PrivateCluster) -> Iterator[None]:
+    """A thousand, of a page each, more than the server has buffers for; and fsyncs."""
+    with cluster.connect() as connection:
+        connection.execute("create schema thousand")
+        for i in range(0, TABLES, 100):
+            made = (f"create table thousand.t{j} as select 1 as a" for j in range(i, i + 100))
+            connection.execute(";".join(made))
+        connection.execute("alter system set shared_buffers = '4MB'")
+        connection.execute("alter system set fsync = on")
+    cluster.restart()
+    yield
+    with cluster.connect() as connection:
+        connection.execute("alter system reset all")
+    cluster.restart()
+    with cluster.connect() as connection:
+        connection.execute("set client_min_messages = warning")
+        for i in range(0, TABLES, 100):
+            connection.execute(";".join(f"drop table thousand.t{j}" for j in range(i, i + 100)))
+        connection.execute("drop schema thousand")
+
+
+def use(cluster: PrivateCluster, ended: threading.Barrier, backend: int) -> None:
+    """One backend: each statement another one, of four relations, of which one is written."""
+    with cluster.connect() as connection:
+        for i in range(STATEMENTS):
+            first = backend * 7919 + i * 104729
+            to, *of = (f"thousand.t{(first + each * 331) % TABLES}" for each in range(4))
+            rows = " + ".join(f"(select count(a) from {table})" for table in of)
+            read_all(connection, f"insert into {to} select {rows} as n{i}")
+        for _ in range(2):  # somebody looks while everybody is there
+            ended.wait(120)
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_busy_server_loses_nothing_with_the_defaults(cluster: PrivateCluster) -> None:
+    """50 backends with 100 statements each, a thousand relations, each operation."""
+    operations = ("read", "write", "fsync")
+    with tracing(
+        Target.find(cluster.postmaster_pid), by_relation=True, operations=operations
+    ) as tracer:
+        ended = threading.Barrier(BACKENDS + 1)
+        with ThreadPoolExecutor(BACKENDS) as pool:
+            backends = pool.map(partial(use, cluster, ended), range(BACKENDS))
+            ended.wait(120)
+            used = tracer.in_use()
+            ended.wait(120)
+            list(backends)
+        with cluster.connect() as connection:
+            connection.execute("checkpoint")
+    taken = tracer.capture()
+    print(used, taken.totals)
+    lost = {name: getattr(taken.lost, name) for name in taken.lost.__struct_fields__}
+    assert {name: count for name, count in lost.items() if count} == {}
+    statements = [
+        query
+        for backend in taken.backends
+        for query in backend.queries
+        if "thousand" in (query.text or "")
+    ]
+    assert len(statements) == sum(query.calls for query in statements) == BACKENDS * STATEMENTS
+    touched = {r.relation for backend in taken.backends for r in backend.reads}
+    assert len(touched) > TABLES
+    assert taken.totals.writes > TABLES // 2 and taken.totals.fsyncs > TABLES // 2
+    assert all(r.min_ns for backend in taken.backends for r in backend.reads)
 
 
 ROUNDS, MADE = 6, 8
