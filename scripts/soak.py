@@ -44,6 +44,8 @@ MAY_GROW = 1.15
 GROWTH_MIB = 8
 JUDGED_S = 20 * 60
 """Memory of a shorter run is told, and not judged."""
+CURVE, BAR = 24, 40
+"""Lines of the curve, and how long its bars are."""
 RELATIONS = ("relation", "heap", "index", "toast", "visibility map", "free space map")
 
 SETTINGS: dict[str, object] = {
@@ -192,14 +194,10 @@ def soak(cluster: PrivateCluster, kept: Path, seconds: float) -> dict[str, Any]:
     if code:
         raise SystemExit(f"pgtrace ended with {code}:\n{said.read_text()[-2000:]}")
     capture, size = pgtrace.load(file), file.stat().st_size
-    checks = held(capture, before, after)
-    return {
-        "good": tell(capture, checks, samples, said.read_text(), size),
-        "checks": [check._asdict() | {"off": check.off} for check in checks],
-        "lost": {name: getattr(capture.lost, name) for name in capture.lost.__struct_fields__},
-        "file_bytes": size,
-        "samples": [sample._asdict() for sample in samples],
-    }
+    found = judged(capture, held(capture, before, after), samples, said.read_text())
+    found["file_bytes"] = size
+    print("\n".join(lines(found)))
+    return found
 
 
 @contextmanager
@@ -360,8 +358,8 @@ def held(capture: Any, before: Figures, after: Figures) -> list[Check]:
     return checks
 
 
-def tell(capture: Any, checks: list[Check], samples: list[Sample], said: str, size: int) -> bool:
-    """Print it; whether all is as it has to be."""
+def judged(capture: Any, checks: list[Check], samples: list[Sample], said: str) -> dict[str, Any]:
+    """All that was found, and whether it is as it has to be."""
     middle, end = quarters(samples)
     long = bool(samples) and samples[-1].at_s > JUDGED_S * 0.95
     grows = long and end > middle * MAY_GROW and end > middle + GROWTH_MIB
@@ -370,19 +368,52 @@ def tell(capture: Any, checks: list[Check], samples: list[Sample], said: str, si
         for name in ("reads", "writes", "fsyncs", "queries", "backends")
         if getattr(capture.lost, name) and "lost" not in said.lower()
     ]
-    for check in checks:
-        mark = "   " if check.good else "!! "
-        print(f"{mark}{check.what:<64} server {check.server:>11,}  pgtrace {check.pgtrace:>11,}"
-              f"  off {check.off:8.4%}")  # fmt: skip
-    print(f"Lost: {capture.lost}")
-    print(f"Memory: {middle:.1f} MiB in the second quarter, {end:.1f} in the last"
-          f"{': it grows' if grows else ''}; file {size / 2**20:.1f} MiB")  # fmt: skip
+    return {
+        "good": all(check.good for check in checks) and not grows and not silent,
+        "checks": [check._asdict() | {"off": check.off} for check in checks],
+        "lost": {name: getattr(capture.lost, name) for name in capture.lost.__struct_fields__},
+        "silent": silent,
+        "grows": grows,
+        "backends": len(capture.backends),
+        "samples": [sample._asdict() for sample in samples],
+    }
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """What is printed of it."""
+    told = []
+    for one in found["checks"]:
+        mark = "   " if one["off"] <= TOLERANCE else "!! "
+        told.append(f"{mark}{one['what']:<54} server {one['server']:>9,}"
+                    f"  pgtrace {one['pgtrace']:>9,}  off {one['off']:.4%}")  # fmt: skip
+    lost = [f"{count:,} {name}" for name, count in found["lost"].items() if count]
+    told.append(f"Lost: {', '.join(lost) or 'nothing'}")
+    if found["silent"]:
+        told.append(f"!! Lost without a word while it ran: {', '.join(found['silent'])}")
+    samples = [Sample(**each) for each in found["samples"]]
+    middle, end = quarters(samples)
+    grows = ": it grows" if found["grows"] else ""
+    told.append(f"Memory: {middle:.1f} MiB in the second quarter, {end:.1f} in the last{grows}; "
+                f"file {found['file_bytes'] / 2**20:.1f} MiB")  # fmt: skip
     if samples:
         busy = samples[-1].cpu_s / max(samples[-1].at_s, 1)
-        print(f"CPU: {busy:.1%} of a core; {len(capture.backends):,} backends in the file")
-    if silent:
-        print(f"!! Lost without a word while it ran: {', '.join(silent)}")
-    return all(check.good for check in checks) and not grows and not silent
+        told.append(f"CPU: {busy:.1%} of a core; {found['backends']:,} backends in the file")
+    return [*told, "", *curve(samples)]
+
+
+def curve(samples: list[Sample]) -> list[str]:
+    """Memory, and CPU since the line before, over time."""
+    if len(samples) < 2:
+        return []
+    most = max(sample.rss_mib for sample in samples)
+    step = max(1, len(samples) // CURVE)
+    shown = samples[::step]
+    told = [f"{'s':>6} {'MiB':>6}  {'CPU':>6}"]
+    for before, now in zip([Sample(0, 0, 0), *shown], shown, strict=False):
+        busy = (now.cpu_s - before.cpu_s) / (now.at_s - before.at_s) if now.at_s else 0
+        bar = "█" * round(BAR * now.rss_mib / most)
+        told.append(f"{now.at_s:>6.0f} {now.rss_mib:>6.1f}  {busy:>6.1%}  {bar}")
+    return told
 
 
 def quarters(samples: list[Sample]) -> tuple[float, float]:

@@ -6,7 +6,8 @@ help texts anew: PGTRACE_UPDATE_DOCS=1 scripts/test tests/unit/test_docs.py
 
 import argparse
 import ast
-import importlib
+import importlib.util
+import json
 import os
 import re
 import shlex
@@ -29,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 MAN = DOCS / "man" / "pgtrace.1"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-OTHERS = {DOCS / "benchmarks.md"}  # its figures come from scripts/bench, and have no screens
+# Their figures come from scripts, and have no screens
+OTHERS = {DOCS / "benchmarks.md", DOCS / "soak.md"}
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -307,6 +309,16 @@ def test_what_the_readme_says_of_costs_was_measured() -> None:
     measured = set(re.findall(r"\d+(?:\.\d+)?", (DOCS / "benchmarks.md").read_text()))
     assert figures
     assert [f for f in figures if f.split()[0] not in measured] == []
+
+
+def test_the_soak_is_what_its_result_says() -> None:
+    spec = importlib.util.spec_from_file_location("soak", ROOT / "scripts/soak.py")
+    assert spec and spec.loader
+    soak = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(soak)
+    found = json.loads((DOCS / "soak.json").read_text())
+    assert found["good"] and not any(found["lost"].values())
+    assert "\n".join(soak.lines(found)) + "\n" in blocks(DOCS / "soak.md", "text")
 
 
 def test_the_change_log_has_this_version() -> None:
