@@ -40,7 +40,7 @@ Sums = dict[Key, tuple[int, int, int]]
 """Count, bytes, nanoseconds."""
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=1 << 13)  # numbers of files are new for ever
 def key_of(number: int, file: int = 0) -> Key:
     """A slot's key from its number (see KEYS in bpf/pgtrace.h), and its file."""
     rest, source = divmod(number, len(layout.SOURCES))
