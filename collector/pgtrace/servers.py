@@ -13,7 +13,7 @@ from .capture import Gap
 from .engines import Engine
 from .errors import PgtraceError
 from .gaps import Gaps
-from .linux import foreign_files
+from .linux import capabilities, foreign_files
 from .people import Person
 from .postgres import proc, processes
 from .postgres.life import Event, Life
@@ -209,11 +209,12 @@ class Servers:
         self._places[successor.postmaster_pid] = _place(successor)
         if self._life:
             self._life.postmasters.add(successor.postmaster_pid)
-        self._engine.follow_postmaster(
-            server.postmaster_pid,
-            postmaster(successor),
-            self._new_binary(server, successor),
-        )
+        with capabilities.raised():
+            self._engine.follow_postmaster(
+                server.postmaster_pid,
+                postmaster(successor),
+                self._new_binary(server, successor),
+            )
         self._gaps.started(server.data_directory, time.monotonic_ns())
 
     def _new_binary(self, server: Server, successor: Server) -> str | None:

@@ -40,6 +40,7 @@ class Tracer:
     """Attached from the start; `capture()` may be asked for at any time, also after `stop()`.
 
     With `own_queries`, backends of pgtrace's own connections by `dsn` are no different from others.
+    `once_attached` is called then, before there is another thread that stays.
 
     Raises TargetError, PermissionDeniedError or UnsupportedError if it cannot attach.
     """
@@ -62,6 +63,7 @@ class Tracer:
         queries: bool = True,
         checkpoints: bool = False,
         own_queries: bool = False,
+        once_attached: Callable[[], None] = lambda: None,
     ) -> None:
         self.target = target
         self._events: list[QueryEvent] = []
@@ -116,6 +118,10 @@ class Tracer:
         )
         self.intervals = Intervals(self.engine, self.started_ns)
         self.registry.see_first()
+        with self.failures.kept("letting go of privileges"):
+            once_attached()
+        if self.names:
+            self.names.start()
 
     @property
     def not_measured(self) -> list[str]:

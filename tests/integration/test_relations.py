@@ -62,6 +62,8 @@ class Files:
         server = processes.server(cluster.postmaster_pid)
         self.files: dict[int, File] = {}
         self.names = None if dsn is None else Names(dsn, [server], Failures())
+        if self.names:
+            self.names.start()
         self.places = Places(lambda: self.files, lambda: [server], self.names, by_relation=True)
 
     def add(self, file: File) -> int:
@@ -275,8 +277,10 @@ def test_names_of_another_server_are_none(small: PrivateCluster, cluster: Privat
         closing(Names(small.dsn(), [here], Failures())) as names,
         pytest.raises(DatabaseError, match="another"),
     ):
+        names.start()
         names.require()
     with closing(Names(small.dsn(), [here, there], Failures())) as names:
+        names.start()
         names.require()
         assert (names.are_of(here), names.are_of(there)) == (False, True)
         (missing,) = names.missing()

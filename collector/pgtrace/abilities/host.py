@@ -6,12 +6,12 @@ import resource
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, UnsupportedError
+from ..linux import capabilities
 from ..sudo import as_root
 from . import Ability
 
 _LEAST_FILES = 256
 _OLDEST_KERNEL = (5, 8)  # the ring buffer of BPF
-_SYS_PTRACE, _SYS_ADMIN, _PERFMON, _BPF = 19, 21, 38, 39  # include/uapi/linux/capability.h
 _WHOLE_HOST = "0 0 4294967295"  # uid_map of a process in no user namespace
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _OPTIONS = ("BPF_SYSCALL", "BPF_EVENTS", "PERF_EVENTS")
@@ -19,12 +19,12 @@ _OPTIONS = ("BPF_SYSCALL", "BPF_EVENTS", "PERF_EVENTS")
 
 def abilities() -> list[Ability]:
     """Examine the host. Reads files only; nothing is loaded into the kernel."""
-    status = _text("/proc/self/status") or ""
-    effective = int(status.partition("CapEff:")[2].split()[0], 16)
     uid_map = (_text("/proc/self/uid_map") or _WHOLE_HOST).split()
     return [
         kernel(os.uname().release, os.uname().machine),
-        *privileges(effective, uid_map == _WHOLE_HOST.split(), in_first_pid_namespace()),
+        *privileges(
+            capabilities.effective(), uid_map == _WHOLE_HOST.split(), in_first_pid_namespace()
+        ),
         _btf(),
         lockdown(_text("/sys/kernel/security/lockdown")),
         configuration(config()),
@@ -70,8 +70,8 @@ def privileges(effective: int, whole_host: bool, first_pid_namespace: bool) -> l
     kernels since mid-2025 want itself to attach uprobes (CVE-2025-38466).
     """
 
-    def may(*bits: int) -> bool:
-        return all(effective >> bit & 1 for bit in bits)
+    def may(*names: str) -> bool:
+        return not capabilities.missing(names, effective)
 
     def judge(name: str, ok: bool, there: str, missing: str) -> Ability:
         remedy = None if ok else as_root("doctor")
@@ -80,18 +80,20 @@ def privileges(effective: int, whole_host: bool, first_pid_namespace: bool) -> l
     found = [
         judge(
             "load programs",
-            may(_SYS_ADMIN) or may(_BPF, _PERFMON),
+            may("CAP_SYS_ADMIN") or may("CAP_BPF", "CAP_PERFMON"),
             "permitted by CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON",
             "CAP_BPF and CAP_PERFMON are missing",
         ),
         judge(
             "attach to queries",
-            may(_SYS_ADMIN),
+            may("CAP_SYS_ADMIN"),
             "permitted by CAP_SYS_ADMIN",
             "CAP_SYS_ADMIN is missing, which kernels since mid-2025 want for uprobes and USDT",
         ),
-        _look_into(may(_SYS_PTRACE)),
+        _look_into(effective),
     ]
+    suffice = f"these suffice: {', '.join(capabilities.least())}"
+    found.append(Ability("capabilities", None, f"on this kernel {suffice}"))
     if not whole_host:
         why = "its capabilities do not reach the kernel's tracing"
         remedy = "run pgtrace on the host, as its root"
@@ -103,11 +105,15 @@ def privileges(effective: int, whole_host: bool, first_pid_namespace: bool) -> l
     return found
 
 
-def _look_into(may: bool) -> Ability:
-    name = "look into processes"
-    if may:
-        return Ability(name, True, "permitted by CAP_SYS_PTRACE")
-    why = "CAP_SYS_PTRACE is missing: only your own processes can be read in /proc"
+def _look_into(effective: int) -> Ability:
+    name, missing = "look into processes", capabilities.missing(capabilities.LOOKING, effective)
+    if not missing:
+        return Ability(name, True, f"permitted by {' and '.join(capabilities.LOOKING)}")
+    closed = {
+        "CAP_SYS_PTRACE": "other users' processes in /proc",
+        "CAP_DAC_READ_SEARCH": "their data directories",
+    }
+    why = "; ".join(f"{each} is missing, which opens {closed[each]}" for each in missing)
     return Ability(name, False, why, as_root("doctor"))
 
 

@@ -139,7 +139,6 @@ def attached(
     """Trace what the arguments name; detached at any end. `keeps` as Stopper has it."""
     from ..engines.choice import check_pid_namespace
     from ..libbpf import objects
-    from ..linux.priority import soon
     from ..postgres.versions import too_new
     from ..session import Stopper, Watched
     from ..tracer import Tracer
@@ -156,7 +155,10 @@ def attached(
     stopper = Stopper(keeps=keeps)
     try:
         target = find(args)
-        with contextlib.closing(Watched(() if target.whole else target.pids)) as watched:
+        with (
+            contextlib.ExitStack() as hurry,
+            contextlib.closing(Watched(() if target.whole else target.pids)) as watched,
+        ):
             tracer = Tracer(
                 target,
                 reads=args.reads,
@@ -170,6 +172,7 @@ def attached(
                 most_backends=getattr(args, "max_backends", 1),
                 own_queries=getattr(args, "own_queries", False),
                 most_statements=getattr(args, "max_statements", 1),
+                once_attached=lambda: _let_go(args, hurry, whole=target.whole),
             )
             stopper.hurry = tracer.hurry
             try:
@@ -181,12 +184,34 @@ def attached(
                     note(args, tracer.engine.note)
                 if args.require_names and tracer.names:
                     tracer.names.require(target.filters.datnames)
-                with soon():
-                    yield tracer, watched, stopper
+                yield tracer, watched, stopper
             finally:
+                hurry.close()
                 tracer.stop()
     finally:
         stopper.restore()
+
+
+def _let_go(args: argparse.Namespace, hurry: contextlib.ExitStack, *, whole: bool) -> None:
+    """Of privileges that nothing needs from here on, once what needs them is done: to run soon.
+
+    A server that is started again may run another binary, to which probes are attached anew, and a
+    file of another user's is made by a child that becomes that user: these keep a reserve.
+    """
+    from ..linux import capabilities, whose_path
+    from ..linux.priority import soon
+
+    hurry.enter_context(soon())
+    output, reserve = getattr(args, "output", None), []
+    if whole:
+        reserve += [*capabilities.ATTACHING, *capabilities.BECOMING]
+    elif output is not None:
+        with (
+            contextlib.suppress(OSError, UsageError),
+            whose_path.entered(output.parent) as (_, uid),
+        ):
+            reserve += capabilities.BECOMING if uid is not None else []
+    capabilities.drop(reserve)
 
 
 def say_failures(args: argparse.Namespace, failures: "Failures") -> None:

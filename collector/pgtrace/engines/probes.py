@@ -11,7 +11,7 @@ from ..capture import Operation
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
-from ..linux import tracepoints
+from ..linux import capabilities, tracepoints
 from . import ReadsWay
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
@@ -25,7 +25,6 @@ _FENTRY = (5, 17)
 """bb6728d75611, "bpf: Allow access to int pointer arguments in tracing programs": the position
 of a read is one. On 5.10 that can be got round, but the kernel hung as such programs came and
 went; kprobes do as well there."""
-_CAP_SYS_ADMIN = 21  # include/uapi/linux/capability.h
 
 _FUNCTIONS: dict[Operation, tuple[str, ...]] = {
     "read": ("readv", "read"),
@@ -273,5 +272,4 @@ def refusal(error: LibbpfError, what: str) -> PgtraceError:
 
 def _is_admin() -> bool:
     """Root in a container mostly is not."""
-    status = Path("/proc/self/status").read_text()
-    return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> _CAP_SYS_ADMIN & 1)
+    return not capabilities.missing(["CAP_SYS_ADMIN"])

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import PgtraceError
-from . import forked
+from . import capabilities, forked
 
 Ids = tuple[int, int]
 """A user's and a group's id."""
@@ -94,7 +94,8 @@ def call(ids: Ids, work: Callable[[], None], kept: Iterable[int], seconds: float
         else:
             tell(b"0")
 
-    said = forked.told(become_and_work, kept, seconds)
+    with capabilities.raised():
+        said = forked.told(become_and_work, kept, seconds)
     number = int(said or errno.ETIME)
     if number:
         raise OSError(number, os.strerror(number))

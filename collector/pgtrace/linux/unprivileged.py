@@ -11,7 +11,7 @@ import resource
 import signal
 from collections.abc import Callable
 
-from . import forked
+from . import capabilities, forked
 from .forked import Tell
 
 NOBODY = 65534
@@ -35,7 +35,8 @@ def told(work: Callable[[int, Tell], None], file: int) -> bytes:
         _drop_all()
         work(file, tell)
 
-    return forked.told(unprivileged, {file}, MOST_SECONDS)
+    with capabilities.raised():
+        return forked.told(unprivileged, {file}, MOST_SECONDS)
 
 
 def _drop_all() -> None:

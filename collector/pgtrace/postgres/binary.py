@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from .. import sudo
 from ..errors import PermissionDeniedError, TargetError, UnsupportedError
+from ..linux import capabilities
 from . import program
 from .symbols import offset_of
 
@@ -25,7 +26,6 @@ _NAMES = {3: "x86", 8: "MIPS", 21: "PowerPC", 22: "S/390", 40: "ARM", 62: "x86-6
           183: "AArch64", 243: "RISC-V", 258: "LoongArch"}  # fmt: skip
 """Both as EM_X86_64 and the others of include/uapi/linux/elf-em.h"""
 _AT_ENTRY = 9  # include/uapi/linux/auxvec.h
-_CAP_SYS_PTRACE = 19  # include/uapi/linux/capability.h
 
 
 def sites(path: Path | str) -> "list[Site]":
@@ -143,15 +143,16 @@ def running_query(
 
 def may_not_look(what: str, error: OSError) -> PermissionDeniedError:
     """Make the error for something below /proc that the kernel does not show us."""
-    status = Path("/proc/self/status").read_text()
-    effective = int(status.partition("CapEff:")[2].split()[0], 16)
-    if effective >> _CAP_SYS_PTRACE & 1:
+    lacking = capabilities.missing(capabilities.LOOKING)
+    if not lacking:
         why = (
-            "although pgtrace has CAP_SYS_PTRACE: a security module or a user namespace forbids it"
+            f"although pgtrace has {' and '.join(capabilities.LOOKING)}: a security module or a "
+            "user namespace forbids it"
         )
         return PermissionDeniedError(f"{what} ({error.strerror}), {why}.")
+    are = "is missing" if len(lacking) == 1 else "are missing"
     return PermissionDeniedError(
-        f"{what} ({error.strerror}): CAP_SYS_PTRACE is missing. {sudo.how()}"
+        f"{what} ({error.strerror}): {' and '.join(lacking)} {are}. {sudo.how()}"
     )
 
 

@@ -71,6 +71,9 @@ class Names:
         self._thread = threading.Thread(
             target=self._run, args=(dsn,), name="pgtrace-names", daemon=True
         )
+
+    def start(self) -> None:
+        """Begin to ask."""
         self._thread.start()
 
     def of(self, pid: int) -> Name | None:
@@ -135,7 +138,7 @@ class Names:
         """Ask no more."""
         self._leave.set()
         self._wake.set()
-        if not self._last.is_set():
+        if self._thread.ident and not self._last.is_set():
             self._thread.join(2)
 
     def _run(self, dsn: str) -> None:

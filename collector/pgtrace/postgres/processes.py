@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
-from ..linux import foreign_files
+from ..linux import capabilities, foreign_files
 from . import binary, proc, titles
 from .proc import Process
 from .versions import major_of
@@ -172,7 +172,9 @@ def hidden() -> str | None:
         return None
     what = "1 process looks" if count == 1 else f"{count} processes look"
     belong = "belongs" if count == 1 else "belong"
-    return f"{what} like PostgreSQL, but {belong} to another user. {sudo.how()}"
+    lacking = " and ".join(capabilities.missing(capabilities.LOOKING))
+    why = f", and you lack {lacking}" if lacking else ""
+    return f"{what} like PostgreSQL, but {belong} to another user{why}. {sudo.how()}"
 
 
 def _may_look_into(pid: int) -> bool:
@@ -407,7 +409,5 @@ def _is_postmaster(process: Process) -> bool:
 
 
 def _may_not_read(pid: int, error: OSError) -> PermissionDeniedError:
-    return PermissionDeniedError(
-        f"The data directory of PostgreSQL process {pid} may not be read ({error.strerror}). "
-        f"{sudo.how()}"
-    )
+    what = f"The data directory of PostgreSQL process {pid} may not be read"
+    return binary.may_not_look(what, error)

@@ -1,0 +1,121 @@
+"""Capabilities: which suffice, which are there, and letting go of them once probes are attached.
+
+A process has three sets that matter here: what it may do now (effective), what it may take up again
+(permitted), and what no program that it starts can get (bounding). They are each thread's own: who
+lets go of them does that before it starts another.
+"""
+
+import ctypes
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NUMBERS = {
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_RESOURCE": 24,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
+"""include/uapi/linux/capability.h"""
+LOOKING = ("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
+"""To look into other users' processes, and into their directories: also while tracing."""
+ATTACHING = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN")
+BECOMING = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+"""To have a child become another user, and to end it."""
+_NO_MEMLOCK_LIMIT = (5, 11)
+"""From this kernel on memory of BPF is not of RLIMIT_MEMLOCK."""
+_OPEN_MAPS_FOR_ALL = (5, 19)
+"""From this kernel on a map that is open is for whoever has it; before, bpf(2) was for CAP_BPF
+alone where kernel.unprivileged_bpf_disabled is set (commit c8644cd0efe7)."""
+_VERSION_3 = 0x20080522
+_LAST = 63
+_PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38  # include/uapi/linux/prctl.h
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+
+_kept: list[tuple[int, int]] = []
+"""What drop() left, effective and permitted; nothing before."""
+
+
+def least(release: str | None = None) -> tuple[str, ...]:
+    """The capabilities with which everything can be traced, on a kernel of this release.
+
+    CAP_SYS_ADMIN loads programs too, as CAP_BPF and CAP_PERFMON do; it is what kernels since
+    mid-2025 want for uprobes (CVE-2025-38466), and what mounts tracefs.
+    """
+    more = () if _version(release) >= _NO_MEMLOCK_LIMIT else ("CAP_SYS_RESOURCE",)
+    return ("CAP_SYS_ADMIN", *LOOKING, *more)
+
+
+def effective() -> int:
+    """What this thread may do, as a set of bits."""
+    return _set("CapEff")
+
+
+def missing(names: Collection[str], among: int | None = None) -> list[str]:
+    """Those of these that are not there."""
+    bits = effective() if among is None else among
+    return [name for name in names if not bits >> NUMBERS[name] & 1]
+
+
+def drop(reserve: Collection[str] = ()) -> None:
+    """Let go of everything for good but what tracing on needs; no program started from now on gets
+    more. What is in `reserve` can be taken up again by raised(), and by it alone.
+
+    Raises OSError. Call it while no other thread is there that is to stay.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    now = LOOKING if _version() >= _OPEN_MAPS_FOR_ALL else (*LOOKING, "CAP_BPF", "CAP_SYS_ADMIN")
+    there = _set("CapPrm")
+    kept, whole = _bits(now) & there, _bits({*now, *reserve}) & there
+    for number in range(_LAST + 1):
+        if not whole >> number & 1:  # who may not is no root: what it starts gets nothing anyway
+            libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "no_new_privs")
+    _take(kept, whole)
+    _kept[:] = [(kept, whole)]
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """With the reserve, in this thread; before drop() nothing changes."""
+    kept, whole = _kept[0] if _kept else (0, 0)
+    if kept == whole:
+        yield
+        return
+    _take(whole, whole)
+    try:
+        yield
+    finally:
+        _take(kept, whole)
+
+
+def _take(now: int, permitted: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    low = 0xFFFFFFFF
+    header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
+    words = now & low, permitted & low, 0, now >> 32, permitted >> 32, 0
+    if libc.capset(header, (ctypes.c_uint32 * 6)(*words)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _bits(names: Collection[str]) -> int:
+    return sum(1 << NUMBERS[name] for name in set(names))
+
+
+def _set(name: str) -> int:
+    status = Path("/proc/thread-self/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0], 16)
+
+
+def _version(release: str | None = None) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release or os.uname().release)[:2])
