@@ -30,7 +30,7 @@ import msgspec
 
 from . import output_file, output_stream
 from .buckets import Bucket, Buckets, plain
-from .capture import SCHEMA, Capture, sums_of
+from .capture import SCHEMA, Capture, Probes, sums_of
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def _lab_result(raw: bytes) -> "Result":
 
     result = msgspec.json.decode(raw, type=Result)
     _check_numbers(result.cells, "$.cells")
+    _check_probes(result.probes)
     datetime.fromisoformat(result.started)
     return result
 
@@ -314,8 +315,15 @@ def _find_fault(value: Any, path: str) -> None:
         raise ValueError(f"{value} cannot be - at `{path}`")
 
 
+def _check_probes(probes: Probes) -> None:
+    """Raise ValueError for what measured nothing."""
+    if not probes.operations:
+        raise ValueError("no operation was measured - at `$.probes.operations`")
+
+
 def _check_meaning(capture: Capture) -> None:
     """Raise ValueError where the parts of a capture contradict each other."""
+    _check_probes(capture.probes)
     datetime.fromisoformat(capture.started)
     given = msgspec.structs.asdict(capture.totals)
     summed = msgspec.structs.asdict(sums_of(capture.backends))

@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from elftools.elf.elffile import ELFFile
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import fuzzed
 from hostile import compiled
 from pgtrace.postgres import elf, program
 from pgtrace.postgres.cluster import find_bindir
@@ -97,9 +98,7 @@ def changes(draw: st.DrawFn) -> tuple[int, int, bytes]:
     return draw(st.integers(0, 7)), draw(st.integers(0, 1 << 16)), data
 
 
-@settings(
-    max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@fuzzed
 @given(st.lists(changes(), min_size=1, max_size=4))
 def test_mutations(
     copy: tuple[int, list[tuple[int, int]]], changed: list[tuple[int, int, bytes]]

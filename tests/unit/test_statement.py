@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fuzzing import fuzzed
 from pgtrace.postgres.redaction import redact
 from pgtrace.statement import decode, escape
 
@@ -200,6 +201,7 @@ def test_no_content_of_a_literal_survives(text: str) -> None:
     assert not set(redact(text, cut=False)) & set(SECRET)
 
 
+@fuzzed
 @given(statements(), st.data())
 def test_no_content_survives_wherever_the_text_is_cut(text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
