@@ -132,8 +132,8 @@ static __always_inline __u32 find_stream(struct task *task, __u64 identity)
 	return i;
 }
 
-/* Whether its reads are told apart from those of others of its kind. Temporary files and segments of
- * WAL come and go, and are told by their directories. */
+/* Whether its reads are told apart from those of others of its kind. Temporary files and segments
+ * of WAL come and go, and are told by their directories. */
 static __always_inline bool is_told_apart(struct file_entry *found)
 {
 	return options.by_file && found->kind != TEMPORARY && found->kind != WAL;

@@ -200,9 +200,9 @@ struct file_entry {
 	__u64 space; /* inode of the directory that stands for its tablespace, or 0 */
 	__u32 device;
 	__u32 kind;
-	__u64 relation;			  /* its number and fork, as one; 0: it is no relation's */
-	__u64 base;			  /* where in the relation the file begins */
-	__u32 generation;		  /* of the inode: tells it from a later one of its number */
+	__u64 relation;	  /* its number and fork, as one; 0: it is no relation's */
+	__u64 base;	  /* where in the relation the file begins */
+	__u32 generation; /* of the inode: tells it from a later one of its number */
 	__u32 unused;
 	char path[COMPONENTS][COMPONENT]; /* its name, then the directories' */
 };
