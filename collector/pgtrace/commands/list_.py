@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from ..errors import PermissionDeniedError, TargetError
-from ..postgres import processes
+from ..postgres import proc, processes
 from ..postgres.processes import Backend, Server
 from ..statement import escape
 
@@ -25,7 +25,8 @@ class ListCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Print every server, or raise TargetError when there is none."""
         servers = processes.servers()
-        found = [(server, server.backends()) for server in servers]
+        family = proc.by_parent()
+        found = [(server, server.backends(family)) for server in servers]
         hidden = processes.hidden()
         if hidden and not found:
             raise PermissionDeniedError(hidden)

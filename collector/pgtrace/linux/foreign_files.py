@@ -73,7 +73,7 @@ def read_descriptor(path: str, most: int = MOST_BYTES) -> bytes:
 def is_file(directory: Path | str, name: str) -> bool:
     """Whether there is a regular file of this name, which is not opened. Raise PermissionError."""
     try:
-        return stat.S_ISREG(Path(directory, name).lstat().st_mode)
+        return stat.S_ISREG(os.lstat(f"{directory}/{name}").st_mode)
     except PermissionError:
         raise
     except OSError:

@@ -17,9 +17,13 @@ from . import binary, program
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _MOST_PIDS = 4 << 20  # PID_MAX_LIMIT, include/linux/threads.h
+_MOST_HEAD = 128
+"""Of /proc/PID/stat, in bytes: the pid, 64 of the name, which may hold anything, and the parent."""
 _MOST_TITLE = 16 << 10
 """In bytes. What follows the first string is not looked at, and may be of any size."""
 _DELETED = " (deleted)"
+Family = dict[int, list[int]]
+"""Pids of children, by their parent's."""
 _LIST = "`pgtrace list` shows PostgreSQL's processes."
 
 
@@ -70,9 +74,20 @@ def pids() -> list[int]:
 def parent(pid: int) -> int | None:
     """Pid of a process's parent; None when it is gone. Cheaper than process()."""
     try:
-        return int(_stat(pid)[1][1])
+        # Of what may be thousands: a Path of each, and its text, take longer than the kernel does
+        head = foreign_files.read_descriptor(f"/proc/{pid}/stat", _MOST_HEAD)
     except OSError:
         return None
+    return int(head.rpartition(b")")[2].split(maxsplit=2)[1])
+
+
+def by_parent() -> Family:
+    """All processes that /proc shows now: the pids of each one's children, in order."""
+    found: Family = {}
+    for pid in pids():
+        if (of := parent(pid)) is not None:
+            found.setdefault(of, []).append(pid)
+    return found
 
 
 def process(pid: int) -> Process:

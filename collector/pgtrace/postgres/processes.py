@@ -4,10 +4,11 @@ Files of a server
 are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount namespace.
 """
 
+import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,7 @@ from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
 from ..linux import capabilities, foreign_files
 from . import binary, proc, titles
-from .proc import Process
+from .proc import Family, Process
 from .versions import major_of
 
 _PAGE_SIZES = {1024 << shift for shift in range(6)}
@@ -104,16 +105,20 @@ class Server:
         """Path to open the data directory by."""
         return Path(f"/proc/{self.postmaster_pid}/cwd")
 
-    def backends(self) -> list[Backend]:
-        """List all processes of this server, the postmaster first; empty once it has stopped."""
+    def backends(self, family: Family | None = None) -> list[Backend]:
+        """List all processes of this server, the postmaster first; empty once it has stopped.
+
+        `family` is proc.by_parent(), where several servers are looked at together.
+        """
         try:
             now = proc.process(self.postmaster_pid)
         except TargetError:
             return []
         if now.start_time_ticks != self.postmaster.start_time_ticks:
             return []
-        found = [self.postmaster, *_children(self.postmaster)]
-        return [_backend(process, self.postmaster, self.major) for process in found]
+        found = [self.postmaster, *_children(self.postmaster, family)]
+        outer = {process.inner_pid: process.pid for process in found}
+        return [_backend(process, self.postmaster, self.major, outer) for process in found]
 
 
 def backend(pid: int) -> Backend:
@@ -140,13 +145,15 @@ def server(pid: int) -> Server:
 
 def servers() -> list[Server]:
     """Find every server that may be looked into; see unreadable() for the others."""
-    found = []
+    found: list[Server] = []
+    family: Family | None = None
     for pid in proc.pids():
         try:
             if _has_lock_file(pid):
                 process = proc.process(pid)
                 if proc.version(process) is not None and _is_postmaster(process):
-                    found.append(_server(process))
+                    family = proc.by_parent() if family is None else family
+                    found.append(_server(process, family))
         except PgtraceError:
             continue
     return found
@@ -156,6 +163,8 @@ def hidden() -> str | None:
     """Words of what servers() cannot find, and what to type; None if nothing is hidden."""
     count, veiled = 0, not Path("/proc/1").exists()
     for pid in proc.pids():
+        if _may_look_into(pid):
+            continue
         try:
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
             title = foreign_files.read_descriptor(f"/proc/{pid}/cmdline", len(_TITLE))
@@ -164,8 +173,7 @@ def hidden() -> str | None:
             continue
         except OSError:
             continue
-        if name in _USUAL_NAMES or title == _TITLE:
-            count += not _may_look_into(pid)
+        count += name in _USUAL_NAMES or title == _TITLE
     if veiled:
         return f"/proc is mounted with hidepid: other users' processes are hidden. {sudo.how()}"
     if not count:
@@ -180,7 +188,7 @@ def hidden() -> str | None:
 def _may_look_into(pid: int) -> bool:
     """Both at its binary and at the directory that it works in; or it has ended."""
     try:
-        Path(f"/proc/{pid}/exe").readlink()
+        os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
         _has_lock_file(pid)
     except (PermissionError, PermissionDeniedError):
         return False
@@ -209,7 +217,7 @@ def tablespaces(server: Server) -> list[Tablespace]:
     return found
 
 
-def _server(postmaster: Process) -> Server:
+def _server(postmaster: Process, family: Family | None = None) -> Server:
     directory = Path(f"/proc/{postmaster.pid}/cwd")
     try:
         lock = foreign_files.read(directory, "postmaster.pid", postmaster.uid)
@@ -221,7 +229,7 @@ def _server(postmaster: Process) -> Server:
             _block_size(postmaster),
             _port(lines[3]),
             lines[4] or None,
-            _cluster_name(postmaster),
+            _cluster_name(postmaster, family),
         )
     except PermissionError as error:
         raise _may_not_read(postmaster.pid, error) from error
@@ -268,14 +276,23 @@ def _is_oid(name: str) -> bool:
     return name.isascii() and name.isdecimal() and len(name) <= _OID_DIGITS
 
 
-def _backend(process: Process, postmaster: Process | None, major: int | None) -> Backend:
+def _backend(
+    process: Process,
+    postmaster: Process | None,
+    major: int | None,
+    outer: Mapping[int, int] | None = None,
+) -> Backend:
+    """`outer` are pids here, by those of the server's own PID namespace, if they are known."""
     if postmaster and process.pid == postmaster.pid:
         return Backend(process, process.pid, "postmaster")
     cluster = _cluster_name(postmaster) if postmaster else None
     title = titles.parse(process.title, cluster, major)
     if process.title_cut and not title.client_addr and not title.leader_pid:
         title = titles.Title()
-    leader_pid = _outer_pid(title.leader_pid, process, postmaster)
+    leader_pid = title.leader_pid
+    if leader_pid is not None and postmaster and process.pid != process.inner_pid:
+        outer = {p.inner_pid: p.pid for p in _children(postmaster)} if outer is None else outer
+        leader_pid = outer.get(leader_pid)
     session = title if leader_pid is None else _title_of(leader_pid, cluster, major)
     return Backend(
         process,
@@ -319,33 +336,26 @@ def _update_process_title(pid: int, _start_time_ticks: int) -> int | None:
         return None
 
 
-def _outer_pid(inner: int | None, process: Process, postmaster: Process | None) -> int | None:
-    if inner is None or postmaster is None or process.pid == process.inner_pid:
-        return inner
-    return next((other.pid for other in _children(postmaster) if other.inner_pid == inner), None)
-
-
 _cluster_names: dict[tuple[int, int], str] = {}
 
 
-def _cluster_name(postmaster: Process) -> str | None:
+def _cluster_name(postmaster: Process, family: Family | None = None) -> str | None:
     key = (postmaster.pid, postmaster.start_time_ticks)
     if key not in _cluster_names:
-        name = titles.cluster_name(child.title for child in _children(postmaster))
+        name = titles.cluster_name(child.title for child in _children(postmaster, family))
         if name is None:  # a server that is only starting has none to tell yet
             return None
         _cluster_names[key] = name
     return _cluster_names[key]
 
 
-def _children(postmaster: Process) -> Iterator[Process]:
+def _children(postmaster: Process, family: Family | None = None) -> Iterator[Process]:
     """Yield the server's processes, without commands that it runs, such as archive_command."""
-    for pid in proc.pids():
+    for pid in (proc.by_parent() if family is None else family).get(postmaster.pid, ()):
         try:
-            if proc.parent(pid) == postmaster.pid:
-                process = proc.process(pid)
-                if proc.version(process) is not None:
-                    yield process
+            process = proc.process(pid)
+            if process.ppid == postmaster.pid and proc.version(process) is not None:
+                yield process
         except PgtraceError:
             continue
 

@@ -1,0 +1,76 @@
+"""Many other processes: each is looked at by a few system calls, once and not once per server."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from child import Child
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace_command import PGTRACE
+
+MANY = 1_500
+MOST_CALLS = 10
+"""Of files, for each other process: 9 were measured; 20 and more before, and with each server."""
+MOST_PEAK = 60 << 10
+"""KiB, whatever runs."""
+_CROWD = """
+import os, signal, sys
+for _ in range(int(sys.argv[1])):
+    if not os.fork():
+        signal.pause()
+print("all", flush=True)
+signal.pause()
+"""
+_OF_FILES = "openat,read,close,stat,lstat,newfstatat,readlink,readlinkat,getdents64"
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="looks into servers: needs root"),
+    pytest.mark.alone,  # everybody else on the host would be in the crowd
+]
+
+
+@pytest.fixture
+def crowd() -> Iterator[int]:
+    with Child(sys.executable, "-c", _CROWD, MANY, start_new_session=True) as started:
+        started.wait_for("all")
+        yield MANY
+
+
+def calls(command: str, report: Path) -> int:
+    """How many system calls of files it made."""
+    traced = ["strace", "-f", "-c", "-U", "name,calls", "-e", f"trace={_OF_FILES}", "-o", report]
+    subprocess.run([*traced, *PGTRACE, command], capture_output=True, check=True)
+    return sum(
+        int(n) for n in re.findall(r"^\s*\w+\s+(\d+)$", report.read_text(), re.MULTILINE)[:-1]
+    )
+
+
+@pytest.mark.parametrize("command", ["list", "doctor"])
+def test_each_other_process_costs_a_few_calls(
+    cluster: PrivateCluster, tmp_path: Path, command: str, request: pytest.FixtureRequest
+) -> None:
+    alone = calls(command, tmp_path / "alone")
+    number = request.getfixturevalue("crowd")
+    each = (calls(command, tmp_path / "crowd") - alone) / number
+    assert 0 < each <= MOST_CALLS, f"{each:.1f} calls for each process"
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("doctor",), ("capture", "--duration", "0.1")])
+def test_memory_does_not_grow_with_them(
+    cluster: PrivateCluster, crowd: int, arguments: tuple[str, ...]
+) -> None:
+    watched = (
+        "import re, sys; from pgtrace.__main__ import main; main(sys.argv[1:]); "
+        "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+    )
+    where = ["--server", str(cluster.datadir)] if arguments[0] == "capture" else []
+    ran = subprocess.run(
+        [sys.executable, "-c", watched, *arguments, *where],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(ran.stdout.split()[-1]) <= MOST_PEAK
