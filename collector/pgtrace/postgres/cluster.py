@@ -231,7 +231,7 @@ class PrivateCluster:
         if not self.pid_namespace:
             said = self._lock_file()[0].strip()
             with suppress(OSError):
-                if said.isdecimal() and Path(f"/proc/{said}").stat().st_uid == self.ids()[0]:
+                if said.isdecimal() and Path(f"/proc/{said}").stat().st_uid == self._uid():
                     return int(said)
             raise PgtraceError(f"the server does not run: no process {said[:20]} is its user's")
         for pid in proc.pids() if self._server else ():
@@ -474,16 +474,16 @@ class PrivateCluster:
 
     def _lock_file(self) -> list[str]:
         """What postmaster.pid says, which the server's user may have replaced. Raises OSError."""
-        said = foreign_files.read(self.datadir, "postmaster.pid", self.ids()[0])
+        said = foreign_files.read(self.datadir, "postmaster.pid", self._uid())
         return said.decode(errors="replace").split("\n")
 
     def log_size(self) -> int:
         """Where the log ends. Raises OSError."""
-        return foreign_files.status(self._base, "log", self.ids()[0]).st_size
+        return foreign_files.status(self._base, "log", self._uid()).st_size
 
     def logged_since(self, begin: int) -> str:
         """What was written there since, as far as 1 MiB goes. Raises OSError."""
-        said = foreign_files.read(self._base, "log", self.ids()[0], _MOST_LOG, begin)
+        said = foreign_files.read(self._base, "log", self._uid(), _MOST_LOG, begin)
         return said.decode(errors="replace")
 
     def _log_end(self) -> str:
@@ -494,6 +494,11 @@ class PrivateCluster:
     def owner(self) -> Ids | None:
         """Whose files they are, as seen from here; None if they are our own."""
         return self.ids() if self._user else None
+
+    def _uid(self) -> int:
+        """Of its files and processes, as seen from here: in a user namespace it has another."""
+        owner = self.owner()
+        return os.geteuid() if owner is None else owner[0]
 
     def ids(self) -> tuple[int, int]:
         """User and group id that the server runs as. Raises UnsupportedError if there is none."""
