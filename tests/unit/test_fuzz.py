@@ -79,7 +79,7 @@ def feed_lock_file(data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(foreign_files, "read", read)
         for each in "_cluster_name", "_block_size":  # which look elsewhere
-            patch.setattr(processes, each, lambda _: None)
+            patch.setattr(processes, each, lambda *_: None)
         server = processes._server(OWN)
         assert server.port is None or 0 < server.port < 1 << 16
         escape(server.socket_directory or "")

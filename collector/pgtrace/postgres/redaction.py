@@ -85,7 +85,7 @@ def _tokens(text: str, cut: bool) -> list[Token] | None:
     literals somebody's data.
     """
     standard, other = (list(scan(text, escapes=escapes)) for escapes in (False, True))
-    if standard != other or _has_wrong_quote(standard, text):
+    if standard != other or _has_wrong_quote(standard, text) or _hides_quote(standard, text):
         return None
     if standard and not standard[-1].complete and not cut:
         return None
@@ -113,6 +113,14 @@ def _has_wrong_quote(tokens: list[Token], text: str) -> bool:
             if one.kind != "name" or word not in _TYPES:
                 return True
     return False
+
+
+def _hides_quote(tokens: list[Token], text: str) -> bool:
+    """Whether a comment has a quote without another, which may as well be the end of a string that
+    nobody began: ;it --'. So `-- don't` costs a statement its text.
+    """
+    comments = (token for token in tokens if token.kind in ("space", "comment"))
+    return any(text.count("'", token.start, token.end) % 2 for token in comments)
 
 
 def _statements(tokens: list[Token], text: str) -> Iterator[list[Token]]:
