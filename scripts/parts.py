@@ -119,7 +119,11 @@ def parts() -> tuple[Part, ...]:
         Part("integration", "host", "df", (*BESIDE, "tests/integration")),
         *(part for version in (17, 18, 19) for part in of_server(version)),
         *(Part(f"soak {v}", "host", "df", soak(v, 3)) for v in (15, 18)),
-        Part("integration alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
+        # Apart: files of both have the same names
+        *(
+            Part(f"{name} alone", "alone", "df", (*ALONE, f"tests/{name}"))
+            for name in ("unit", "integration")
+        ),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "guest", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
