@@ -31,7 +31,7 @@ import msgspec
 from . import output_file, output_stream
 from .buckets import Bucket, Buckets, plain
 from .capture import SCHEMA, Capture, Probes, sums_of
-from .errors import UsageError
+from .errors import UsageError, reason
 
 if TYPE_CHECKING:
     from .lab.result import Result
@@ -180,7 +180,7 @@ def _read(path: Path | str) -> bytes:
     except FileNotFoundError as error:
         raise UsageError(f"{name}: no such file") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{name} cannot be read: {_reason(error)}") from error
+        raise UsageError(f"{name} cannot be read: {reason(error)}") from error
     try:
         _check_keys(name, raw)
     except (ValueError, RecursionError) as error:
@@ -338,7 +338,3 @@ def write(capture: Capture, path: Path | str, force: bool = False) -> None:
     Raises UsageError if it cannot be written there, or exists and `force` is not given.
     """
     output_file.write(encode(capture), path, force)
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

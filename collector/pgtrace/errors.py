@@ -6,6 +6,11 @@ A message says what happened, why, and what to type next, in one or two lines.
 from typing import ClassVar
 
 
+def reason(error: Exception) -> str:
+    """What an error of the system's says, without its number and the name of a file."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 class PgtraceError(Exception):
     """Base of every error that pgtrace raises on purpose."""
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from . import interrupts, output_stream
-from .errors import UsageError
+from .errors import UsageError, reason
 from .linux import as_user, whose_path
 
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,7 +36,7 @@ def check(path: Path | str, force: bool = False) -> None:
     except FileNotFoundError:
         raise UsageError(f"{path.parent}: no such directory") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
+        raise UsageError(f"{path} cannot be written: {reason(error)}") from error
 
 
 def write(data: bytes, path: Path | str, force: bool = False) -> str:
@@ -60,7 +60,7 @@ def write(data: bytes, path: Path | str, force: bool = False) -> str:
     except FileExistsError as error:
         raise UsageError(f"{path} exists; --force overwrites it") from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
+        raise UsageError(f"{path} cannot be written: {reason(error)}") from error
     return f"Wrote {path}" + (f" as {whose_path.user_name(uid)}" if uid is not None else "")
 
 
@@ -155,7 +155,3 @@ def _linked(temporary: str, directory: int, name: str) -> bool:
 
 def _new_name(before: str, after: str) -> str:
     return f"{before}{secrets.token_hex(8)}{after}"
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

@@ -118,7 +118,8 @@ class Registry:
         """
         # Before the records: of who had ended by now, all are there, however long that takes
         now = time.monotonic_ns()
-        self.servers.listen()
+        with self._failures.kept("processes that came and went"):
+            self.servers.listen()
         calls: list[QueryEvent] = []
         with self._failures.kept("queries that ended"):
             self._take_calls(calls, settled=settled)

@@ -245,7 +245,8 @@ class Tracer:
                 self._events += self.registry.poll(settled=settled)
             with self.failures.kept("which files were read"):
                 self.places.look()
-                self._forget_files()
+                if self._by_file:
+                    self._forget_files()
             with self.failures.kept("costs over time"):
                 self.intervals.look()
 

@@ -8,7 +8,7 @@ import pytest
 from pgtrace import capture_file
 from pgtrace.capture import Capture
 from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.reporters import hlog, html, json, text
+from pgtrace.reporters import hlog, html, text
 from pgtrace.tracer import trace
 
 SECRET = "ЖЗИЙ"
@@ -62,4 +62,4 @@ def test_nothing_is_in_a_file_or_on_a_page(
 
 
 def _rendered(taken: Capture) -> list[str]:
-    return [render(taken) for render in (text.render, html.render, json.render, hlog.render)]
+    return [render(taken) for render in (text.render, html.render, hlog.render)]

@@ -33,7 +33,6 @@ from pgtrace.capture import Apart, Backend, Lost, Probes, Tablespace
 from pgtrace.histogram import Histogram
 from pgtrace.lab.result import Finding
 from pgtrace.reporters import html
-from pgtrace.reporters.chart import merge
 from pgtrace.reporters.html_charts import Charts, Group, Layer
 
 ASSETS = Path(html.__file__).parent / "assets"
@@ -56,11 +55,13 @@ def test_the_table_of_a_histogram_holds_the_numbers_of_the_capture() -> None:
     table = page.table_of(0)
     sources = ["page cache", "read-ahead issued", "device", "wait", "all"]
     assert table.head == ["from", *sources, *sources, "time"]
-    whole = merge(READS)
+    whole = Histogram.of(READS)
     assert list(table.rows) == [units.bucket(low) for low, *_ in whole.fold()]
     for at, reads in enumerate(READS):
         told = {row: number(cells[at]) for row, cells in table.rows.items() if cells[at] != "0"}
-        assert told == {units.bucket(low): n for low, _, n, _ in merge([reads]).fold_time() if n}
+        assert told == {
+            units.bucket(low): n for low, _, n, _ in Histogram.of([reads]).fold_time() if n
+        }
     assert [number(cells[4]) for cells in table.rows.values()] == [n for *_, n in whole.fold()]
 
 
@@ -68,7 +69,7 @@ def test_the_table_of_percentiles_holds_those_of_the_histogram() -> None:
     page = page_of(some_backend(reads=READS, queries=[]))
     table = page.table_of(1)
     assert table.head[1:] == ["all", "page cache", "read-ahead issued", "device", "wait"]
-    whole = merge(READS)
+    whole = Histogram.of(READS)
     for name, p in (("50 %", 50), ("90 %", 90), ("99 %", 99), ("99.99 %", 99.99), ("max", 100)):
         assert table.rows[name][0] == units.duration(whole.percentile(p) or 0, 2)
     assert table.rows["min"][0] == "6.0 µs"
@@ -79,7 +80,7 @@ def test_the_table_of_percentiles_holds_those_of_the_histogram() -> None:
 def test_where_reads_were_served_is_told_with_both_shares() -> None:
     page = page_of(some_backend(reads=READS, queries=[]))
     table = page.table("All reads: which reads they were")
-    whole = merge(READS).total_ns
+    whole = Histogram.of(READS).total_ns
     for name, reads in (("device", DEVICE), ("read-ahead issued", ISSUED)):
         row = dict(zip(table.head[1:], table.rows[name], strict=True))
         assert number(row["reads"]) == reads.count

@@ -12,7 +12,7 @@ from pgtrace.__main__ import main
 from pgtrace.capture import Lost
 from pgtrace.lab.pages_findings import findings
 from pgtrace.lab.result import Finding, Result, Storage
-from pgtrace.reporters import json, lab
+from pgtrace.reporters import lab
 
 
 def flat(text: str) -> str:
@@ -218,7 +218,7 @@ def test_report_shows_a_lab_result(
     assert capsys.readouterr() == (lab.render(result), "")
     assert main(["report", str(file), "--json"]) == 0
     assert capsys.readouterr() == (file.read_text(), "")
-    assert json.render(result) == file.read_text()
+    assert capture_file.encode(result) == file.read_bytes()
 
 
 @pytest.mark.parametrize("option", ["--planner", "--format=hlog"])

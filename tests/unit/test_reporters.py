@@ -28,8 +28,8 @@ from pgtrace.capture import (
     Lost,
     Probes,
 )
-from pgtrace.capture_file import load
-from pgtrace.reporters import hlog, json, text
+from pgtrace.capture_file import encode, load
+from pgtrace.reporters import hlog, text
 from pgtrace.reporters.block import block
 from pgtrace.reporters.chart import chart
 
@@ -302,7 +302,7 @@ def test_a_narrow_report_has_shorter_bars() -> None:
 
 def test_json_is_what_load_reads(tmp_path: Path) -> None:
     taken = some_capture(some_backend())
-    (tmp_path / "a.json").write_text(json.render(taken))
+    (tmp_path / "a.json").write_bytes(encode(taken))
     assert load(tmp_path / "a.json") == taken
 
 

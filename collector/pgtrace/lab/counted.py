@@ -71,7 +71,7 @@ def median_ns(cell: Cell) -> float | None:
     Within the bucket by rank, as if its values were evenly spread: medians of runs that all lie in
     one bucket would otherwise seem to be the same to the last digit.
     """
-    counts = latencies(reads_of(cell)).counts
+    counts = Histogram.of(reads_of(cell)).counts
     left = sum(counts.values()) / 2
     for index in sorted(counts):
         if left <= counts[index]:
@@ -114,8 +114,3 @@ def _unlike(cell: Cell) -> str | None:
 def _each(ns: float, cell: Cell) -> float | None:
     size = sum(r.bytes for r in reads_of(cell))
     return ns * BLOCK / size if size else None
-
-
-def latencies(reads: Iterable[Reads]) -> Histogram:
-    """Those of all reads together; ValueError if their buckets are not ours."""
-    return Histogram.of(reads)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..capture import Kind, Performer, Reads, Size, Source
 from ..capture import Pattern as Order
 from ..histogram import Histogram
-from .counted import BLOCK, PATTERNS, Pattern, counted, latencies, reads_of
+from .counted import BLOCK, PATTERNS, Pattern, counted, reads_of
 from .result import Cell, Result, Storage
 
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
@@ -123,4 +123,6 @@ def _known(counts: Sequence[int | None]) -> int | None:
 
 def part(reads: Sequence[Reads]) -> Part:
     """These added up."""
-    return Part(latencies(reads), sum(r.bytes for r in reads), sum(r.device_bytes for r in reads))
+    return Part(
+        Histogram.of(reads), sum(r.bytes for r in reads), sum(r.device_bytes for r in reads)
+    )

@@ -7,7 +7,6 @@ supplementary groups and no capabilities, no program gives it more (no_new_privs
 of ours. Directories are handed to it by descriptor.
 """
 
-import ctypes
 import errno
 import os
 import stat
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from ..errors import PgtraceError
 from . import capabilities, forked
+from .whose_path import OTHERS_MAY_WRITE
 
 Ids = tuple[int, int]
 """A user's and a group's id."""
@@ -25,12 +25,9 @@ Ids = tuple[int, int]
 NO_NEW_PRIVILEGES = ("setpriv", "--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all")
 """Before a command of root's that becomes the user by itself."""
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
-_OTHERS_MAY_WRITE = 0o022
-"""The group's bit is the mask of an access control list, too."""
 _SAID_MAX = 4096
 NO_GROUP = 65534
 """Of a user without an account."""
-_PR_SET_NO_NEW_PRIVS = 38  # include/uapi/linux/prctl.h
 
 
 def become(ids: Ids | None) -> list[str]:
@@ -79,15 +76,15 @@ def call(ids: Ids, work: Callable[[], None], kept: Iterable[int], seconds: float
     Raises OSError as `work` does, and if it cannot become the user or takes too long.
     """
     uid, gid = ids
-    libc = ctypes.CDLL(None, use_errno=True)
 
     def become_and_work(tell: forked.Tell) -> None:
         try:
             os.setgroups([])
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)  # which takes all capabilities, and lets no debugger in
-            if uid == 0 or libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+            if uid == 0:
                 raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+            capabilities.no_new_privileges()
             work()
         except OSError as error:
             tell(b"%d" % (error.errno or errno.EIO))
@@ -121,11 +118,11 @@ def is_roots_own(directory: int, path: Path) -> bool:
     if Path(f"/proc/self/fd/{directory}").readlink() != path:
         return False
     whole = os.fstat(directory)
-    if whole.st_uid != 0 or whole.st_mode & _OTHERS_MAY_WRITE:
+    if whole.st_uid != 0 or whole.st_mode & OTHERS_MAY_WRITE:
         return False
     for above in path.parents:
         status = above.stat()
-        may_write = status.st_mode & _OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
+        may_write = status.st_mode & OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
         if status.st_uid != 0 or may_write:
             return False
     return True

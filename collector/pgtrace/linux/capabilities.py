@@ -39,6 +39,9 @@ _LAST = 63
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38  # include/uapi/linux/prctl.h
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+"""Loaded before a fork: in a child the loader's lock may be held by a thread that is not there."""
+
 _kept: list[tuple[int, int]] = []
 """What drop() left, effective and permitted; nothing before."""
 
@@ -70,17 +73,12 @@ def drop(reserve: Collection[str] = ()) -> None:
 
     Raises OSError. Call it while no other thread is there that is to stay.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     now = LOOKING if _version() >= _OPEN_MAPS_FOR_ALL else (*LOOKING, "CAP_BPF", "CAP_SYS_ADMIN")
     there = _set("CapPrm")
     kept, whole = _bits(now) & there, _bits({*now, *reserve}) & there
-    for number in range(_LAST + 1):
-        if not whole >> number & 1:  # who may not is no root: what it starts gets nothing anyway
-            libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "no_new_privs")
-    _take(kept, whole)
+    bound(whole)
+    no_new_privileges()
+    take(kept, whole)
     _kept[:] = [(kept, whole)]
 
 
@@ -91,19 +89,33 @@ def raised() -> Iterator[None]:
     if kept == whole:
         yield
         return
-    _take(whole, whole)
+    take(whole, whole)
     try:
         yield
     finally:
-        _take(kept, whole)
+        take(kept, whole)
 
 
-def _take(now: int, permitted: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
+def bound(most: int = 0) -> None:
+    """No program started from now on gets more than these; the set of bits is as /proc has it."""
+    for number in range(_LAST + 1):
+        if not most >> number & 1:  # who may not is no root: what it starts gets nothing anyway
+            _LIBC.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+    _LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+
+
+def no_new_privileges() -> None:
+    """No program started from now on becomes another user by its file. Raises OSError."""
+    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "no_new_privs")
+
+
+def take(now: int = 0, permitted: int = 0) -> None:
+    """Have these alone, nothing inheritable; sets of bits as /proc has them. Raises OSError."""
     low = 0xFFFFFFFF
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
     words = now & low, permitted & low, 0, now >> 32, permitted >> 32, 0
-    if libc.capset(header, (ctypes.c_uint32 * 6)(*words)):
+    if _LIBC.capset(header, (ctypes.c_uint32 * 6)(*words)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 

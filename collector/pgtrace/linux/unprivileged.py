@@ -18,10 +18,8 @@ NOBODY = 65534
 MOST_MEMORY = 256 << 20
 """In bytes, beside what pgtrace has itself."""
 MOST_SECONDS = 5
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24  # include/uapi/linux/prctl.h
-_PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
-_LINUX_CAPABILITY_VERSION_3 = 0x20080522  # include/uapi/linux/capability.h
-_LAST_CAPABILITY = 63
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # include/uapi/linux/prctl.h
+_LIBC = ctypes.CDLL(None)  # here, for the child may not load anything
 
 
 def told(work: Callable[[int, Tell], None], file: int) -> bytes:
@@ -40,23 +38,18 @@ def told(work: Callable[[int, Tell], None], file: int) -> bytes:
 
 
 def _drop_all() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
     mapped = int(_status("/proc/self/statm").split()[0]) * resource.getpagesize()
-    for capability in range(_LAST_CAPABILITY + 1):
-        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    capabilities.bound()
     try:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
     except PermissionError:  # no root, or one without CAP_SETUID: then without capabilities alone
         pass
-    header = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    if libc.capset(header, nothing) or libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        os._exit(1)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # other processes of nobody's may not look into it
-    libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    capabilities.take()
+    capabilities.no_new_privileges()
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # other processes of nobody's may not look into it
+    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     for limit, most in (
         (resource.RLIMIT_AS, mapped + MOST_MEMORY),
         (resource.RLIMIT_CPU, MOST_SECONDS),

@@ -18,7 +18,7 @@ from ..errors import UsageError
 
 _MOST_LINKS = 40
 """As many as the kernel follows."""
-_OTHERS_MAY_WRITE = 0o022
+OTHERS_MAY_WRITE = 0o022
 """The group's bit is the mask of an access control list, too."""
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -58,7 +58,7 @@ def temporary() -> Path:
 
 def is_shared(directory: int) -> bool:
     """Whether others than its owner may make files in it."""
-    return bool(os.fstat(directory).st_mode & _OTHERS_MAY_WRITE)
+    return bool(os.fstat(directory).st_mode & OTHERS_MAY_WRITE)
 
 
 def user_name(uid: int) -> str:
@@ -110,7 +110,7 @@ def _others(directory: int) -> set[int]:
     directory there, its owner.
     """
     status = os.fstat(directory)
-    shared = status.st_mode & _OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
+    shared = status.st_mode & OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
     if status.st_uid == 0 and shared:
         raise UsageError(
             f"others may write in {_named(directory)}, so that root writes nothing there: name "

@@ -42,7 +42,7 @@ class Spaces:
         self._anonymous: dict[int, Space] = {}
         """Those of btrfs and the like by their inode alone: stat() shows numbers of its own."""
         self._next_look = 0.0
-        self._look()
+        self.look()
 
     def find(self, device: tuple[int, int], inode: int) -> Space | None:
         """The one with that directory, if it is known."""
@@ -55,12 +55,8 @@ class Spaces:
         now, before = time.monotonic(), len(self._known)
         if now >= self._next_look:
             self._next_look = now + _LEAST_PAUSE_S
-            self._look()
+            self.look()
         return len(self._known) > before
-
-    def look(self) -> None:
-        """Look where they are now."""
-        self._look()
 
     def is_gone(self, device: tuple[int, int], space: int, inode: int, path: Sequence[str]) -> bool:
         """Whether no file of that path in a directory of find() is that inode any more; not while
@@ -101,7 +97,8 @@ class Spaces:
                     return "/".join(decode(os.fsencode(part)) for part in path[first:])
         return None
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look where they are now."""
         for server in self._servers():
             self._look_at(server)
 

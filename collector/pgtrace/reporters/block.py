@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from .. import units
 from ..capture import READ_ALONE, Apart, Operation, Reads, of_operation
+from ..histogram import Histogram
 from . import writes
-from .chart import INDENT, WIDTH, chart, kinds, merge, sums
+from .chart import INDENT, WIDTH, chart, kinds, sums
 
 NAMES: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsync"}
 UNTRACED = ("locks", "CPU")
@@ -61,7 +62,7 @@ def block(
         lines = [lead + none, *apart(failed, short)]
         lines += writes.lines(everything, operations, width)
     else:
-        total = merge(reads)
+        total = Histogram.of(reads)
         lines = [lead + sums(reads, total, "read", "reads")]
         lines += [*_served(reads), *kinds(reads), *_details(reads)]
         lines += [*apart(failed, short), *chart(total, width)]

@@ -1,7 +1,7 @@
 """What stands for reads, writes or fsyncs, whichever they are: sums, kinds of files, histogram."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from .. import units
 from ..capture import Reads
@@ -11,11 +11,6 @@ WIDTH = 80
 LONGEST_BAR = 48
 SHORTEST_BAR = 8
 INDENT = 12
-
-
-def merge(reads: Iterable[Reads]) -> Histogram:
-    """Return the latencies of all `reads` together; ValueError if their buckets are not ours."""
-    return Histogram.of(reads)
 
 
 def sums(reads: Sequence[Reads], total: Histogram, one: str, many: str) -> str:

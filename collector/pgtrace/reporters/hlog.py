@@ -11,7 +11,6 @@ from ..buckets import MAX_BITS
 from ..capture import Capture, Reads
 from ..histogram import Histogram
 from .block import NAMES
-from .chart import merge
 
 DIGITS = 3
 NS_PER_MS = 1_000_000
@@ -38,7 +37,7 @@ def render(capture: Capture) -> str:
             tag = (backend.pid, reads.call or reads.operation, reads.source, reads.scope)
             tagged.setdefault(tag, []).append(reads)
     for key, several in sorted(tagged.items()):
-        latencies = merge(several)
+        latencies = Histogram.of(several)
         most = (latencies.max_ns or 0) / NS_PER_MS
         name = ".".join(str(part) for part in key)
         # Times from the start on: readers add an absolute base time twice.

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from .. import units
+from ..histogram import Histogram
 from ..lab import buffers_findings
 from ..lab.buffers import STATES
 from ..lab.buffers_figures import LEVELS, Figures, figures, sizes_of, table_reads
 from ..lab.buffers_findings import NAMES, RING, STATE, TIMING
-from ..lab.counted import latencies
 from ..lab.figures import label
 from ..lab.result import Finding, Result, Storage
 from .html_charts import Charts, Group, Layer
@@ -53,7 +53,7 @@ def _size(
     for state, each in of.items():
         reads = [read for cell in each.cells for read in table_reads(cell)]
         by_source = {s: [r for r in reads if r.source == s] for s in LEVELS}
-        layers = [Layer((SOURCES[s],), s, latencies(own)) for s, own in by_source.items() if own]
+        layers = [Layer((SOURCES[s],), s, Histogram.of(own)) for s, own in by_source.items() if own]
         groups += [Group(state, layers)] if layers else []
     if groups:
         parts.append(charts.latencies(f"{title}: latencies of reads", groups, opened=False))

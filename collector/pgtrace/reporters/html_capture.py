@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from .. import units
 from ..capture import Backend, Capture, Reads, Tablespace, of_operation
+from ..histogram import Histogram
 from .block import untraced
-from .chart import merge
 from .html_charts import Charts
 from .html_parts import Row, escaped, paragraphs, part, section, table
 from .html_reads import COLUMNS, numbers, view
@@ -131,7 +131,7 @@ def _writes(capture: Capture) -> str:
         return ""
     found, rows = written(capture), []
     for name, calls in found:
-        total = merge(calls)
+        total = Histogram.of(calls)
         sized = calls[0].operation == "write"
         rows.append(
             Row(

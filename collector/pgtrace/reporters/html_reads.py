@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from .. import units
 from ..alike import alike
 from ..capture import Apart, Reads
+from ..histogram import Histogram
 from .block import PERFORMERS, SOURCES, apart, in_words
-from .chart import merge
 from .html_charts import Charts, Group, Layer
 from .html_parts import Row, paragraphs, sums, table
 from .places import grouped
@@ -59,7 +59,7 @@ def view(
         outside,
         charts.latencies(f"{title}: how long a read took", [Group("", by_source)], opened=opened),
     ]
-    everything = [Layer(("all",), "all", merge(reads))] if len(by_source) > 1 else []
+    everything = [Layer(("all",), "all", Histogram.of(reads))] if len(by_source) > 1 else []
     parts.append(
         charts.percentiles(f"{title}: percentiles", [*everything, *by_source], opened=opened)
     )
@@ -69,11 +69,15 @@ def view(
 def _layers(reads: Sequence[Reads]) -> list[Layer]:
     """One for each source, in the order in which they are always told."""
     of = {source: [r for r in reads if r.source == source] for source in NAMES}
-    return [Layer((NAMES[s],), s, merge(own)) for s, own in of.items() if any(r.count for r in own)]
+    return [
+        Layer((NAMES[s],), s, Histogram.of(own))
+        for s, own in of.items()
+        if any(r.count for r in own)
+    ]
 
 
 def _sums(reads: Sequence[Reads]) -> list[tuple[str, str]]:
-    total, count = merge(reads), sum(r.count for r in reads)
+    total, count = Histogram.of(reads), sum(r.count for r in reads)
     shown = [
         ("reads", units.count(count)),
         ("bytes", units.size(sum(r.bytes for r in reads))),
@@ -100,7 +104,7 @@ def _splits(title: str, reads: Sequence[Reads]) -> str:
 
 def numbers(name: str, reads: Sequence[Reads], whole_ns: int) -> Row:
     """The row of some reads under COLUMNS, a part of what took `whole_ns`."""
-    total, count = merge(reads), sum(r.count for r in reads)
+    total, count = Histogram.of(reads), sum(r.count for r in reads)
     blocks = sum(r.blocks for r in reads)
     known = any(r.source != "unknown" for r in reads)
     if not count:

@@ -1,9 +1,9 @@
 """The sync experiment as chapters of a page: two servers side by side, and their syncs."""
 
 from .. import units
+from ..histogram import Histogram
 from ..lab.result import Result
 from ..lab.sync_findings import groups, measures, names
-from .chart import merge
 from .html_parts import Row, paragraphs, part, table
 from .lab_sync import (
     PHASES,
@@ -52,7 +52,7 @@ def _syncs(result: Result) -> str:
     made = []
     for group, by_server in groups(result).items():
         servers = names(result)
-        latencies = [merge(by_server.get(name, [])) for name in servers]
+        latencies = [Histogram.of(by_server.get(name, [])) for name in servers]
         rows = [
             Row(name, [cell for h in latencies for cell in (value(h) if h.count else "-", "-")])
             for name, value in SHOWN.items()

@@ -22,7 +22,6 @@ from ..lab.sync_findings import (
     shown,
 )
 from ..statement import escape
-from .chart import merge
 from .sentence import sentence
 
 _NAME = 24
@@ -182,7 +181,7 @@ def _syncs(result: Result) -> list[str]:
     lines = []
     one, other = names(result)
     for group, by_server in groups(result).items():
-        latencies = [merge(by_server.get(name, [])) for name in (one, other)]
+        latencies = [Histogram.of(by_server.get(name, [])) for name in (one, other)]
         lines += ["", f"{escape(group_name(group))}: latencies, all phases and runs added up"]
         lines.append(f"{'':>9}" + "".join(f"{escape(name):>11}{'':21}" for name in (one, other)))
         lines[-1] = lines[-1].rstrip()

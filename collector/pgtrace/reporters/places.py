@@ -5,8 +5,8 @@ from typing import get_args
 
 from .. import units
 from ..capture import Call, Capture, Reads, Tablespace, of_operation
+from ..histogram import Histogram
 from ..statement import escape
-from .chart import merge
 
 MOST_RELATIONS = 20
 """Relations with a line of their own; the others are added up in one."""
@@ -56,7 +56,7 @@ def _written(capture: Capture) -> list[str]:
     whole = sum(_time(of_it) for _, of_it in found)
     lines = [f"{'calls':>11}{'size':>11}{'mean':>10}{'time':>10}{'p99':>9}{'max':>8}  what, of, by"]
     for name, of_it in found:
-        total = merge(of_it)
+        total = Histogram.of(of_it)
         sized = of_it[0].operation == "write"
         lines.append(
             f"{units.count(total.count):>11}"

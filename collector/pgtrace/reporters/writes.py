@@ -6,7 +6,8 @@ from typing import get_args
 
 from .. import units
 from ..capture import Call, Operation, Reads, of_operation
-from .chart import INDENT, chart, kinds, merge, sums
+from ..histogram import Histogram
+from .chart import INDENT, chart, kinds, sums
 
 _SOURCES = {
     "page_cache": "page cache",
@@ -60,7 +61,7 @@ def sentence(
 def _part(reads: Sequence[Reads], one: str, many: str, what: str, width: int) -> list[str]:
     if not any(r.count for r in reads):
         return [f"{'':{INDENT}}no {many}"]
-    total = merge(reads)
+    total = Histogram.of(reads)
     counts: Counter[str] = Counter()
     for r in reads:
         counts[r.source] += r.count
