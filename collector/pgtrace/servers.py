@@ -161,17 +161,20 @@ class Servers:
 
     def _look_at_standby(self, server: Server) -> None:
         """Its startup process does not end when it is ready. Once that runs, the postmaster writes
-        to its file when it lets clients in (LOCK_FILE_LINE_PM_STATUS), and not before.
+        to its file when it lets clients in (LOCK_FILE_LINE_PM_STATUS), and not before. Times of
+        files are those of the last tick: a recovery within one is only seen by who was let in. Whom
+        the server turns away gets no title: see BackendInitialize() in
+        src/backend/tcop/backend_startup.c, before 17 in src/backend/postmaster/postmaster.c.
         """
-        for backend in server.backends():
-            if backend.backend_type == "startup":
-                began_ns = self._began_ns(backend)
-                with contextlib.suppress(OSError):
-                    uid = server.postmaster.uid
-                    lock = foreign_files.status(server.directory, "postmaster.pid", uid)
-                    written_ns = lock.st_mtime_ns - (time.time_ns() - time.monotonic_ns())
-                    if written_ns > began_ns:
-                        self._gaps.recovered(server.data_directory, began_ns, written_ns)
+        backends = server.backends()
+        for began_ns in (self._began_ns(b) for b in backends if b.backend_type == "startup"):
+            ready = [self._began_ns(b) for b in backends if b.backend_type == "client backend"]
+            with contextlib.suppress(OSError):
+                uid = server.postmaster.uid
+                lock = foreign_files.status(server.directory, "postmaster.pid", uid)
+                ready.append(lock.st_mtime_ns - (time.time_ns() - time.monotonic_ns()))
+            if since := [moment for moment in ready if moment > began_ns]:
+                self._gaps.recovered(server.data_directory, began_ns, min(since))
 
     def _began_ns(self, backend: Backend) -> int:
         """As the process connector has it, or else the end of the tick that /proc has."""

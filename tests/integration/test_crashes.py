@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from test_queries import WAY
 
-from child import wait_for
+from child import Child, wait_for
 from fix_cluster import Server
 from pgtrace.capture import Capture, Gap
 from pgtrace.postgres import processes
@@ -195,26 +195,62 @@ def test_logger_that_is_killed_takes_nobody_along(server: Server) -> None:
     assert pids(collected)["walwriter"] == before["walwriter"]
 
 
-def test_standby_is_ready_while_it_recovers(restless: PrivateCluster) -> None:
-    """Its startup process does not end, and it has no walwriter."""
-    restless.stop()
-    (restless.datadir / "standby.signal").touch()
-    restless.start()
-    begin = restless.log.stat().st_size
-    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+@pytest.fixture
+def standby(server: Server) -> Iterator[PrivateCluster]:
+    """One whose recovery takes longer than a tick of the file system's clock: it makes its files
+    durable. It has no walwriter."""
+    private = server(**SETTINGS, fsync=True)
+    private.stop()
+    (private.datadir / "standby.signal").touch()
+    private.start()
+    wait_for(lambda: ready(private))
+    yield private
+    private.stop()
+    (private.datadir / "standby.signal").unlink()
+    private.start()
+
+
+def crash_of_a_standby(standby: PrivateCluster) -> None:
+    """Its startup process does not end."""
+    before = pids(standby)
+    with standby.connect() as connection:
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+        wait_for(lambda: pids(standby).get("checkpointer") not in (None, before["checkpointer"]))
+    wait_for(lambda: ready(standby))
+
+
+def test_standby_is_ready_while_it_recovers(standby: PrivateCluster) -> None:
+    begin = standby.log.stat().st_size
+    tracer = Tracer(Target.find(standby.postmaster_pid), reads=WAY)
     try:
-        before = pids(restless)
-        with restless.connect() as connection:
-            os.kill(connection.info.backend_pid, signal.SIGKILL)
-            wait_for(
-                lambda: pids(restless).get("checkpointer") not in (None, before["checkpointer"])
-            )
-        wait_for(lambda: ready(restless))
+        crash_of_a_standby(standby)
         wait_for(lambda: [gap for gap in tracer.capture().gaps if gap.ended])
     finally:
         taken = tracer.stop()
-        restless.stop()
-        (restless.datadir / "standby.signal").unlink()
-    said = log(restless, begin)
+    said = log(standby, begin)
     assert [what for what, _ in said][:2] == ["crash", "ready"]
     assert times(taken.gaps) == pytest.approx([when for _, when in said[:2]], abs=NEAR_S)
+
+
+def test_standby_is_ready_once_it_lets_a_client_in(standby: PrivateCluster) -> None:
+    """Where its file does not tell: its time is that of the last tick, before the recovery."""
+    begin = standby.log.stat().st_size
+    file = standby.datadir / "postmaster.pid"
+    tracer = Tracer(Target.find(standby.postmaster_pid), reads=WAY)
+    try:
+        with Child("sh", "-c", 'while touch -d @1 -- "$0"; do :; done', file):
+            crash_of_a_standby(standby)
+            assert [gap.ended for gap in tracer.capture().gaps] == [None]
+            with standby.connect() as connection:
+                (gap,) = wait_for(lambda: [g for g in tracer.capture().gaps if g.ended])
+                (let_in,) = (
+                    connection.execute(
+                        "select extract(epoch from backend_start)::float8 from pg_stat_activity"
+                        " where pid = pg_backend_pid()"
+                    ).fetchone()
+                    or ()
+                )
+    finally:
+        tracer.stop()
+    assert log(standby, begin)[1][0] == "ready"
+    assert at(gap.ended) == pytest.approx(let_in, abs=NEAR_S)
