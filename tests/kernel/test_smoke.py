@@ -8,8 +8,10 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -19,8 +21,17 @@ from fix_engines import RELEASE, engines, ways
 from fix_markers import PG_VERSION, matches
 from fix_reader import Reader
 from pgtrace import trace
-from pgtrace.capture import Call, Totals, of_operation
-from pgtrace.engines import OPERATIONS, EngineName, Member, Postmaster, ReadsWay, Request, choice
+from pgtrace.capture import Call, of_operation, sums_of
+from pgtrace.engines import (
+    OPERATIONS,
+    EngineName,
+    Member,
+    Postmaster,
+    ReadsWay,
+    Request,
+    TaskSnapshot,
+    choice,
+)
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.targets import Target
 from pgtrace.tracer import Tracer
@@ -37,10 +48,25 @@ def server(disk_directory: Path) -> Iterator[PrivateCluster]:
         yield server
 
 
+class Processes(Target):
+    """Several that are not PostgreSQL: each program is loaded once for all of them."""
+
+    def request(self, reads: ReadsWay | None, **options: Any) -> Request:
+        members = tuple(Member(pid, pid) for pid in self.pids)
+        of_one = super().request(reads, **options)
+        return replace(of_one, members=members, most_tasks=len(members))
+
+
+def asked_for(way: ReadsWay, engine: EngineName) -> ReadsWay | None:
+    """Nobody has to ask for the best one."""
+    return None if way == ways(engine)[0] else way
+
+
 def test_way_counts_each_read(
     reader: Callable[..., Reader], data_file: Path, engine: EngineName, way: ReadsWay
 ) -> None:
-    with reader(data_file) as one, trace(one.pid, any_process=True, reads=way) as tracer:
+    asked = asked_for(way, engine)
+    with reader(data_file) as one, trace(one.pid, any_process=True, reads=asked) as tracer:
         assert one.go().full == 1000
     taken = tracer.capture()
     assert (taken.probes.engine, taken.probes.reads) == (engine, way)
@@ -50,16 +76,11 @@ def test_way_counts_each_read(
 
 
 @pytest.mark.parametrize("per_query", [False, True])
-@pytest.mark.parametrize("how", ["inline", "async"])
 def test_requests_of_io_uring(
-    uring_reader: Callable[..., Reader],
-    data_file: Path,
-    engine: EngineName,
-    how: str,
-    per_query: bool,
+    uring_reader: Callable[..., Reader], data_file: Path, engine: EngineName, per_query: bool
 ) -> None:
     """Each is counted, whichever thread of the process it completes in; or said not to be."""
-    with uring_reader(data_file, how, 1000) as one:
+    with uring_reader(data_file, "inline,async", 1000) as one:
         request = Request(
             (Member(one.pid, one.pid, 0, os.getpid()),),
             (Postmaster(os.getpid(), io_uring=True),),
@@ -69,20 +90,25 @@ def test_requests_of_io_uring(
         )
         started = choice.start(request)
         try:
-            counts = one.go()
-            (task,) = started.snapshot()
-            missing = [reason for reason in started.not_measured if "io_uring" in reason]
+            for made, how in ((1000, "inline"), (2000, "async")):
+                counts = one.go()
+                assert (counts.full, counts.executors > 0) == (1000, how == "async")
+                (task,) = started.snapshot()
+                _is_counted(task, made, started.not_measured, engine)
         finally:
             started.close()
-    assert (counts.full, counts.executors > 0) == (1000, how == "async")
+
+
+def _is_counted(task: TaskSnapshot, made: int, not_measured: list[str], engine: EngineName) -> None:
+    missing = [reason for reason in not_measured if "io_uring" in reason]
     assert (task.lost_reads, task.requests, task.failed.count, task.short.count) == (0, 0, 0, 0)
     if matches(RELEASE, "< 6.0") or engine == "bcc":
         assert (task.reads, len(missing)) == ({}, 1)
         return
     assert not missing
     assert {key.performed_by for key in task.reads} == {"io_uring"}
-    assert sum(each.count for each in task.reads.values()) == 1000
-    assert sum(each.bytes for each in task.reads.values()) == 1000 * 8192
+    assert sum(each.count for each in task.reads.values()) == made
+    assert sum(each.bytes for each in task.reads.values()) == made * 8192
 
 
 def test_way_counts_each_write_and_fsync(
@@ -90,31 +116,35 @@ def test_way_counts_each_write_and_fsync(
 ) -> None:
     """A write into a file opened with O_DSYNC is one, and no fsync."""
     file = disk_directory / f"written by {way}"
-    for call in ("pwrite", "pwritev"):
-        for sync in get_args(Call):
-            options = ("--call", call, "--count", 200, "--sync", sync)
-            totals, found = _written(writer(file, *options), way)
-            assert (totals.writes, totals.written_bytes) == (200, 200 * 8192)
-            assert (totals.fsyncs, found) == (20, {sync: 20})
-            assert (totals.reads, totals.failed_writes, totals.failed_fsyncs) == (0, 0, 0)
-    totals, _ = _written(writer(file, "--dsync", "--count", 20), way)
-    assert (totals.writes, totals.fsyncs) == (20, 0)
-
-
-def _written(one: Reader, way: ReadsWay) -> tuple[Totals, dict[str | None, int]]:
-    with trace(one.pid, any_process=True, reads=way, operations=OPERATIONS) as tracer:
-        one.go()
-    taken = tracer.capture()
+    wanted: dict[int, tuple[int, dict[str | None, int]]] = {}
+    writers = []
+    for call, sync in product(("pwrite", "pwritev"), get_args(Call)):
+        options = ("--call", call, "--count", 200, "--sync", sync)
+        writers.append(writer(file, *options))
+        wanted[writers[-1].pid] = (200, {sync: 20})
+    writers.append(writer(file, "--dsync", "--count", 20))
+    wanted[writers[-1].pid] = (20, {})
+    tracer = Tracer(Processes(tuple(wanted)), reads=way, operations=OPERATIONS)
+    try:
+        for one in writers:
+            one.go()
+    finally:
+        taken = tracer.stop()
     assert taken.probes.reads == way
-    fsyncs = of_operation((r for b in taken.backends for r in b.reads), "fsync")
     assert (taken.lost.writes, taken.lost.fsyncs) == (0, 0)
-    found: Counter[str | None] = Counter()
-    for each in fsyncs:
-        found[each.call] += each.count
-    return taken.totals, dict(found)
+    assert {backend.pid for backend in taken.backends} == wanted.keys()
+    for backend in taken.backends:
+        totals = sums_of([backend])
+        writes, fsyncs = wanted[backend.pid]
+        found: Counter[str | None] = Counter()
+        for each in of_operation(backend.reads, "fsync"):
+            found[each.call] += each.count
+        assert (totals.writes, totals.written_bytes) == (writes, writes * 8192)
+        assert (totals.fsyncs, found) == (sum(fsyncs.values()), fsyncs)
+        assert (totals.reads, totals.failed_writes, totals.failed_fsyncs) == (0, 0, 0)
 
 
-def test_backend(server: PrivateCluster, way: ReadsWay, tmp_path: Path) -> None:
+def test_backend(server: PrivateCluster, engine: EngineName, way: ReadsWay, tmp_path: Path) -> None:
     """Reads are in the query that made them: those of a file, and no others."""
     file = tmp_path / "file"
     file.write_bytes(bytes(80 * 8192))
@@ -124,33 +154,20 @@ def test_backend(server: PrivateCluster, way: ReadsWay, tmp_path: Path) -> None:
     read = f"select length(pg_read_binary_file('{file}', 0, {80 * 8192}))"
     with server.connect() as connection:
         connection.execute(read)
-        with trace(connection.info.backend_pid, reads=way, literals=True) as tracer:
+        asked = asked_for(way, engine)
+        with trace(connection.info.backend_pid, reads=asked, literals=True) as tracer:
             connection.execute(read)
             connection.pgconn.exec_(b"select 1/0")
     taken = tracer.capture()
     (backend,) = taken.backends
-    assert (taken.probes.queries, taken.probes.not_measured) == ("usdt", [])
+    probes = taken.probes
+    assert (probes.reads, probes.queries, probes.not_measured) == (way, "usdt", [])
     assert {(q.text, q.calls, q.errors) for q in backend.queries} == {
         (read, 1, 0),
         ("select 1/0", 1, 1),
     }
     (query,) = (query for query in backend.queries if query.text == read)
     assert sum(reads.bytes for reads in query.reads) == 80 * 8192
-
-
-def test_the_best_way_is_chosen(
-    reader: Callable[..., Reader], data_file: Path, server: PrivateCluster, engine: EngineName
-) -> None:
-    """Nobody has to ask for it, neither for a backend nor for another process."""
-    best = ways(engine)[0]
-    with reader(data_file) as one, trace(one.pid, any_process=True) as tracer:
-        assert one.go().full == 1000
-    assert tracer.capture().probes.reads == best
-    assert tracer.capture().totals.reads == 1000
-    with server.connect() as connection, trace(connection.info.backend_pid) as tracer:
-        connection.execute("select 1")
-    probes = tracer.capture().probes
-    assert (probes.reads, probes.queries, probes.not_measured) == (best, "usdt", [])
 
 
 def test_whole_server(server: PrivateCluster, engine: EngineName) -> None:

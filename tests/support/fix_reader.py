@@ -101,7 +101,7 @@ def writer(writer_binary: Path) -> Iterator[Callable[..., Reader]]:
 
 @pytest.fixture
 def uring_reader(uring_reader_binary: Path) -> Iterator[Callable[..., Reader]]:
-    """Start a reader by io_uring: `uring_reader(data_file, "async", 1000)`, or "inline"."""
+    """Start a reader by io_uring: `uring_reader(data_file, "async", 1000)`, "inline", or both."""
     yield from _starter(uring_reader_binary)
 
 

@@ -5,7 +5,8 @@
  *
  * Prints "ready"; waits for a line on stdin; reads; prints "FULL 0 FAILED BYTES 0 0" and how many
  * threads of its own executed requests; waits for another line; ends. With `async` in place of
- * `inline` it asks for asynchronous execution, by such threads.
+ * `inline` it asks for asynchronous execution, by such threads. With both, and a comma between,
+ * it does so for each after a line.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -91,13 +92,12 @@ static int executors(void)
 
 int main(int argc, char **argv)
 {
-	long count, done, i, blocks, full = 0, failed = 0;
+	long count, done, i, blocks, full, failed;
+	char line[8], *how;
 	int file, flags;
-	char line[8];
 
 	if (argc != 4)
-		errx(2, "usage: uring_reader async|inline COUNT FILE");
-	flags = strcmp(argv[1], "async") ? 0 : IOSQE_ASYNC;
+		errx(2, "usage: uring_reader async|inline[,async|inline] COUNT FILE");
 	count = atol(argv[2]);
 	file = open(argv[3], O_RDONLY);
 	if (file < 0)
@@ -106,16 +106,21 @@ int main(int argc, char **argv)
 	set_up();
 	puts("ready");
 	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
-		return 1;
-	for (done = 0; done < count; done += i) {
-		for (i = 0; i < DEPTH && done + i < count; i++)
-			submit(file, i, (done + i) % blocks, flags);
-		if (syscall(__NR_io_uring_enter, ring, i, i, IORING_ENTER_GETEVENTS, NULL, 0) != i)
-			err(1, "io_uring_enter");
-		reap(&full, &failed);
+	for (how = strtok(argv[1], ","); how; how = strtok(NULL, ",")) {
+		if (!fgets(line, sizeof(line), stdin))
+			return 1;
+		flags = strcmp(how, "async") ? 0 : IOSQE_ASYNC;
+		full = failed = 0;
+		for (done = 0; done < count; done += i) {
+			for (i = 0; i < DEPTH && done + i < count; i++)
+				submit(file, i, (done + i) % blocks, flags);
+			if (syscall(__NR_io_uring_enter, ring, i, i, IORING_ENTER_GETEVENTS, NULL,
+				    0) != i)
+				err(1, "io_uring_enter");
+			reap(&full, &failed);
+		}
+		printf("%ld 0 %ld %ld 0 0 %d\n", full, failed, full * SIZE, executors());
+		fflush(stdout);
 	}
-	printf("%ld 0 %ld %ld 0 0 %d\n", full, failed, full * SIZE, executors());
-	fflush(stdout);
 	return !fgets(line, sizeof(line), stdin);
 }
