@@ -1,8 +1,9 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
-Parts of the lanes `host` and `guest` run side by side, those of one lane one after the other; then
-those of the lane `alone`, beside which nothing runs, because they measure time or look at all of
-the host. What the guest's lane prints is printed when a part of it has ended.
+Parts of the lanes `servers` and `beside` run side by side, those of one lane one after the other:
+tests with servers of this host, and beside them unit tests, virtual machines and soaks, which take
+about as long. Then those of the lane `alone`, beside which nothing runs, because they measure time
+or look at all of the host. What the lane `beside` prints is printed when a part of it has ended.
 """
 
 import os
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-Lane = Literal["host", "guest", "alone"]
+Lane = Literal["servers", "beside", "alone"]
 SETS = ("quick", "default", "full")
 VM_LOST = 125
 """How scripts/vm ends if there was no end of the command in the machine."""
@@ -84,7 +85,7 @@ def of_server(version: int) -> tuple[Part, Part]:
     """What differs between versions of PostgreSQL, on that one."""
     there = {"PGTRACE_TEST_PG": str(version)}
     return (
-        Part(f"PostgreSQL {version}", "host", "df", (*BESIDE, *OF_SERVERS), there),
+        Part(f"PostgreSQL {version}", "servers", "df", (*BESIDE, *OF_SERVERS), there),
         Part(f"PostgreSQL {version} alone", "alone", "df", (*ALONE, *OF_SERVERS), there),
     )
 
@@ -99,8 +100,8 @@ def of_kernel(kernel: str) -> tuple[Part, Part]:
     if kernel == "5.10":
         whole = ("pytest", "-m", "core", "tests/kernel")
     return (
-        Part(f"kernel {kernel}", "guest", "d", vm(kernel, *smoke, minutes=30)),
-        Part(f"kernel {kernel} whole", "guest", "f", vm(kernel, *whole, minutes=180)),
+        Part(f"kernel {kernel}", "beside", "d", vm(kernel, *smoke, minutes=30)),
+        Part(f"kernel {kernel} whole", "beside", "f", vm(kernel, *whole, minutes=180)),
     )
 
 
@@ -108,25 +109,25 @@ def parts() -> tuple[Part, ...]:
     """All there are, in their order."""
     sources = files("bpf/*.[ch]", "scripts/*.[ch]", "tests/**/*.c")
     return (
-        Part("ruff", "host", "qdf", ("ruff", "check")),
-        Part("format", "host", "qdf", ("ruff", "format", "--check")),
-        Part("mypy", "host", "qdf", ("mypy",)),
-        Part("clang-format", "host", "qdf", ("clang-format", "--dry-run", "-Werror", *sources)),
-        Part("codespell", "host", "qdf", ("codespell",)),
-        Part("shellcheck", "host", "qdf", ("shellcheck", "-x", *shell_scripts())),
-        Part("unit", "host", "qdf", (*BESIDE, "tests/unit")),
-        Part("quick", "host", "q", (*BESIDE, "tests/integration/test_reads.py")),
-        Part("integration", "host", "df", (*BESIDE, "tests/integration")),
+        Part("ruff", "servers", "qdf", ("ruff", "check")),
+        Part("format", "servers", "qdf", ("ruff", "format", "--check")),
+        Part("mypy", "servers", "qdf", ("mypy",)),
+        Part("clang-format", "servers", "qdf", ("clang-format", "--dry-run", "-Werror", *sources)),
+        Part("codespell", "servers", "qdf", ("codespell",)),
+        Part("shellcheck", "servers", "qdf", ("shellcheck", "-x", *shell_scripts())),
+        Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
+        Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
         *(part for version in (17, 18, 19) for part in of_server(version)),
-        *(Part(f"soak {v}", "host", "df", soak(v, 3)) for v in (15, 18)),
         # Apart: files of both have the same names
         *(
             Part(f"{name} alone", "alone", "df", (*ALONE, f"tests/{name}"))
             for name in ("unit", "integration")
         ),
         # Downloads first: they wait for the network, and not for a processor.
-        *(Part(f"root {v}", "guest", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
+        *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
+        Part("unit", "beside", "qdf", (*BESIDE, "tests/unit")),
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
+        *(Part(f"soak {v}", "beside", "df", soak(v, 3)) for v in (15, 18)),
     )
 
 
@@ -134,7 +135,7 @@ def measured(part: Part) -> Part:
     """The same, with what it covers of pgtrace noted. One test after the other: xdist's workers
     end without a word.
     """
-    if part.lane == "guest" or part.command[0] != "pytest":
+    if part.command[0] != "pytest":
         return part
     command = [word for word in part.command[1:] if word not in TWO_AT_ONCE]
     return part._replace(command=("coverage", "run", "-m", "pytest", *command))
@@ -160,10 +161,10 @@ class Run:
 
     def all(self) -> None:
         """Run everything, and print the sum."""
-        guest = threading.Thread(target=self._lane, args=("guest",))
-        guest.start()
-        self._lane("host")
-        guest.join()
+        beside = threading.Thread(target=self._lane, args=("beside",))
+        beside.start()
+        self._lane("servers")
+        beside.join()
         self._lane("alone")
         print()
         for part in self._wanted:
@@ -175,7 +176,7 @@ class Run:
                 self._part(part)
 
     def _part(self, part: Part) -> None:
-        kept = subprocess.PIPE if part.lane == "guest" else None
+        kept = subprocess.PIPE if part.lane == "beside" else None
         begin = time.monotonic()
         if not kept:
             self._say(f"── {part.name}: {' '.join(part.command)}")
@@ -215,7 +216,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--list"]:
         for part in parts():
             sets = " ".join(name if name[0] in part.sets else "-" * len(name) for name in SETS)
-            print(f"{part.name:<20} {sets}  {part.lane:<5}  {' '.join(part.command)[:100]}")
+            print(f"{part.name:<20} {sets}  {part.lane:<7}  {' '.join(part.command)[:100]}")
         return 0
     (chosen,) = arguments
     wanted = [part for part in parts() if chosen[0] in part.sets]
