@@ -51,7 +51,7 @@ def all_there_is() -> Iterator[Any]:
         yield pytest.param(capabilities, arguments, marks=marks)
 
 
-@pytest.mark.parametrize(("capabilities", "arguments"), all_there_is())
+@pytest.mark.parametrize(("capabilities", "arguments"), [*all_there_is()])
 def test_a_server_of_another_user(
     cluster: PrivateCluster,
     tmp_path: Path,
