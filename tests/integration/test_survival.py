@@ -43,15 +43,18 @@ def full(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", directory], check=True)
 
 
-def failing(place: str, error: str = "raise IndexError('SECRET')", after: int = 3) -> str:
-    """Code that lets a function fail from its call number `after` on."""
+def failing(
+    place: str, error: str = "raise IndexError('SECRET')", after: int = 3, once: Path = Path("/")
+) -> str:
+    """Code that lets a function fail from call `after` on, of those since a file is there."""
     module, name, function = place.split(" ")
     return f"""
+import os
 from pgtrace.{module} import {name}
 calls = 0
 def broken(*arguments, true={name}.{function}, **settings):
     global calls
-    calls += 1
+    calls += os.path.exists({str(once)!r})
     if calls >= {after}:
         {error}
     return true(*arguments, **settings)
@@ -113,13 +116,14 @@ def test_an_error_of_ours_in_the_middle(
 ) -> None:
     """The file is there, marked, with the reads; the exit code is 1, and the screen says why."""
     after = 3 if place.endswith((" look", " poll", " watch", " hear")) else 1
-    output = tmp_path / "o.json"
+    output, read = tmp_path / "o.json", tmp_path / "read"
     arguments = ("capture", cluster.postmaster_pid, "-o", output)
-    with Pgtrace(*arguments, command=patched(failing(place, after=after))) as tracer:
+    with Pgtrace(*arguments, command=patched(failing(place, after=after, once=read))) as tracer:
         tracer.attached()
         with cluster.connect() as other:
             for _ in range(20):
                 other.execute(QUERY)
+                read.touch()
                 other.execute("select pg_sleep(0.06)")
         if not reason.startswith("tracing ended"):
             tracer.send(signal.SIGINT)
