@@ -76,6 +76,10 @@ class Intervals:
         pause_ns = round((ended - began) / MOST_OF_TIME)
         self._due_ns = max(began + self._every_ns, ended + pause_ns)
 
+    def due(self) -> float:
+        """When look() will have something to do, in seconds of its clock."""
+        return self._due_ns / 1e9
+
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Some files are gone; others stand for them."""
         self._files = {space: instead.get(file, file) for space, file in self._files.items()}

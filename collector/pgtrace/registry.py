@@ -72,6 +72,9 @@ class Registry:
         self.literals = literals
         self._per_query = per_query
         self._people: dict[int, Person] = {}
+        self._threads: list[tuple[int, int, int]] = []
+        """Of whom the engine told last."""
+        self._still = False
         self._ends: dict[int, int] = {}
         """When each process ended of whom the engine told, or that it has not; those last who ended
         last."""
@@ -118,8 +121,9 @@ class Registry:
         """
         # Before the records: of who had ended by now, all are there, however long that takes
         now = time.monotonic_ns()
+        self._still = False
         with self._failures.kept("processes that came and went"):
-            self.servers.listen()
+            self._still = not self.servers.listen()
         calls: list[QueryEvent] = []
         with self._failures.kept("queries that ended"):
             self._take_calls(calls, settled=settled)
@@ -141,6 +145,15 @@ class Registry:
         with self._failures.kept("servers that are started again"):
             self.servers.watch(self._ends)
         return calls
+
+    def wakes(self) -> list[int]:
+        """What can be read once something happens, if nothing has since before the last poll()."""
+        if self._per_query or not self._still:
+            return []
+        self._still = False
+        with self._failures.kept("processes that came and went"):
+            self._still = not self.servers.listen()
+        return self.servers.heard_of_at() if self._still else []
 
     def _take_calls(self, calls: list[QueryEvent], *, settled: bool) -> None:
         for event in self._engine.poll(settled=settled):
@@ -167,13 +180,20 @@ class Registry:
 
     def _look_for_ended(self, now: int) -> None:
         """Let go of who ended some time before `now`, when the last records were taken."""
-        ended = []
-        for serial, _, ended_ns in self._engine.serials():
+        threads = self._engine.serials()
+        if threads == self._threads:
+            return
+        self._still = False
+        waiting, ended = False, []
+        for serial, _, ended_ns in threads:
             person = self._people.get(serial) or self._meet(serial)
             # A leader's record may come a moment after its helpers' end, so they go last
             if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 ended.append(person)
+            elif ended_ns:
+                waiting = True
         self._let_go(ended)
+        self._threads = [] if waiting or ended else threads
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Some files are gone: what was counted of each is of the one that stands for it."""
@@ -276,6 +296,10 @@ class Registry:
         if self._names is None or not self._names.are_of(self.servers.of(person.postmaster)):
             return
         name = self._names.of(person.inner_pid)
+        # One that is not in the list is about to be, unless it is of a kind that never is
+        self._names.met(
+            time.monotonic_ns() if name is None and person.is_client else person.began_ns
+        )
         if name is None:
             return
         person.title = replace(

@@ -93,12 +93,18 @@ class Servers:
             if backend.backend_type != "postmaster" and not backend.leader_pid
         ]
 
-    def listen(self) -> None:
+    def listen(self) -> bool:
         """Take up who started and ended; before it is asked of whom the engine knows, so that who
-        ended by now is among them, if it did anything.
+        ended by now is among them, if it did anything. Whether there is anybody.
         """
         if self._life:
             self._heard += self._life.poll()
+        return bool(self._heard)
+
+    def heard_of_at(self) -> list[int]:
+        """What can be read once a process starts or ends; nothing while that is not heard."""
+        fd = self._life.fileno() if self._life else None
+        return [] if fd is None else [fd]
 
     def hear(self, told: Mapping[int, int]) -> list[Person]:
         """Who started and ended without a read or a query: they were there too.
@@ -211,7 +217,7 @@ class Servers:
         self._servers[successor.postmaster_pid] = successor
         self._places[successor.postmaster_pid] = _place(successor)
         if self._life:
-            self._life.postmasters.add(successor.postmaster_pid)
+            self._life.follow(server.postmaster_pid, successor.postmaster_pid)
         with capabilities.raised():
             self._engine.follow_postmaster(
                 server.postmaster_pid,
@@ -266,7 +272,4 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 def _runs(process: proc.Process) -> bool:
-    try:
-        return proc.process(process.pid).start_time_ticks == process.start_time_ticks
-    except PgtraceError:
-        return False
+    return proc.start_time_ticks(process.pid) == process.start_time_ticks

@@ -1,11 +1,12 @@
 """Drives a tracer until a signal, a time, or the end of the traced process."""
 
 import contextlib
+import math
 import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
 from typing import Literal
 
@@ -38,6 +39,8 @@ class Stopper:
         self._started = False
         nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         numbers = _SIGNALS[:-1] if nohup else _SIGNALS
+        self.wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        """Readable once it is asked to stop: Python goes on waiting after a signal."""
         self._previous = {s: signal.signal(s, self._handle) for s in numbers}
 
     def start(self) -> None:
@@ -50,6 +53,7 @@ class Stopper:
         """Put the handlers back as they were."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        os.close(self.wakes)
 
     @contextlib.contextmanager
     def may_leave(self) -> Iterator[None]:
@@ -64,6 +68,7 @@ class Stopper:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         again, self.asked = self.asked, True
+        os.eventfd_write(self.wakes, 1)
         if again or not self._keeps or not self._started:
             for each in self._previous:
                 signal.signal(each, signal.SIG_DFL)
@@ -91,18 +96,20 @@ class Watched:
                     f"no process {pid}; `pgtrace list` shows PostgreSQL's processes"
                 ) from None
 
-    def ended(self, wait_s: float) -> bool:
-        """Wait that long for the end of all; True if it came. Of no processes it never does."""
-        if not self._fds:
-            time.sleep(wait_s)
-            return False
+    def ended(self, wait_s: float, *wakes: int) -> bool:
+        """Wait that long for the end of all; True if it came. Of no processes it never does.
+
+        What can be read of `wakes` ends the wait as well.
+        """
+        some = bool(self._fds)
         poll = select.poll()  # select() takes no descriptor above 1023
-        for fd in self._fds:
+        for fd in (*self._fds, *wakes):
             poll.register(fd, select.POLLIN)
         for fd, _ in poll.poll(wait_s * 1000):
-            self._fds.remove(fd)
-            os.close(fd)
-        return not self._fds
+            if fd in self._fds:
+                self._fds.remove(fd)
+                os.close(fd)
+        return some and not self._fds
 
     def close(self) -> None:
         """Let go of them."""
@@ -116,14 +123,19 @@ def run(
     duration_s: float | None,
     tick: Callable[[], None],
     failures: Failures,
+    *,
+    rest: Callable[[], tuple[float, Collection[int]]] = lambda: (0.0, ()),
 ) -> Reason:
     """Call `tick` about every 50 ms until there is a reason to stop, and return it.
 
-    An error is one, and noted: what was measured until then is there. BrokenPipeError is raised,
-    as nobody looks any more.
+    While nothing happens, less often: `rest` says until when (time.monotonic()) the next call can
+    wait, and what can be read as soon as something happens.
+
+    An error is a reason, and noted: what was measured until then is there. BrokenPipeError is
+    raised, as nobody looks any more.
     """
     try:
-        for reason in _reasons(stopper, watched, duration_s):
+        for reason in _reasons(stopper, watched, duration_s, rest):
             tick()
             if reason:
                 return reason
@@ -135,14 +147,27 @@ def run(
 
 
 def _reasons(
-    stopper: Stopper, watched: Watched, duration_s: float | None
+    stopper: Stopper,
+    watched: Watched,
+    duration_s: float | None,
+    rest: Callable[[], tuple[float, Collection[int]]],
 ) -> Iterator[Reason | None]:
-    end = None if duration_s is None else time.monotonic() + duration_s
+    end = math.inf if duration_s is None else time.monotonic() + duration_s
+
+    def pause(until: float, *wakes: int) -> bool:
+        return watched.ended(max(min(until, end) - time.monotonic(), 0), stopper.wakes, *wakes)
+
     while True:
-        left = POLL_S if end is None else min(POLL_S, end - time.monotonic())
-        if watched.ended(max(left, 0)):
+        ended = pause(time.monotonic() + POLL_S)
+        while not (ended or stopper.asked):
+            until, wakes = rest()
+            if time.monotonic() >= min(until, end):
+                break
+            # What others do wakes as well; what comes at once is heard together
+            ended = pause(until, *wakes) or pause(min(time.monotonic() + POLL_S, until))
+        if ended:
             yield "backend ended"
         elif stopper.asked:
             yield "signal"
         else:
-            yield "duration" if end is not None and time.monotonic() >= end else None
+            yield "duration" if time.monotonic() >= end else None

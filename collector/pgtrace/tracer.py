@@ -31,6 +31,8 @@ from .units import stamp
 
 POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
+REST_S = 0.5
+"""How often, while nothing happens."""
 
 _T = TypeVar("_T")
 NO_QUERY_IDS = "the server computes none: compute_query_id is off, or auto without a module"
@@ -69,6 +71,7 @@ class Tracer:
         self._events: list[QueryEvent] = []
         self._lock = threading.Lock()
         self._finished: Capture | None = None
+        self._polled = 0.0
         # Only a file's own number leads to heap or index
         self._by_file = by_relation or dsn is not None
         request = target.request(
@@ -134,6 +137,16 @@ class Tracer:
             self._poll(settled=True)
             events, self._events = self._events, []
             return events
+
+    def rest(self) -> tuple[float, list[int]]:
+        """Until when (time.monotonic()) poll() has nothing to do, as long as nothing can be read of
+        these descriptors, which is so when some process of the host starts or ends.
+
+        Queries of processes that are there do not count as news, if none is told one by one.
+        """
+        with self._lock:
+            wakes = self.registry.wakes() if not self._finished else []
+            return (min(self._polled + REST_S, self.intervals.due()) if wakes else 0.0), wakes
 
     def account(self) -> Account:
         """Of the one backend that is traced, what it did so far."""
@@ -241,6 +254,7 @@ class Tracer:
 
     def _poll(self, *, settled: bool = False) -> None:
         if not self._finished:
+            self._polled = time.monotonic()
             with self.failures.kept("queries and backends"):
                 self._events += self.registry.poll(settled=settled)
             with self.failures.kept("which files were read"):

@@ -59,7 +59,7 @@ class CaptureCommand:
                 if progress.is_due():
                     progress.show(tracer.counts())
 
-            session.run(stopper, watched, args.duration, tick, tracer.failures)
+            session.run(stopper, watched, args.duration, tick, tracer.failures, rest=tracer.rest)
             progress.clear()
             taken = tracer.stop()
             tracing.say_failures(args, tracer.failures)

@@ -69,6 +69,8 @@ class LibbpfEngine:
         self._durations: list[int] = []
         self._leaving: deque[tuple[float, set[int]]] = deque()
         """File entries that were forgotten, and when they are looked at again."""
+        self._sums: dict[Key, tuple[int, int, int]] | None = None
+        self._counts: list[object] = []
         self._detached = False
         reason = probes.why_not(way)
         if reason:
@@ -120,6 +122,8 @@ class LibbpfEngine:
 
         One whose queries were not all fetched has not ended yet.
         """
+        if not self._ended:
+            return self._tasks.serials()
         pending = {int.from_bytes(data[4:8], "little") for _, data in self._ended}
         return [
             (serial, tid, 0 if serial in pending else ended)
@@ -153,16 +157,23 @@ class LibbpfEngine:
         instead, entries = self._files.forget(gone)
         self._tasks.forget_files(entries)
         self._pool.fold_files(instead)
+        self._sums = None
         self._pool.retire(entries)
         self._leaving.append((time.monotonic() + _LEAVES_S, entries))
         return instead
 
     def sums(self) -> dict[Key, tuple[int, int, int]]:
         """Count, bytes and nanoseconds of all reads since tracing began: cheap."""
+        counts = self._pool.counts()
+        settled, self._counts = counts == self._counts, counts
+        if settled and self._sums is not None:
+            return self._sums
         sums = dict(self._pool.gone)
         for mine in self._settled(self._pool.sums).values():
             for key, each in mine.items():
                 add_sum(sums, key, *each)
+        # A count is ahead of its sums for a moment
+        self._sums = sums if settled else None
         return sums
 
     def release(self, serials: Sequence[int]) -> list[TaskSnapshot]:

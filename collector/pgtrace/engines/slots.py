@@ -22,7 +22,8 @@ _EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 10)) + bytes(4 
 _SUMS = struct.Struct("<IIQIIII4Q")  # the head, up to total_ns
 _OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 14
 _AT_ONCE = 512
-_OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
+_COUNT_AT, _OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
+    layout.Slot.count.offset,
     layout.Slot.owner.offset,
     layout.Slot.payer.offset,
     layout.Slot.key.offset,
@@ -159,6 +160,10 @@ class SlotPool:
                 for each in returned.values():
                     _add_reads_sums(found.setdefault(payer, {}), each)
         return found
+
+    def counts(self) -> list[object]:
+        """What differs from what it was as soon as anything more was counted: cheap."""
+        return [part for column in self._payers for part in column.parts(_COUNT_AT)]
 
     def release(self, tasks: Sequence[int], others: Collection[int]) -> list[ReadsByQuery]:
         """All reads that each of these tasks paid. Their slots are given back, and those in which

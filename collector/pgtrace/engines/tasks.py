@@ -42,6 +42,8 @@ class TaskTable:
         """By their places: 0 is nobody's."""
         self._spare = list(range(count))
         self._members: list[int] = []
+        self._looked: tuple[list[int], list[int]] = [], []
+        self._listed: list[tuple[int, int, int]] = []
 
     def add(self, member: Member, *, in_query: bool) -> int:
         """Take a thread that runs already; its serial. With `in_query`, a scope is open.
@@ -93,11 +95,18 @@ class TaskTable:
 
     def serials(self) -> list[tuple[int, int, int]]:
         """(serial, tid, ended) of each task that was taken: cheap, for every look."""
-        return [
-            (serial, tid, _TIME.unpack_from(self._memory, index * _SIZE + _ENDED_AT)[0])
-            for index, (serial, tid) in enumerate(zip(self._serials, self._tids(), strict=True))
-            if tid and serial
-        ]
+        # The upper half of a time is enough to tell that it is there
+        looked = self._tids(), self._column(_ENDED_AT + _NUMBER.size)
+        if looked != self._looked:
+            self._looked = looked
+            self._listed = [
+                (serial, tid, self._ended_ns(index) if ended else 0)
+                for index, (serial, tid, ended) in enumerate(
+                    zip(self._serials, *looked, strict=True)
+                )
+                if tid and serial
+            ]
+        return self._listed
 
     def read(self, serial: int) -> layout.Task:
         """A copy of all that the kernel knows of it."""
@@ -183,6 +192,9 @@ class TaskTable:
         with memoryview(self._memory) as memory, memory.cast("I") as numbers:
             return numbers[at // _NUMBER.size :: _SIZE // _NUMBER.size].tolist()[: self._count]
 
+    def _ended_ns(self, index: int) -> int:
+        return int(_TIME.unpack_from(self._memory, index * _SIZE + _ENDED_AT)[0])
+
     def _set_ignored(self, index: int, value: int) -> None:
         at = index * _SIZE + layout.Task.ignored.offset
         self._memory[at : at + _NUMBER.size] = _NUMBER.pack(value)
@@ -191,6 +203,7 @@ class TaskTable:
         task = layout.Task(serial=self._next_serial, index=index)
         self._place[self._next_serial] = index
         self._serials[index] = self._next_serial
+        self._looked = [], []
         self._next_serial += 1
         return task
 

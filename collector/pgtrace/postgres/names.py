@@ -16,6 +16,8 @@ from .processes import Server
 from .relations import Relations
 
 _EVERY_S = 1.0
+_QUIET_S = 30.0
+"""How often it is asked who is there, while nobody comes."""
 _LAST_S = 3.0
 """How long the end of a session waits for what is not known yet."""
 _LOOK_S = 0.05
@@ -37,7 +39,8 @@ class Name(NamedTuple):
 
 
 class Names:
-    """Asks about once a second, in a thread of its own: tracing never waits for the server.
+    """Asks about once a second, in a thread of its own: tracing never waits for the server. Who is
+    there is asked when somebody has come, and now and then.
 
     `dsn` is libpq's, and what it leaves out comes from libpq's environment. It has to lead to one
     of these servers. `failure` says why there are no names; what was unexpected is in `failures`.
@@ -61,6 +64,8 @@ class Names:
         self._query_ids: Collection[int] = ()
         self.looks = 0
         """So often it was asked who is there: names are new only where this is."""
+        self._looked_ns = 0
+        self._came = False
         self._known: dict[int, Name] = {}
         self._seen: dict[int, int] = {}
         """In which look each was there last."""
@@ -79,6 +84,13 @@ class Names:
     def of(self, pid: int) -> Name | None:
         """What was last heard of a process, by its pid as the server counts."""
         return self._known.get(pid)
+
+    def met(self, began_ns: int) -> None:
+        """Somebody is there since then: who that is will be asked, if it was not since. It takes a
+        backend a moment to say.
+        """
+        if began_ns >= self._looked_ns - _EVERY_S * 1e9:
+            self._came = True
 
     def is_own(self, pid: int, began_ns: int, ended_ns: int) -> bool:
         """Whether that backend, which ended then, or not yet if that is 0, served this alone."""
@@ -181,7 +193,8 @@ class Names:
         while not self._leave.is_set():
             last = self._last.is_set()
             began = time.monotonic()
-            self._look(connection)
+            if last or self._came or began - self._looked_ns / 1e9 >= _QUIET_S:
+                self._look(connection)
             self.relations.ask(connection, last=last)
             if last:
                 self.buffers = buffers.between(self._first_buffers, buffers.ask(connection))
@@ -193,6 +206,7 @@ class Names:
         """Who is there. Who was there lately is known still: the end of a process may be heard of
         some time after it."""
         look = self.looks + 1
+        self._came, self._looked_ns = False, time.monotonic_ns()
         for row in connection.ask("activity"):
             self._known[row[0]] = Name(*row)
             self._seen[row[0]] = look

@@ -19,6 +19,7 @@ _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _MOST_PIDS = 4 << 20  # PID_MAX_LIMIT, include/linux/threads.h
 _MOST_HEAD = 128
 """Of /proc/PID/stat, in bytes: the pid, 64 of the name, which may hold anything, and the parent."""
+_MOST_STAT = 4096
 _MOST_TITLE = 16 << 10
 """In bytes. What follows the first string is not looked at, and may be of any size."""
 _DELETED = " (deleted)"
@@ -79,6 +80,16 @@ def parent(pid: int) -> int | None:
     except OSError:
         return None
     return int(head.rpartition(b")")[2].split(maxsplit=2)[1])
+
+
+def start_time_ticks(pid: int) -> int | None:
+    """When a process started, as process() has it; None when it has ended. Cheaper than that."""
+    try:
+        stat = foreign_files.read_descriptor(f"/proc/{pid}/stat", _MOST_STAT)
+    except OSError:
+        return None
+    fields = stat.rpartition(b")")[2].split()
+    return None if fields[0] in {b"Z", b"X"} else int(fields[19])
 
 
 def by_parent() -> Family:
