@@ -114,7 +114,7 @@ def test_every_report_of_a_lab_result_is_what_its_file_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_line_can_be_parsed(name: str) -> None:
-    for line in "".join(blocks(ROOT / name, "sh")).splitlines():
+    for line in "".join(blocks(ROOT / name, "sh")).replace("\\\n", "").splitlines():
         words = shlex.split(re.split(r"[|>]", line, maxsplit=1)[0], comments=True)
         words = words[words[:1] == ["sudo"] :]
         if words[:1] == ["pgtrace"] and len(words) > 1:
