@@ -22,11 +22,11 @@ from pgtrace.lab.device_settings import ReadAhead, read_ahead
 from pgtrace.lab.knee import NEAR
 from pgtrace.lab.result import Cell, Finding, Result
 from pgtrace.lab.storages import Place
-from pgtrace_command import Pgtrace, run
+from pgtrace_command import Pgtrace, run, wait_for
 from scans import ATTEMPTS, histogram
 
-# Experiments measure time, and set read-ahead of devices
-pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
+pytestmark = pytest.mark.pg("15")
+alone = pytest.mark.alone  # of whole sweeps times are compared
 
 STATE = Path("/run/pgtrace")
 ROWS = 6_000
@@ -41,6 +41,13 @@ class Measured(NamedTuple):
     device: SimulatedSsd
     result: Result
     stderr: str
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_mounts() -> Iterator[None]:
+    """Servers of tests beside these, in mount namespaces made meanwhile, would keep a device."""
+    with private_mounts():
+        yield
 
 
 @pytest.fixture(scope="module", params=[4000, 200], ids=["4ms", "200us"])
@@ -88,6 +95,7 @@ def requests_of(measured: Measured, cell: Cell) -> list[Request]:
     return [r for r in all_of_them if r.kind == "read" and first <= r.start_ns <= last]
 
 
+@alone
 def test_both_queries_ran_cold_at_each_step_in_every_run(measured: Measured) -> None:
     cells = measured.result.cells
     for number in range(1, RUNS + 1):
@@ -99,6 +107,7 @@ def test_both_queries_ran_cold_at_each_step_in_every_run(measured: Measured) -> 
     assert {c.rows for c in cells if c.pattern == "sequential"} == {ROWS}
 
 
+@alone
 def test_the_bytes_asked_of_the_device_are_the_tables(measured: Measured) -> None:
     table = measured.result.options["table_bytes"]
     for cell in of(measured.result, "ssd", "sequential"):
@@ -107,6 +116,7 @@ def test_the_bytes_asked_of_the_device_are_the_tables(measured: Measured) -> Non
     assert "exactly that at every step" in finding(measured.result, "bytes").verdict
 
 
+@alone
 def test_a_backend_reads_ahead_as_far_as_was_set_for_it(measured: Measured) -> None:
     """Also where the one before it read further: the largest requests are the proof."""
     for sectors in STEPS:
@@ -118,6 +128,7 @@ def test_a_backend_reads_ahead_as_far_as_was_set_for_it(measured: Measured) -> N
             assert max(sizes) == max(sectors * SECTOR, 4096)
 
 
+@alone
 def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measured) -> None:
     times = [geometric_mean(c.elapsed_s for c in scans(measured.result, s)) for s in STEPS]
     # Of 16 and 0, and all others, one is four or more times as much as the other
@@ -132,6 +143,7 @@ def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measure
         assert finding(measured.result, name).verdict
 
 
+@alone
 def test_without_read_ahead_one_hump_tells_the_latency(measured: Measured, tmp_path: Path) -> None:
     cells = scans(measured.result, 0)
     reads = [r for c in cells for r in c.reads]
@@ -163,6 +175,7 @@ def reads_without(device: SimulatedSsd, file: Path) -> list[Reads]:
     return [r for c in scans(loaded(file), 0) for r in c.reads]
 
 
+@alone
 def test_what_cannot_be_measured_was_said_and_the_other_went_on(measured: Measured) -> None:
     assert "--storage shm: read-ahead cannot be set" in measured.stderr
     assert "tmpfs is memory" in measured.stderr
@@ -170,6 +183,7 @@ def test_what_cannot_be_measured_was_said_and_the_other_went_on(measured: Measur
     assert "tmpfs" in measured.result.options["left_out"]["shm"]
 
 
+@alone
 def test_random_reads_are_measured_by_the_same_sweep(measured: Measured) -> None:
     cells = of(measured.result, "ssd", "random")
     assert len(cells) == len(STEPS) * RUNS
@@ -182,6 +196,7 @@ def test_random_reads_are_measured_by_the_same_sweep(measured: Measured) -> None
     assert finding(measured.result, "random").verdict
 
 
+@pytest.mark.alone  # read-ahead is set of the disk that all tests use
 def test_on_the_hosts_own_disk_what_cannot_depend_on_its_speed(
     disk_directory: Path, tmp_path: Path
 ) -> None:
@@ -248,6 +263,12 @@ def changed(device: SimulatedSsd) -> bool:
     return int(ahead_of(device).sectors()) != 144
 
 
+def disturb(device: SimulatedSsd) -> None:
+    """Set what nobody else does, unless it is so: the experiment notices, but between its steps."""
+    if int(ahead_of(device).sectors()) not in (144, 160):
+        device.read_ahead(80)
+
+
 @pytest.mark.parametrize("end", ["Ctrl-C", "an exception", "kill -9"])
 def test_read_ahead_comes_back(device: SimulatedSsd, tmp_path: Path, end: str) -> None:
     place = usable(device.directory)
@@ -255,7 +276,7 @@ def test_read_ahead_comes_back(device: SimulatedSsd, tmp_path: Path, end: str) -
         started.wait_for("2 of")
         assert changed(device)
         if end == "an exception":
-            device.read_ahead(80)  # which the experiment notices
+            wait_for(lambda: disturb(device) or started.code is not None)
         else:
             started.send(signal.SIGINT if end == "Ctrl-C" else signal.SIGKILL)
         ended = started.ended()

@@ -20,12 +20,12 @@ from pgtrace.lab.result import Cell, Result
 from pgtrace.lab.sync_findings import is_difference
 from pgtrace_command import Ended, Pgtrace, run
 
-# Experiments measure time, on a CPU of their own
-pytestmark = [pytest.mark.pg("15"), pytest.mark.alone]
+pytestmark = pytest.mark.pg("15")
+alone = pytest.mark.alone  # of two whole experiments, the times of checkpoints are compared
 
 RUNS = 2
-TRANSACTIONS = 400
-BULK_ROWS = 100_000
+TRANSACTIONS = 200
+BULK_ROWS = 50_000
 SIZES = (
     "--rows", 5000, "--transactions", TRANSACTIONS, "--clients", 4, "--bulk-rows", BULK_ROWS,
 )  # fmt: skip
@@ -108,6 +108,7 @@ def differs(result: Result, load: str, phase: str, by: str) -> str | None:
     return found.verdict if is_difference(found) else None
 
 
+@alone
 def test_both_do_the_same_work_in_every_run(careless: Result) -> None:
     for number in range(1, RUNS + 1):
         order = [c.server for c in careless.cells if c.run == number][:: 2 * len(LOADS)]
@@ -138,6 +139,7 @@ def test_both_do_the_same_work_in_every_run(careless: Result) -> None:
     assert (lost.writes, lost.fsyncs, lost.backends) == (0, 0, 0)
 
 
+@alone
 def test_without_fsync_nothing_is_synced(careless: Result) -> None:
     """And with it every writer's WAL, and every file of a checkpoint."""
     for cell in cells(careless, "B", "load") + cells(careless, "B", "checkpoint"):
@@ -161,6 +163,7 @@ def test_without_fsync_nothing_is_synced(careless: Result) -> None:
         )
 
 
+@alone
 def test_open_datasync_makes_wal_last_by_its_writes(by_writes: Result) -> None:
     for cell in cells(by_writes, "B", "load", "wide", "narrow"):
         clients = done(cell, "client backend")
@@ -183,6 +186,7 @@ def test_open_datasync_makes_wal_last_by_its_writes(by_writes: Result) -> None:
     assert servers["A"]["wal_sync_method"] == "fdatasync"
 
 
+@alone
 def test_checkpoints_take_as_long_as_the_server_says(careless: Result, by_writes: Result) -> None:
     """As traced, within 2 % and the millisecond to which the log rounds: all but one of each,
     which another process may have kept waiting between the server's clock and ours.
@@ -203,6 +207,7 @@ def test_checkpoints_take_as_long_as_the_server_says(careless: Result, by_writes
         assert found.write_s + found.sync_s < found.total_s < cell.elapsed_s
 
 
+@alone
 def test_wal_and_data_lie_where_they_were_put(careless: Result, places: dict[str, Path]) -> None:
     assert {s.name: s.directory for s in careless.storages} == {
         "disk": str(places["data"]),
@@ -215,6 +220,7 @@ def test_wal_and_data_lie_where_they_were_put(careless: Result, places: dict[str
         assert cell.tps and cell.reading_tps
 
 
+@alone
 def test_the_report_shows_both_servers(by_writes: Result, tmp_path: Path) -> None:
     """Also to another user, without root."""
     file = tmp_path / "again.json"
