@@ -168,3 +168,24 @@ def test_whatever_it_raises_is_its_own(file: int, capfd: pytest.CaptureFixture[s
     assert unprivileged.told(lambda *_: 1 // 0, file) == b""  # type: ignore[arg-type,return-value]
     assert capfd.readouterr() == ("", "")
     assert children() == others
+
+
+def test_a_busy_host_costs_nothing_that_it_tells() -> None:
+    """Nor does a child that waits for others, or says little for long, hold up anybody."""
+
+    def compute(tell: forked.Tell) -> None:
+        end = time.process_time() + 0.6
+        while time.process_time() < end:
+            pass
+        tell(b"done")
+
+    def dribble(tell: forked.Tell) -> None:
+        while True:
+            tell(b"x")
+            time.sleep(0.01)
+
+    assert forked.told(compute, (), 0.2) == b"done"
+    began = time.monotonic()
+    assert forked.told(lambda _: time.sleep(60), (), 0.2) == b""
+    assert len(forked.told(dribble, (), 0.2)) > 1
+    assert time.monotonic() - began < 20

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 MOST_TOLD = 1 << 20
+_LOOK_S = 0.1
+_MOST_BUSY = 12
+"""So many times the seconds that it has to wait in are all that it gets."""
 
 Tell = Callable[[bytes], None]
 
@@ -15,7 +18,10 @@ Tell = Callable[[bytes], None]
 def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> bytes:
     """What `work` tells in a child, until it ends or is ended.
 
-    Of all that is open it has `kept` alone. Raise OSError when there can be no child.
+    It has so many seconds to wait for others in. Those in which it waits for a processor are not
+    its own: then the host is busy. Of all that is open it has `kept` alone.
+
+    Raise OSError when there can be no child.
     """
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     # No signal finds the child with the parent's ways to deal with it
@@ -31,24 +37,31 @@ def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> b
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(theirs)
     try:
-        return _all_of(ours, seconds)
+        return _all_of(ours, child, seconds)
     finally:
         os.close(ours)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
-def _all_of(pipe: int, seconds: float) -> bytes:
-    heard, end = bytearray(), time.monotonic() + seconds
+def _all_of(pipe: int, child: int, seconds: float) -> bytes:
+    heard, left, end = bytearray(), seconds, time.monotonic() + _MOST_BUSY * seconds
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    while len(heard) < MOST_TOLD and (left := end - time.monotonic()) > 0:
-        if poll.poll(left * 1000):
+    while len(heard) < MOST_TOLD and left > 0 and time.monotonic() < end:
+        if poll.poll(_LOOK_S * 1000):
             data = os.read(pipe, 1 << 16)
             if not data:
                 break
             heard += data
+        elif not _is_runnable(child):
+            left -= _LOOK_S
     return bytes(heard)
+
+
+def _is_runnable(child: int) -> bool:
+    with open(f"/proc/{child}/stat", "rb") as file:  # noqa: PTH123
+        return file.read().rpartition(b")")[2].split()[0] == b"R"
 
 
 def _work(work: Callable[[Tell], None], kept: Iterable[int], pipe: int) -> NoReturn:
