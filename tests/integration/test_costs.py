@@ -27,6 +27,8 @@ def scans(cluster: PrivateCluster, seconds: float) -> Capture:
         cluster.connect() as connection,
         trace(cluster.postmaster_pid, dsn=cluster.dsn(), own_queries=True) as tracer,
     ):
+        assert tracer.names
+        tracer.names.require()  # what the server counted until now is known
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             connection.execute(f"select max(info) from {sample.TABLE}")

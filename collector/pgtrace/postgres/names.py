@@ -183,13 +183,13 @@ class Names:
         if self._servers and (self.server is None or self._identifier not in (0, identifier)):
             raise DatabaseError("the connection leads to another server than the one traced")
         self.relations.begin(connection, database)
+        if self._first_buffers is None:
+            self._first_buffers = buffers.ask(connection)
         self._identifier = identifier
         self.failure = None
         self._ready.set()
 
     def _serve(self, connection: Connection) -> None:
-        if self._first_buffers is None:
-            self._first_buffers = buffers.ask(connection)
         while not self._leave.is_set():
             last = self._last.is_set()
             began = time.monotonic()
@@ -197,7 +197,7 @@ class Names:
                 self._look(connection)
             self.relations.ask(connection, last=last)
             if last:
-                self.buffers = buffers.between(self._first_buffers, buffers.ask(connection))
+                self.buffers = buffers.between(self._first_buffers or [], buffers.ask(connection))
                 self._ask_texts(connection)
                 return
             self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
