@@ -36,18 +36,26 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def running(
     connection: Connection, *statement: Any, outer_pid: int | None = None, **options: Any
 ) -> Iterator[int]:
-    """A backend in the midst of a statement, which is canceled in the end."""
+    """A backend in the midst of a statement that sleeps, and is canceled in the end."""
 
     def execute() -> None:
         with connection.cursor() as cursor, pytest.raises(psycopg.errors.QueryCanceled):
             cursor.execute(*statement, **options)
 
-    pid = outer_pid or connection.info.backend_pid
+    def asleep() -> bool:
+        """Not before: a statement that is prepared is already one while it is parsed."""
+        found = watcher.execute(
+            "select wait_event = 'PgSleep' from pg_stat_activity where pid = %s",
+            [connection.info.backend_pid],
+        ).fetchone()
+        return found is not None and found[0] is True
+
     thread = threading.Thread(target=execute)
     thread.start()
     try:
-        wait_for(lambda: binary.running_query(pid))
-        yield pid
+        with psycopg.connect(connection.info.dsn, autocommit=True) as watcher:
+            wait_for(asleep)
+        yield outer_pid or connection.info.backend_pid
     finally:
         connection.cancel()
         thread.join()

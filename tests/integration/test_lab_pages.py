@@ -236,6 +236,7 @@ def test_a_storage_under_two_names_is_not_different(ssd: SimulatedSsd, tmp_path:
     pytest.fail(f"{verdicts}")
 
 
+@pytest.mark.alone  # tests beside it would lose what they look for
 def test_dropping_caches_empties_those_of_others_too(
     ssd: SimulatedSsd, disk_directory: Path, tmp_path: Path
 ) -> None:
