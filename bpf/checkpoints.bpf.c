@@ -25,19 +25,19 @@ int pgt_c_end(struct pt_regs *ctx)
 
 /* buffer__checkpoint__start, buffer__checkpoint__sync__start, buffer__checkpoint__done: where the
  * server takes the times of write= and sync= in its log. */
-SEC("usdt")
+SEC("uprobe")
 int pgt_c_write(struct pt_regs *ctx)
 {
 	return checkpoint_phase(CHECKPOINT_WRITE);
 }
 
-SEC("usdt")
+SEC("uprobe")
 int pgt_c_sync(struct pt_regs *ctx)
 {
 	return checkpoint_phase(CHECKPOINT_SYNC);
 }
 
-SEC("usdt")
+SEC("uprobe")
 int pgt_c_synced(struct pt_regs *ctx)
 {
 	return checkpoint_phase(CHECKPOINT_SYNCED);

@@ -66,7 +66,13 @@ struct options {
 	__u32 writes;	    /* they are measured too */
 	__u32 spare_slots;  /* from this index on they are spare */
 	__u32 spare_chunks; /* the same */
+	__u32 cookies;	    /* of places of USDT probes: where their first argument lies */
 };
+
+/* Such a cookie: the register's place in struct pt_regs; whether it points to where the argument
+ * is; and in the upper half, so many bytes from there. */
+#define COOKIE_REGISTER	 0xffff
+#define COOKIE_IN_MEMORY 0x10000
 
 /* What user space changes while the programs run. */
 enum checkpoint_phase {

@@ -1,50 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The probes that tell where a query begins and ends. */
 
+/* The first argument of a USDT probe, a pointer. Where it lies, in a register or in memory, the
+ * cookie of the place tells; before kernels had these (5.15), what libbpf found there. */
+static __always_inline const char *usdt_pointer(struct pt_regs *ctx)
+{
+	__u64 cookie, value = 0;
+	long pointer = 0;
+
+	if (!options.cookies) {
+		bpf_usdt_arg(ctx, 0, &pointer);
+		return (const char *)pointer;
+	}
+	cookie = bpf_get_attach_cookie(ctx);
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + (cookie & COOKIE_REGISTER));
+	if (cookie & COOKIE_IN_MEMORY)
+		bpf_probe_read_user(&value, sizeof(value), (void *)value + ((__s64)cookie >> 32));
+	return (const char *)value;
+}
+
 /* A server's probes wait in all processes of its binary, those of other servers too: these are
  * left before an argument is fetched, which takes longer than all of this. */
-SEC("usdt")
+SEC("uprobe")
 int pgt_q_status(struct pt_regs *ctx)
 {
-	long text = 0;
-
 	if (is_elsewhere())
 		return 0;
-	bpf_usdt_arg(ctx, 0, &text);
-	return status((const char *)text, 0);
+	return status(usdt_pointer(ctx), 0);
 }
 
-SEC("usdt")
+SEC("uprobe")
 int pgt_q_start(struct pt_regs *ctx)
 {
-	long text = 0;
-
 	if (is_elsewhere())
 		return 0;
-	bpf_usdt_arg(ctx, 0, &text);
-	return simple_start((const char *)text);
+	return simple_start(usdt_pointer(ctx));
 }
 
-SEC("usdt")
-int BPF_USDT(pgt_q_done)
+SEC("uprobe")
+int pgt_q_done(struct pt_regs *ctx)
 {
 	return simple_done();
 }
 
-SEC("usdt")
-int BPF_USDT(pgt_q_portal_start)
+SEC("uprobe")
+int pgt_q_portal_start(struct pt_regs *ctx)
 {
 	return portal_start();
 }
 
-SEC("usdt")
-int BPF_USDT(pgt_q_portal_done)
+SEC("uprobe")
+int pgt_q_portal_done(struct pt_regs *ctx)
 {
 	return portal_done();
 }
 
 SEC("uprobe")
-int pgt_q_abort(struct pt_regs *ctx)
+int pgt_x_abort(struct pt_regs *ctx)
 {
 	return aborted();
 }

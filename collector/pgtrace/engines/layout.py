@@ -75,6 +75,7 @@ class Options(ctypes.Structure):
         ("writes", c_uint32),
         ("spare_slots", c_uint32),
         ("spare_chunks", c_uint32),
+        ("cookies", c_uint32),
     )
 
 

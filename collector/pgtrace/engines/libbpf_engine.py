@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from ..errors import PgtraceError, UnsupportedError
 from ..failures import Failures
+from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object, Ring
 from . import (
     CheckpointTimes,
@@ -295,8 +296,8 @@ class LibbpfEngine:
     def _prepare(self, request: Request) -> None:
         wanted = [probes.prefix(self.reads_way, each) for each in request.operations]
         wanted += [probes.EXIT, probes.FILL]
-        wanted += [probes.QUERIES] if request.binaries else []
-        wanted += [probes.NO_USDT] if self._no_usdt else []
+        if request.binaries:
+            wanted += [probes.NO_USDT if self._no_usdt else probes.QUERIES, probes.ABORT]
         wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
         wanted += [probes.AIO] if request.aio else []
         wanted += [probes.CHECKPOINTS] if request.checkpoints else []
@@ -319,6 +320,7 @@ class LibbpfEngine:
             writes="write" in request.operations,
             spare_slots=room.slots,
             spare_chunks=room.chunks,
+            cookies=btf.has_cookies(),
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)

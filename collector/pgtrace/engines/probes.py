@@ -11,13 +11,15 @@ from ..capture import Operation
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
+from ..libbpf.uprobes import Place
 from ..linux import capabilities, tracepoints
-from . import ReadsWay
+from ..postgres.binary import sites, symbol_offset
+from . import ReadsWay, usdt
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
 _PREFIX = {"fentry": "pgt_f", "kprobe": "pgt_k", "tracepoint": "pgt_tp"}
 _OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
-QUERIES, NO_USDT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_i_", "pgt_a_"
+QUERIES, NO_USDT, ABORT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_x_", "pgt_i_", "pgt_a_"
 EXIT, FILL = "pgt_exit", "pgt_fill"
 CHECKPOINTS = "pgt_c_"
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
@@ -56,13 +58,15 @@ _USDT = {
     "query__execute__start": "pgt_q_portal_start",
     "query__execute__done": "pgt_q_portal_done",
 }
+_OF_TEXTS = ("pgt_q_status", "pgt_q_start")
+"""Those that are to know where their probe's first argument lies."""
 USDT_OF_QUERIES = frozenset(_USDT)
 FUNCTIONS_OF_QUERIES = {
     "pgstat_report_activity": ("pgt_n_activity", False),
     "pgstat_report_query_id": ("pgt_i_query_id", False),
     "PortalRun": ("pgt_n_portal", False),
     "PortalRun at its end": ("pgt_n_portal_ret", True),
-    "AbortCurrentTransaction": ("pgt_q_abort", False),
+    "AbortCurrentTransaction": ("pgt_x_abort", False),
 }
 _ABORT = "AbortCurrentTransaction"
 _CHECKPOINT = "CreateCheckPoint"
@@ -139,7 +143,7 @@ def attach_queries(loaded: Object, binary: str, pid: int) -> list[str]:
     if missing:
         loaded.detach(keep=before)
         raise MissingProbesError(f"the binary has no USDT probe {', '.join(missing)}")
-    if not _uprobe(loaded, "pgt_q_abort", pid, binary, _ABORT):
+    if not _uprobe(loaded, "pgt_x_abort", pid, binary, _ABORT):
         return [f"errors of extended queries: the binary does not export {_ABORT}"]
     return []
 
@@ -223,12 +227,28 @@ def attach_uring(loaded: Object, programs: dict[str, str]) -> None:
 
 
 def _usdt(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bool:
+    if not btf.has_cookies():
+        return _usdt_of_libbpf(loaded, program, pid, binary, probe)
+    places = []
+    for site in sites(binary):
+        if site.name == probe:
+            cookie = usdt.cookie(site.arguments) if program in _OF_TEXTS else 0
+            if cookie is None:
+                return False
+            places.append(Place(site.offset, site.semaphore or 0, cookie))
+    try:
+        loaded.attach_places(program, pid, binary, places)
+    except LibbpfError as error:
+        return _absent(error, f"USDT probe {probe}", binary)
+    return bool(places)
+
+
+def _usdt_of_libbpf(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bool:
     try:
         loaded.attach_usdt(program, pid, binary, _PROVIDER, probe)
     except LibbpfError as error:
-        # libbpf tells sites apart by a cookie, since 5.15 (82e6b1eee6a8, "bpf: Allow to specify
-        # user-provided bpf_cookie for BPF perf links"); before, by address. Then it can serve
-        # no processes to come (EOPNOTSUPP), nor two of one server: their addresses are the same
+        # libbpf tells sites apart by address. So it can serve no processes to come (EOPNOTSUPP),
+        # nor two of one server: their addresses are the same
         if error.errno in {errno.EOPNOTSUPP, errno.EEXIST}:
             return False
         return _absent(error, f"USDT probe {probe}", binary)
@@ -238,8 +258,11 @@ def _usdt(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bo
 def _uprobe(
     loaded: Object, program: str, pid: int, binary: str, function: str, *, returns: bool = False
 ) -> bool:
+    offset = symbol_offset(binary, function)
+    if offset is None:
+        return False
     try:
-        loaded.attach_uprobe(program, pid, binary, function, returns=returns)
+        loaded.attach_places(program, pid, binary, [Place(offset)], returns=returns)
     except LibbpfError as error:
         return _absent(error, f"uprobe {function}", binary)
     return True

@@ -1,6 +1,7 @@
 """BTF: where the kernel's lies, and that of a program that was loaded."""
 
 import ctypes
+import functools
 import os
 from pathlib import Path
 
@@ -47,8 +48,10 @@ def of_program(fd: int) -> bytes:
     return raw
 
 
+@functools.cache
 def has_cookies() -> bool:
-    """Whether the kernel can tell a program where it was attached, since 5.15; asked as libbpf
-    asks before it attaches USDT probes.
+    """Whether the kernel can tell a program where it was attached, since 5.15 (82e6b1eee6a8, "bpf:
+    Allow to specify user-provided bpf_cookie for BPF perf links"); asked as libbpf asks before it
+    attaches USDT probes.
     """
     return bool(library().libbpf_probe_bpf_helper(_KPROBE, _GET_ATTACH_COOKIE, None) > 0)

@@ -7,7 +7,7 @@ import functools
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,7 @@ from typing import Self
 from ..errors import UnsupportedError
 from ..linux import tracepoints
 from ..statement import escape
-from . import prototypes
+from . import prototypes, uprobes
 from .pieces import Pieces
 
 _messages: list[str] = []
@@ -145,7 +145,11 @@ class Object:
     def __init__(self, path: Path, types: Path | None = None) -> None:
         """`types` is BTF that stands for the kernel's own where its fields are looked up."""
         self._lib = library()
-        self._links: list[int] = []
+        self._links: list[Callable[[], object]] = []
+        """What lets go of each."""
+        self.multi = uprobes.has_multi()
+        """Whether its programs for uprobes are attached to many places at once; and to none by a
+        link of perf's then."""
         options = prototypes.OpenOptions(
             sz=ctypes.sizeof(prototypes.OpenOptions),
             btf_custom_path=os.fsencode(types) if types else None,
@@ -182,6 +186,9 @@ class Object:
     def load(self) -> None:
         """Hand everything to the kernel. Raises LibbpfError, with the verifier's log in it."""
         _messages.clear()
+        for program in self._programs.values():
+            if self.multi and self._lib.bpf_program__section_name(program) == b"uprobe":
+                self._lib.bpf_program__set_expected_attach_type(program, uprobes.MULTI)
         check(self._lib.bpf_object__load(self._pointer), "load")
 
     def run(self, program: str, *arguments: int) -> int:
@@ -220,7 +227,10 @@ class Object:
         self._hold(link, name)
 
     def attach_usdt(self, program: str, pid: int, binary: str, provider: str, name: str) -> None:
-        """Attach to every site of a USDT probe, in that process alone; its semaphore is raised."""
+        """Attach to every site of a USDT probe, in that process alone; its semaphore is raised.
+
+        For kernels without cookies, in which libbpf tells sites apart by their addresses.
+        """
         link = self._lib.bpf_program__attach_usdt(
             self._programs[program],
             pid,
@@ -231,19 +241,39 @@ class Object:
         )
         self._hold(link, f"{provider}:{name}")
 
-    def attach_uprobe(
-        self, program: str, pid: int, binary: str, function: str, *, returns: bool = False
+    def attach_places(
+        self,
+        program: str,
+        pid: int,
+        binary: str,
+        places: Sequence[uprobes.Place],
+        *,
+        returns: bool = False,
     ) -> None:
-        """Attach to where an exported function begins, or returns; pid -1: in all processes."""
-        options = prototypes.UprobeOptions(
-            sz=ctypes.sizeof(prototypes.UprobeOptions),
-            func_name=function.encode(),
-            retprobe=returns,
-        )
-        link = self._lib.bpf_program__attach_uprobe_opts(
-            self._programs[program], pid, os.fsencode(binary), 0, ctypes.byref(options)
-        )
-        self._hold(link, function)
+        """Attach to places of a binary, or to the return of functions that begin there; pid -1: in
+        all processes."""
+        path = os.fsencode(binary)
+        if self.multi and places:
+            fd = self._lib.bpf_program__fd(self._programs[program])
+            try:
+                link = uprobes.link(fd, path, pid, places, returns=returns)
+            except OSError as error:
+                raise LibbpfError(error.errno or errno.EINVAL, program) from error
+            self._links.append(functools.partial(os.close, link))
+            return
+        for place in places:
+            options = prototypes.UprobeOptions(
+                sz=ctypes.sizeof(prototypes.UprobeOptions),
+                ref_ctr_offset=place.semaphore,
+                bpf_cookie=place.cookie,
+                retprobe=returns,
+            )
+            self._hold(
+                self._lib.bpf_program__attach_uprobe_opts(
+                    self._programs[program], pid, path, place.offset, ctypes.byref(options)
+                ),
+                program,
+            )
 
     @property
     def attached(self) -> int:
@@ -253,7 +283,7 @@ class Object:
     def detach(self, keep: int = 0) -> None:
         """Detach all but the first `keep` links; what was counted can still be read."""
         while len(self._links) > keep:
-            self._lib.bpf_link__destroy(self._links.pop())
+            self._links.pop()()
 
     def close(self, *, wait: bool = False) -> None:
         """Detach and give everything back to the kernel.
@@ -269,7 +299,8 @@ class Object:
             self._pointer = 0
 
     def _hold(self, link: int | None, what: str) -> None:
-        self._links.append(check_pointer(link, what))
+        pointer = check_pointer(link, what)
+        self._links.append(functools.partial(self._lib.bpf_link__destroy, pointer))
 
 
 @contextlib.contextmanager

@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 _ALWAYS = frozenset(
     (
         "AbortCurrentTransaction",
+        "CreateCheckPoint",
         "PortalRun",
         "application_name",
         "compute_query_id",
         "debug_query_string",
         "io_method",
+        "pgaio_io_perform_synchronously",
+        "pgaio_io_start_readv",
+        "pgaio_wref_wait",
         "pgstat_report_activity",
         "pgstat_report_query_id",
         "query_id_enabled",
+        "smgrstartreadv",
         "update_process_title",
     )
 )
