@@ -1,0 +1,103 @@
+"""Probes in the server's program: one link for many places, one for each, and libbpf's own USDT.
+
+Which of them depends on the kernel; each is forced here, and must come to the same.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fix_cluster import Connection
+from fix_engines import RELEASE
+from fix_markers import matches
+from pgtrace.capture import Capture
+from pgtrace.libbpf import btf, uprobes
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.tracer import trace
+
+WAY = "tracepoint"
+LONG = "select 'a', " + "1 + " * 150 + "1 as long"
+WAYS = ("multi", "single", "of libbpf")
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """How probes are attached."""
+    chosen: str = request.param
+    if chosen == "multi" and not uprobes.has_multi():
+        pytest.skip("the kernel has no multi-uprobe links: since 6.6")
+    if chosen == "single" and not btf.has_cookies():
+        pytest.skip("the kernel has no cookies: since 5.15")
+    if chosen != "multi":
+        monkeypatch.setattr(uprobes, "has_multi", lambda: False)
+    if chosen == "of libbpf":
+        monkeypatch.setattr(btf, "has_cookies", lambda: False)
+    yield chosen
+
+
+def links() -> set[str]:
+    """Kinds of the links that this process holds, in the kernel's words."""
+    texts = [info.read_text() for info in Path("/proc/self/fdinfo").iterdir() if info.exists()]
+    return {kind for text in texts for kind in re.findall(r"^link_type:\s+(\w+)", text, re.M)}
+
+
+def work(connection: Connection) -> None:
+    server = connection.pgconn
+    for _ in range(3):
+        server.exec_(b"select 1 as simple")
+    server.exec_params(b"select $1::int as extended", [b"1"])
+    server.exec_(LONG.encode())
+    server.exec_(b"select 1/0 as failed")
+    server.exec_params(b"select 1/$1::int as failed_too", [b"0"])
+
+
+def seen(taken: Capture, pid: int) -> dict[tuple[str, str], tuple[int, int]]:
+    (backend,) = [each for each in taken.backends if each.pid == pid]
+    return {(q.text, q.protocol): (q.calls, q.errors) for q in backend.queries}
+
+
+def test_each_way_comes_to_the_same(connection: Connection, way: str) -> None:
+    with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+        kinds = links()
+        work(connection)
+    if not matches(RELEASE, "< 5.15"):  # where perf's are no links
+        assert ("uprobe_multi" in kinds) == (way == "multi")
+        assert "perf" in {kind.removesuffix("_event") for kind in kinds}
+    taken = tracer.capture()
+    assert (taken.probes.queries, taken.probes.not_measured) == ("usdt", [])
+    assert seen(taken, connection.info.backend_pid) == {
+        ("select 1 as simple", "simple"): (3, 0),
+        ("select $1::int as extended", "extended"): (1, 0),
+        (LONG, "simple"): (1, 0),
+        ("select 1/0 as failed", "simple"): (1, 1),
+        ("select 1/$1::int as failed_too", "extended"): (1, 1),
+    }
+
+
+def test_processes_to_come_are_followed(cluster: PrivateCluster, way: str) -> None:
+    """Here also by what libbpf finds: it asks the kernel itself whether there are cookies."""
+    tracing = trace(cluster.postmaster_pid, reads=WAY, literals=True)
+    with tracing as tracer, cluster.connect() as connection:
+        work(connection)
+        pid = connection.info.backend_pid
+    taken = tracer.capture()
+    assert taken.probes.queries == ("uprobe" if matches(RELEASE, "< 5.15") else "usdt")
+    found = seen(taken, pid)
+    assert found["select 1 as simple", "simple"] == (3, 0)
+    assert found["select $1::int as extended", "extended"] == (1, 0)
+    assert found["select 1/$1::int as failed_too", "extended"] == (1, 1)
+
+
+def test_an_argument_that_cannot_be_told_leaves_functions(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not btf.has_cookies():
+        pytest.skip("the kernel has no cookies: since 5.15")
+    monkeypatch.setattr("pgtrace.engines.usdt.cookie", lambda _: None)
+    with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+        work(connection)
+    taken = tracer.capture()
+    assert taken.probes.queries == "uprobe"
+    assert seen(taken, connection.info.backend_pid)["select 1 as simple", "simple"] == (3, 0)
