@@ -19,7 +19,7 @@ from pgtrace_command import PGTRACE, Pgtrace, run, wait_for
 UID = 47_110
 LEAST = capabilities.least()
 LOOKING = {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
-RESERVE = {"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}
+RESERVE = {*capabilities.for_probes(), "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
 
@@ -88,6 +88,14 @@ def test_what_is_named_suffices_to_capture(cluster: PrivateCluster, connection: 
         assert others == []
 
 
+def test_the_one_that_stands_for_others_does_as_well(connection: Connection) -> None:
+    command = allowed("CAP_SYS_ADMIN", *LOOKING)
+    pid = str(connection.info.backend_pid)
+    code, out, err = run("capture", pid, "--duration", "0.5", "--json", command=command)
+    assert code == 0, err
+    assert json.loads(out)["probes"]["queries"] == "usdt"
+
+
 def test_what_is_named_suffices_to_attach(connection: Connection) -> None:
     pid = str(connection.info.backend_pid)
     code, _, err = run("attach", pid, "--duration", "0.5", command=allowed(*LEAST))
@@ -109,7 +117,7 @@ def test_doctor_names_it(cluster: PrivateCluster) -> None:
     code, out, err = run("doctor", command=allowed(*LEAST))
     assert code == 0, out + err
     assert f"these suffice: {', '.join(LEAST)}" in out
-    code, out, _ = run("doctor", command=allowed("CAP_SYS_PTRACE", "CAP_SYS_ADMIN"))
+    code, out, _ = run("doctor", command=allowed(*set(LEAST) - {"CAP_DAC_READ_SEARCH"}))
     assert code != 0
     assert "CAP_DAC_READ_SEARCH is missing" in out
 

@@ -99,22 +99,25 @@ def test_list_without_a_server_fails(
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "expected"),
+    ("capabilities", "expected", "before_multi_uprobes"),
     [
-        (ALL, [True, True, True]),
-        (0, [False, False, False]),
-        (1 << 38 | 1 << 39, [True, False, False]),
-        (1 << 39, [False, False, False]),
-        (1 << 21, [True, True, False]),
-        (1 << 19, [False, False, False]),
-        (1 << 2, [False, False, False]),
-        (1 << 19 | 1 << 2, [False, False, True]),
+        (ALL, [True, True, True], True),
+        (0, [False, False, False], False),
+        (1 << 38 | 1 << 39, [True, True, False], False),
+        (1 << 39, [False, False, False], False),
+        (1 << 21, [True, True, False], True),
+        (1 << 19, [False, False, False], False),
+        (1 << 2, [False, False, False], False),
+        (1 << 19 | 1 << 2, [False, False, True], False),
     ],
 )
-def test_privileges(capabilities: int, expected: list[bool]) -> None:
-    found = host.privileges(capabilities, whole_host=True, first_pid_namespace=True)
-    assert [ability.ok for ability in found] == [*expected, None]
-    assert all(ability.remedy for ability in found if ability.ok is False)
+def test_privileges(capabilities: int, expected: list[bool], before_multi_uprobes: bool) -> None:
+    """Before Linux 6.6 CAP_SYS_ADMIN alone permits uprobes."""
+    for release in "6.6", "6.1":
+        found = host.privileges(capabilities, True, True, release)
+        assert [ability.ok for ability in found] == [*expected, None]
+        assert all(ability.remedy for ability in found if ability.ok is False)
+        expected = [expected[0], before_multi_uprobes, expected[2]]
 
 
 def test_containers_are_told_apart() -> None:

@@ -63,12 +63,15 @@ def kernel(release: str, machine: str) -> Ability:
     )
 
 
-def privileges(effective: int, whole_host: bool, first_pid_namespace: bool) -> list[Ability]:
-    """Judge what this process may do.
+def privileges(
+    effective: int, whole_host: bool, first_pid_namespace: bool, release: str | None = None
+) -> list[Ability]:
+    """Judge what this process may do on a kernel of this release.
 
-    effective: capabilities as in CapEff. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON; the
-    kernels since mid-2025 want itself to attach uprobes (CVE-2025-38466).
+    effective: capabilities as in CapEff. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON.
     """
+    for_probes = capabilities.for_probes(release)
+    names = " and ".join(for_probes)
 
     def may(*names: str) -> bool:
         return not capabilities.missing(names, effective)
@@ -86,13 +89,13 @@ def privileges(effective: int, whole_host: bool, first_pid_namespace: bool) -> l
         ),
         judge(
             "attach to queries",
-            may("CAP_SYS_ADMIN"),
-            "permitted by CAP_SYS_ADMIN",
-            "CAP_SYS_ADMIN is missing, which kernels since mid-2025 want for uprobes and USDT",
+            may("CAP_SYS_ADMIN") or may(*for_probes),
+            "permitted by CAP_SYS_ADMIN" + (f", or {names}" if len(for_probes) > 1 else ""),
+            f"{names} {'are' if len(for_probes) > 1 else 'is'} missing, for uprobes and USDT",
         ),
         _look_into(effective),
     ]
-    suffice = f"these suffice: {', '.join(capabilities.least())}"
+    suffice = f"these suffice: {', '.join(capabilities.least(release))}"
     found.append(Ability("capabilities", None, f"on this kernel {suffice}"))
     if not whole_host:
         why = "its capabilities do not reach the kernel's tracing"

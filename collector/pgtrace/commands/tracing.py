@@ -204,7 +204,7 @@ def _let_go(args: argparse.Namespace, hurry: contextlib.ExitStack, *, whole: boo
     hurry.enter_context(soon())
     output, reserve = getattr(args, "output", None), []
     if whole:
-        reserve += [*capabilities.ATTACHING, *capabilities.BECOMING]
+        reserve += [*capabilities.to_attach_again(), *capabilities.BECOMING]
     elif output is not None:
         with (
             contextlib.suppress(OSError, UsageError),

@@ -40,6 +40,7 @@ def check_pid_namespace() -> None:
 def _start(request: Request, name: EngineName) -> LibbpfEngine:
     engine = _engine(name)
     reasons = []
+    denied: PermissionDeniedError | None = None
     for way in (request.reads,) if request.reads else WAYS:
         try:
             return _start_by(engine, request, way)
@@ -49,6 +50,10 @@ def _start(request: Request, name: EngineName) -> LibbpfEngine:
             raise
         except UnsupportedError as error:
             reasons.append(str(error))
+        except PermissionDeniedError as error:  # another way may be allowed
+            denied = denied or error
+    if denied:
+        raise denied
     if request.reads:
         raise UnsupportedError(
             f"{reasons[0]}; `pgtrace doctor` says what this kernel allows, "

@@ -286,13 +286,15 @@ def load_refusal(error: LibbpfError, what: str) -> PgtraceError:
 
 def refusal(error: LibbpfError, what: str) -> PgtraceError:
     """The error to show for a refusal by the kernel."""
-    if error.errno in {errno.EPERM, errno.EACCES} and not _is_admin():
+    if error.errno in {errno.EPERM, errno.EACCES} and (lacking := _lacking()):
         return PermissionDeniedError(
-            f"the kernel does not permit {what} without CAP_SYS_ADMIN. {sudo.how()}"
+            f"the kernel does not permit {what} without {' and '.join(lacking)}. {sudo.how()}"
         )
     return UnsupportedError(f"the kernel refuses {what}: {os.strerror(error.errno or 0)}")
 
 
-def _is_admin() -> bool:
-    """Root in a container mostly is not."""
-    return not capabilities.missing(["CAP_SYS_ADMIN"])
+def _lacking() -> list[str]:
+    """Root in a container lacks most."""
+    if not capabilities.missing(["CAP_SYS_ADMIN"]):
+        return []
+    return capabilities.missing(capabilities.for_probes())

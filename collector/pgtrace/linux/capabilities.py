@@ -26,7 +26,6 @@ NUMBERS = {
 """include/uapi/linux/capability.h"""
 LOOKING = ("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
 """To look into other users' processes, and into their directories: also while tracing."""
-ATTACHING = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN")
 BECOMING = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 """To have a child become another user, and to end it."""
 _NO_MEMLOCK_LIMIT = (5, 11)
@@ -34,6 +33,8 @@ _NO_MEMLOCK_LIMIT = (5, 11)
 _OPEN_MAPS_FOR_ALL = (5, 19)
 """From this kernel on a map that is open is for whoever has it; before, bpf(2) was for CAP_BPF
 alone where kernel.unprivileged_bpf_disabled is set (commit c8644cd0efe7)."""
+_MULTI_UPROBES = (6, 6)
+"""From this kernel on probes in another program are attached by bpf(2), see libbpf/uprobes.py."""
 _VERSION_3 = 0x20080522
 _LAST = 63
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38  # include/uapi/linux/prctl.h
@@ -46,14 +47,28 @@ _kept: list[tuple[int, int]] = []
 """What drop() left, effective and permitted; nothing before."""
 
 
-def least(release: str | None = None) -> tuple[str, ...]:
-    """The capabilities with which everything can be traced, on a kernel of this release.
+def for_probes(release: str | None = None) -> tuple[str, ...]:
+    """What loads programs and attaches them to a server's, on a kernel of this release.
 
-    CAP_SYS_ADMIN loads programs too, as CAP_BPF and CAP_PERFMON do; it is what kernels since
-    mid-2025 want for uprobes (CVE-2025-38466), and what mounts tracefs.
+    Uprobes by perf_event_open(2) want CAP_SYS_ADMIN itself, on kernels since mid-2025
+    (CVE-2025-38466), which stands for the others, too.
     """
+    if _version(release) >= _MULTI_UPROBES:
+        return "CAP_BPF", "CAP_PERFMON"
+    return ("CAP_SYS_ADMIN",)
+
+
+def least(release: str | None = None) -> tuple[str, ...]:
+    """The capabilities with which everything can be traced, on a kernel of this release, if tracefs
+    is mounted: that takes CAP_SYS_ADMIN."""
     more = () if _version(release) >= _NO_MEMLOCK_LIMIT else ("CAP_SYS_RESOURCE",)
-    return ("CAP_SYS_ADMIN", *LOOKING, *more)
+    return (*for_probes(release), *LOOKING, *more)
+
+
+def to_attach_again() -> tuple[str, ...]:
+    """Those of what this process has that are needed to attach to another server's program."""
+    names = for_probes()
+    return ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN") if missing(names) else names
 
 
 def effective() -> int:
