@@ -218,11 +218,13 @@ def test_nothing_is_told_wrong_while_only_some_probes_are_there(
 ) -> None:
     """Queries end between two of them; all count from one moment on, and up to one."""
 
-    def attach(*arguments: object, attach: Callable[..., None] = Object.attach_usdt) -> None:
-        attach(*arguments)
+    def attach(
+        *arguments: object, true: Callable[..., None] = Object.attach_places, **settings: bool
+    ) -> None:
+        true(*arguments, **settings)
         time.sleep(0.05)
 
-    monkeypatch.setattr(Object, "attach_usdt", attach)
+    monkeypatch.setattr(Object, "attach_places", attach)
     with load(cluster, mode, "-R", 1000) as pids:
         tracer = Tracer(Target.of_pids(pids[:watched]), reads="tracepoint")
         for _ in range(10):
