@@ -1,6 +1,7 @@
 """Which engine, and which way in for reads: the best that loads."""
 
 from ..abilities import host
+from ..capture import Operation
 from ..errors import PermissionDeniedError, UnsupportedError
 from . import Engine, EngineName, Member, ReadsWay, Request
 from .libbpf_engine import LibbpfEngine
@@ -10,6 +11,10 @@ _STANDS_IN = (
     "This kernel has no BTF: bcc compiled its types from its headers, which takes a moment "
     "(--engine bcc)."
 )
+
+_refused: dict[tuple[EngineName, tuple[Operation, ...]], set[ReadsWay]] = {}
+"""Ways that the kernel refused where another worked: an experiment starts engines by the hundred,
+and each look at what fentry is refused for takes as long as the start itself."""
 
 
 def start(request: Request) -> Engine:
@@ -39,19 +44,25 @@ def check_pid_namespace() -> None:
 
 def _start(request: Request, name: EngineName) -> LibbpfEngine:
     engine = _engine(name)
-    reasons = []
+    reasons: list[str] = []
     denied: PermissionDeniedError | None = None
-    for way in (request.reads,) if request.reads else WAYS:
+    known = _refused.setdefault((name, request.operations), set())
+    tried = set[ReadsWay]()
+    for way in (request.reads,) if request.reads else (way for way in WAYS if way not in known):
         try:
-            return _start_by(engine, request, way)
+            started = _start_by(engine, request, way)
         except NoBtfError as error:
             if request.engine:
                 raise UnsupportedError(f"{error}; --engine bcc can do without") from error
             raise
         except UnsupportedError as error:
             reasons.append(str(error))
+            tried.add(way)
         except PermissionDeniedError as error:  # another way may be allowed
             denied = denied or error
+        else:
+            known |= tried
+            return started
     if denied:
         raise denied
     if request.reads:
