@@ -13,7 +13,7 @@ from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
 from ..linux import capabilities, tracepoints
-from ..postgres.binary import sites, symbol_offset
+from ..postgres.binary import probe_offset, sites
 from . import ReadsWay, usdt
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
@@ -258,7 +258,7 @@ def _usdt_of_libbpf(loaded: Object, program: str, pid: int, binary: str, probe: 
 def _uprobe(
     loaded: Object, program: str, pid: int, binary: str, function: str, *, returns: bool = False
 ) -> bool:
-    offset = symbol_offset(binary, function)
+    offset = probe_offset(binary, function)
     if offset is None:
         return False
     try:

@@ -57,6 +57,14 @@ def symbol_offset(path: Path | str, name: str) -> int | None:
     return None if address is None else offset_of(found.loads, address)
 
 
+def probe_offset(path: Path | str, name: str) -> int | None:
+    """Offset in the file of where a probe at a function's entry is put, with its arguments where
+    they were: where it costs least, else where the function begins. As symbol_address() otherwise.
+    """
+    cheap = _contents(path, name).cheap.get(name)
+    return symbol_offset(path, name) if cheap is None else cheap
+
+
 def has_symbol(path: Path | str, name: str) -> bool:
     """Whether the file defines this symbol. Errors as symbol_address()."""
     return symbol_address(path, name) is not None

@@ -15,11 +15,12 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from . import symbols
+from . import entry, symbols
 from .symbols import MOST_BYTES, Load, Ranges, offset_of
 
 PROVIDER = "postgresql"
 _PT_LOAD, _PT_DYNAMIC, _SHT_SYMTAB = 1, 2, 2  # include/uapi/linux/elf.h
+_X86_64 = 62  # EM_X86_64, include/uapi/linux/elf-em.h
 _VERSION = re.compile(rb"postgres \([\w ]{1,64}\) (\d{1,4}(?:\.\d{1,4}|(?:devel|alpha|beta|rc)\d{0,4})?)")  # fmt: skip # noqa: E501
 _SERVER_SYMBOL = b"\0PostmasterMain\0"  # pg_ctl and initdb hold the version, too
 
@@ -61,6 +62,8 @@ class Contents(Struct, frozen=True):
     sites: Annotated[list[Site], Meta(max_length=4096)] = []
     addresses: Annotated[dict[_Word, _Address], Meta(max_length=256)] = {}
     """Of those symbols that were asked for, and that the file defines."""
+    cheap: dict[_Word, _Offset] = {}
+    """Where in the file a probe at the entry of such a function costs little: see entry.py."""
 
 
 class _Section(NamedTuple):
@@ -95,7 +98,7 @@ def contents(file: int, names: Collection[str]) -> Contents:
     if elfclass != 64 or (order == "<") != (sys.byteorder == "little"):
         return Contents(elfclass=elfclass, machine=machine)
     # Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr of include/uapi/linux/elf.h
-    entry, segments_at, sections_at, *_, segments, _, sections, strings = read.unpack(
+    start, segments_at, sections_at, *_, segments, _, sections, strings = read.unpack(
         "=24xQQQIHHHHHH", 0
     )
     loads, dynamic = [], None
@@ -105,14 +108,28 @@ def contents(file: int, names: Collection[str]) -> Contents:
         elif kind == _PT_DYNAMIC:
             dynamic = offset, size
     table = [_Section(*each) for each in read.table("=II8xQQQI20x", sections_at, sections)]
+    addresses = _addresses(read, dynamic, table, loads, names)
     return Contents(
         elfclass=elfclass,
         machine=machine,
-        entry=entry,
+        entry=start,
         loads=loads,
         sites=list(_sites(read, _named(read, table, strings), loads)),
-        addresses=_addresses(read, dynamic, table, loads, names),
+        addresses=addresses,
+        cheap=_cheap(read, machine, loads, addresses),
     )
+
+
+def _cheap(
+    read: Ranges, machine: int, loads: list[Load], addresses: dict[str, int]
+) -> dict[str, int]:
+    found = {}
+    for name, address in addresses.items() if machine == _X86_64 else ():
+        offset = offset_of(loads, address)
+        step = None if offset is None else entry.step(read.most(offset, entry.MOST_CODE))
+        if offset is not None and step is not None:
+            found[name] = offset + step
+    return found
 
 
 def _named(read: Ranges, table: list[_Section], strings: int) -> dict[bytes, _Section]:

@@ -34,6 +34,13 @@ class Ranges:
             raise ValueError("it ends before what its headers name")
         return data
 
+    def most(self, offset: int, size: int) -> bytes:
+        """The same, but fewer bytes where the file ends."""
+        self._left -= size
+        if self._left < 0:
+            raise ValueError("its headers name more than a program has")
+        return os.pread(self._file, size, offset)
+
     def unpack(self, form: str, offset: int) -> tuple[int, ...]:
         """Numbers, as struct has them."""
         return struct.unpack(form, self.read(offset, struct.calcsize(form)))
