@@ -44,7 +44,7 @@ __noinline int find_statement(__u32 asking_index, __u32 task_index)
 	key.by_id = query->query_id != 0;
 	key.id = query->query_id;
 	if (!key.by_id && !query->begun_before)
-		key.id = text_hash(asking, task);
+		key.id = known_hash(asking, task);
 	key.application = name_hash(query->application_name);
 	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
 	if (found) {

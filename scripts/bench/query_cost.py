@@ -1,0 +1,212 @@
+"""What a traced query costs its backend: `scripts/bench/query_cost` calls it where tracefs is
+mounted.
+
+CPU time of the backend by /proc/PID/schedstat, divided by queries; each series of queries with a
+tracer is held against those before and after it.
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bench
+import psycopg
+from bench import BenchError
+
+from pgtrace.errors import PgtraceError
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.targets import Target
+from pgtrace.tracer import Tracer
+
+QUERIES = 1000
+"""Of one series: some tens of milliseconds."""
+PER_ATTACH = 5
+"""Series while a tracer is attached once."""
+ROWS = 100_000
+SETTINGS = {
+    "autovacuum": False,
+    "fsync": False,
+    "shared_buffers": "128MB",
+    "compute_query_id": "on",
+}
+SCRIPT = """
+usdt:{binary}:postgresql:query__start {{ @in[pid] = nsecs; }}
+usdt:{binary}:postgresql:query__done {{ @queries = hist(nsecs - @in[pid]); delete(@in[pid]); }}
+tracepoint:syscalls:sys_enter_pread64 /pid == {pid}/ {{ @start[tid] = nsecs; }}
+tracepoint:syscalls:sys_exit_pread64 /@start[tid]/ {{
+  @ns = hist(nsecs - @start[tid]);
+  delete(@start[tid]);
+}}
+BEGIN {{ printf("ready\\n"); }}
+"""
+LONG = ", ".join(f"{number} as column_{number}" for number in range(40))
+TEXTS = {
+    "short": b"select filler from bench where id = $1",
+    "of 700 characters": f"select filler, {LONG} from bench where id = $1".encode(),
+}
+PROTOCOLS = ("prepared", "simple")
+TRACERS = {"server": "capture of the server", "backend": "attach", "bpftrace": "bpftrace"}
+
+Tracing = contextlib.AbstractContextManager[Callable[[], object]]
+"""While it is entered something is traced; it yields what fetches records."""
+
+
+@dataclass
+class Series:
+    """Nanoseconds of CPU for each query without a tracer and with one; by round."""
+
+    untraced: list[list[float]] = field(default_factory=list)
+    traced: list[list[float]] = field(default_factory=list)
+
+    def add(self, before: list[float], traced: list[float], after: list[float]) -> None:
+        """Hold each series against the ones as long before and after: a steady drift cancels."""
+        around = zip(before, after, strict=True)
+        self.untraced.append([(first + second) / 2 for first, second in around])
+        self.traced.append(traced)
+
+
+class Client:
+    """One that runs queries, and knows what they cost its backend."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.server = connection.pgconn
+        self.pid = connection.info.backend_pid
+        for name, text in TEXTS.items():
+            self.server.prepare(name.encode(), text)
+
+    def series(self, name: str, protocol: str) -> list[float]:
+        """Nanoseconds for each query of some series, after one that fills caches."""
+        self._run(name, protocol)
+        return [self._run(name, protocol) for _ in range(PER_ATTACH)]
+
+    def _run(self, name: str, protocol: str) -> float:
+        draw = random.Random(1)
+        before = self._cpu_ns()
+        for _ in range(QUERIES):
+            number = b"%d" % draw.randrange(ROWS)
+            if protocol == "simple":
+                self.server.exec_(TEXTS[name].replace(b"$1", number))
+            else:
+                self.server.exec_prepared(name.encode(), [number])
+        return (self._cpu_ns() - before) / QUERIES
+
+    def _cpu_ns(self) -> int:
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
+
+
+@contextmanager
+def pgtrace(target: Target, **options: Any) -> Iterator[Callable[[], object]]:
+    """As the commands do it."""
+    tracer = Tracer(target, **options)
+    try:
+        yield tracer.poll
+    finally:
+        tracer.stop()
+
+
+@contextmanager
+def bpftrace(binary: Path, pid: int) -> Iterator[Callable[[], object]]:
+    """The same probes, and a map."""
+    script = SCRIPT.format(binary=binary, pid=pid)
+    process = subprocess.Popen(
+        bench.bpftrace("-B", "line", "-p", pid, "-e", script), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    if "ready\n" not in iter(process.stdout.readline, ""):
+        raise BenchError("bpftrace ended before it had attached")
+    try:
+        yield lambda: None
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def measure(cluster: PrivateCluster, rounds: int) -> dict[str, Series]:
+    """Attach each tracer once a round, in random order, and only while it is measured."""
+    series: dict[str, Series] = {}
+    with cluster.connect() as connection:
+        connection.execute(
+            "create table bench as select i as id, 'filler of ' || i as filler"
+            f" from generate_series(0, {ROWS}) i"
+        )
+        connection.execute("create index on bench (id)")
+        connection.execute("vacuum analyze bench")
+        client = Client(connection)
+        tracers: dict[
+            str, Callable[[], contextlib.AbstractContextManager[Callable[[], object]]]
+        ] = {
+            "server": lambda: pgtrace(Target.find(cluster.postmaster_pid)),
+            "backend": lambda: pgtrace(Target.find(client.pid), per_query=True),
+            "bpftrace": lambda: bpftrace(cluster.binary, client.pid),
+        }
+        pairs = [(tracer, name, how) for tracer in TRACERS for name in TEXTS for how in PROTOCOLS]
+        for number in range(rounds):
+            random.shuffle(pairs)
+            for at, (tracer, name, how) in enumerate(pairs):
+                bench.progress(f"round {number + 1} of {rounds}, {at + 1} of {len(pairs)}")
+                before = client.series(name, how)
+                with tracers[tracer]() as poll:
+                    traced = []
+                    for _ in range(PER_ATTACH + 1):
+                        traced.append(client._run(name, how))
+                        poll()
+                after = client.series(name, how)
+                key = f"{TRACERS[tracer]}: {how}, {name}"
+                series.setdefault(key, Series()).add(before, traced[1:], after)
+    bench.progress("")
+    return series
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench/query_cost",
+        description="What a traced query costs its backend in CPU time.",
+    )
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each pair (10)")
+    parser.add_argument("--pg", type=int, default=15, metavar="N", help="PostgreSQL's version (15)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    bench.interruptible()
+    try:
+        programs = subprocess.run(
+            ["scripts/pg", str(args.pg)], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
+        with PrivateCluster(SETTINGS, bindir=Path(programs)) as cluster:
+            tracers = bench.other_tracers()
+            series = measure(cluster, args.rounds)
+    except PgtraceError as error:
+        print(f"scripts/bench/query_cost: {error}", file=sys.stderr)
+        return 1
+    ratios = [
+        bench.ratio(name, series[name].traced, series[name].untraced, None)
+        for name in sorted(series)
+    ]
+    if args.json:
+        document = {
+            "host": bench.host(),
+            "postgresql": args.pg,
+            "untraced_ns": {n: bench.quartiles(s.untraced)[1] for n, s in series.items()},
+            "ratios": [each.as_json() for each in ratios],
+        }
+        print(json.dumps(document, indent=2))
+        return 0
+    print(bench.host(), f"PostgreSQL {args.pg}; {args.rounds} rounds", sep="\n")
+    print(*bench.warnings(tracers), sep="\n")
+    print(f"{'CPU time of a query, to that without a tracer':<50}  value  [95 % interval]")
+    for each in ratios:
+        untraced = bench.quartiles(series[each.name].untraced)[1]
+        print(each.line(), f"  of {untraced / 1000:.1f} µs")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
