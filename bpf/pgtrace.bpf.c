@@ -11,6 +11,7 @@
 #include "names.bpf.h"
 #include "files.bpf.h"
 #include "hash.bpf.h"
+#include "known.bpf.h"
 #include "statements.bpf.h"
 #include "scopes.bpf.h"
 #include "reads.bpf.c"

@@ -7,7 +7,8 @@ https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation
 import platform
 import re
 
-_IN_MEMORY = 0x10000
+from . import layout
+
 _MOST = 1 << 31
 _X86 = re.compile(r"-?8@(?:(?P<displacement>-?\d+)?\((?P<base>%\w+)\)|(?P<register>%\w+))(?: |$)")
 _ARM64 = re.compile(
@@ -38,4 +39,4 @@ def cookie(arguments: str, machine: str | None = None) -> int | None:
         return None
     if match["register"]:
         return found
-    return found | _IN_MEMORY | (displacement & 0xFFFFFFFF) << 32
+    return found | layout.COOKIE_IN_MEMORY | (displacement & 0xFFFFFFFF) << 32
