@@ -102,7 +102,17 @@ static __always_inline __u32 leader_pid(const char *title)
 	return number;
 }
 
-int find_statement(__u32 asking_index, __u32 task_index);
+int hash_query(__u32 asking_index, __u32 task_index);
+int look_up_statement(__u32 asking_index, __u32 task_index);
+
+/* Finds the statement of a task's open query, which may be one that was not called before. Who
+ * asks is the task itself, or one of its parallel workers: they may do so at the same time.
+ * One step calls not the other: 512 bytes of stack are all that nested functions have. */
+static __always_inline void find_statement(__u32 asking_index, __u32 task_index)
+{
+	hash_query(asking_index, task_index);
+	look_up_statement(asking_index, task_index);
+}
 
 /* A parallel worker is told for which of its leader's statements it was started; others may be
  * leaders. */

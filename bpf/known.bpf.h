@@ -33,18 +33,24 @@ __noinline int hash_words(__u32 scratch_index, __u32 task_index)
 	return 0;
 }
 
-static __always_inline __u64 known_hash(struct task *scratch, struct task *task)
+/* Leaves the hash of a query's text in the scratch of who asks. */
+__noinline int hash_query(__u32 asking_index, __u32 task_index)
 {
-	__u64 words, hash, *known;
+	struct task *asking = task_at(asking_index), *task = task_at(task_index);
+	__u64 *known;
 
-	hash_words(scratch->index, task->index);
-	words = scratch->hashing.hash;
-	known = bpf_map_lookup_elem(&pgt_texts, &words);
-	if (known)
-		return *known;
-	hash = text_hash(scratch, task);
-	bpf_map_update_elem(&pgt_texts, &words, &hash, BPF_ANY);
-	return hash;
+	if (!asking || !task || task->query.query_id || task->query.begun_before)
+		return 0;
+	hash_words(asking_index, task_index);
+	asking->words = asking->hashing.hash;
+	known = bpf_map_lookup_elem(&pgt_texts, &asking->words);
+	if (known) {
+		asking->hashing.hash = *known;
+		return 0;
+	}
+	asking->hashing.hash = text_hash(asking, task);
+	bpf_map_update_elem(&pgt_texts, &asking->words, &asking->hashing.hash, BPF_ANY);
+	return 0;
 }
 
 #endif

@@ -326,6 +326,7 @@ struct task {
 	__u64 wait_start_ns; /* it waits for an asynchronous read */
 	__u64 asked_blocks;  /* of the asynchronous read that is being prepared */
 	struct hashing hashing;
+	__u64 words; /* scratch: the hash of a text by its words */
 	struct file_state files[FILES];
 	struct stream streams[FILES];
 	__u64 written[FILES];	 /* of the relation in streams[]: where its last write ended */

@@ -24,9 +24,8 @@ struct {
 	__type(value, __u32);
 } pgt_statement_indexes SEC(".maps");
 
-/* Finds the statement of a task's open query, which may be one that was not called before. Who
- * asks is the task itself, or one of its parallel workers: they may do so at the same time. */
-__noinline int find_statement(__u32 asking_index, __u32 task_index)
+/* The second step of find_statement(). */
+__noinline int look_up_statement(__u32 asking_index, __u32 task_index)
 {
 	struct task *asking = task_at(asking_index), *task = task_at(task_index);
 	struct statement_key key = {};
@@ -44,7 +43,7 @@ __noinline int find_statement(__u32 asking_index, __u32 task_index)
 	key.by_id = query->query_id != 0;
 	key.id = query->query_id;
 	if (!key.by_id && !query->begun_before)
-		key.id = known_hash(asking, task);
+		key.id = asking->hashing.hash;
 	key.application = name_hash(query->application_name);
 	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
 	if (found) {

@@ -373,6 +373,7 @@ class Task(ctypes.Structure):
         ("wait_start_ns", c_uint64),
         ("asked_blocks", c_uint64),
         ("hashing", Hashing),
+        ("words", c_uint64),
         ("files", FileState * FILES),
         ("streams", Stream * FILES),
         ("written", c_uint64 * FILES),
