@@ -11,7 +11,7 @@ from .capture import Lost
 from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads, fold_files
 from .errors import PgtraceError
 from .people import Person
-from .postgres import binary, processes, titles
+from .postgres import binary, titles
 from .postgres.names import Names
 from .servers import Servers
 from .statements import MOST_STATEMENTS, Statements
@@ -323,7 +323,7 @@ class Registry:
 
     def _title_now(self, pid: int) -> titles.Title | None:
         try:
-            return processes.backend(pid).title
+            return self.servers.backend(pid).title
         except PgtraceError:
             return None
 
@@ -529,7 +529,7 @@ class Registry:
     def _is_idle(self, pid: int) -> bool:
         """Whether its title says so; if that says nothing, as well."""
         try:
-            activity = processes.backend(pid).activity
+            activity = self.servers.backend(pid).activity
         except PgtraceError:
             return True
         return not activity or activity.startswith("idle")

@@ -60,6 +60,12 @@ class Servers:
         """Those that are traced now."""
         return list(self._servers.values())
 
+    def backend(self, pid: int) -> Backend:
+        """What a process does: of a child of theirs without looking for its server. Errors as
+        processes.backend()."""
+        server = self.of(proc.parent(pid) or 0)
+        return server.backend(pid) if server else processes.backend(pid)
+
     def follows(self, postmaster: int) -> bool:
         """Whether more than reads can be measured there."""
         return postmaster not in self._unfollowed
@@ -208,7 +214,7 @@ class Servers:
             if told.get(pid, 0) >= self._started[pid]:
                 continue  # of whom the engine told, that is known from there
             with contextlib.suppress(PgtraceError):
-                title = processes.backend(pid).title
+                title = self.backend(pid).title
                 if title.backend_type:
                     self._titles[pid] = title
 

@@ -5,6 +5,7 @@ never executed, and never looked up by its path, which may be another root's or 
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ _MOST_HEAD = 128
 _MOST_STAT = 4096
 _MOST_TITLE = 16 << 10
 """In bytes. What follows the first string is not looked at, and may be of any size."""
+_OF_STATUS = re.compile(rb"^(Tgid|Uid|NSpid):\t(.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
 Family = dict[int, list[int]]
 """Pids of children, by their parent's."""
@@ -118,12 +120,12 @@ def process(pid: int) -> Process:
                 "collected it yet (zombie)."
             )
         status = _status(pid)
-        if int(status["Tgid"]) != pid:
-            raise TargetError(f"{pid} is a thread of process {status['Tgid']}. {_LIST}")
+        if (process_id := int(status[b"Tgid"])) != pid:
+            raise TargetError(f"{pid} is a thread of process {process_id}. {_LIST}")
         title, end, _ = foreign_files.read_descriptor(
             f"/proc/{pid}/cmdline", _MOST_TITLE
         ).partition(b"\0")
-        exe = str(Path(f"/proc/{pid}/exe").readlink())
+        exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115  # as in parent()
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _no_such(pid) from error
     except PermissionError as error:
@@ -132,9 +134,9 @@ def process(pid: int) -> Process:
     return Process(
         pid=pid,
         ppid=int(fields[1]),
-        inner_pid=int(status.get("NSpid", str(pid)).split()[-1]),
+        inner_pid=int(status[b"NSpid"].split()[-1]) if b"NSpid" in status else pid,
         start_time_ticks=int(fields[19]),
-        uid=int(status["Uid"].split()[0]),
+        uid=int(status[b"Uid"].split()[0]),
         comm=comm,
         exe=exe.removesuffix(_DELETED),
         exe_replaced=exe.endswith(_DELETED),
@@ -175,15 +177,15 @@ def version_of(path: Path) -> str | None:
 
 def _stat(pid: int) -> tuple[str, list[str]]:
     """Name, and the fields of /proc/PID/stat from the third on, see proc_pid_stat(5)."""
-    text = Path(f"/proc/{pid}/stat").read_text(errors="backslashreplace")
-    comm, _, fields = text.partition("(")[2].rpartition(")")
-    return comm, fields.split()
+    stat = foreign_files.read_descriptor(f"/proc/{pid}/stat", _MOST_STAT)
+    comm, _, fields = stat.partition(b"(")[2].rpartition(b")")
+    return comm.decode(errors="backslashreplace"), fields.decode().split()
 
 
-def _status(pid: int) -> dict[str, str]:
-    text = Path(f"/proc/{pid}/status").read_text(errors="backslashreplace")
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {key: value.strip() for key, _, value in pairs}
+def _status(pid: int) -> dict[bytes, bytes]:
+    """Those of its lines that are used here. A process may be in thousands of groups."""
+    with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123  # as in parent()
+        return dict(_OF_STATUS.findall(file.readall()))
 
 
 def _no_such(pid: int) -> PgtraceError:
@@ -229,7 +231,7 @@ def _hidden(pid: int) -> bool:
 def _known_inside_as(inner: int) -> Iterator[Process]:
     for pid in pids():
         try:
-            if _status(pid).get("NSpid", "").split()[1:][-1:] == [str(inner)]:
+            if _status(pid).get(b"NSpid", b"").split()[1:][-1:] == [b"%d" % inner]:
                 found = process(pid)
                 if version(found) is not None:
                     yield found

@@ -120,6 +120,14 @@ class Server:
         outer = {process.inner_pid: process.pid for process in found}
         return [_backend(process, self.postmaster, self.major, outer) for process in found]
 
+    def backend(self, pid: int) -> Backend:
+        """What a process does for this server. As the function below, which finds the server, too;
+        TargetError also for a process of another one."""
+        process = proc.postgresql(pid)
+        if process.ppid != self.postmaster_pid:
+            raise TargetError(f"Process {pid} is none of the server's, but of {process.ppid}.")
+        return _backend(process, self.postmaster, self.major)
+
 
 def backend(pid: int) -> Backend:
     """Tell what a process does for PostgreSQL.
@@ -362,14 +370,13 @@ def _children(postmaster: Process, family: Family | None = None) -> Iterator[Pro
 
 def _postmaster_of(process: Process) -> Process | None:
     # A backend's parent, and never an older ancestor: a function of one server may start another.
-    for pid in (process.pid, process.ppid):
-        try:
-            candidate = proc.postgresql(pid)
-        except PgtraceError:
-            continue
-        if _is_postmaster(candidate):
-            return candidate
-    return None
+    if _is_postmaster(process):
+        return process
+    try:
+        parent = proc.postgresql(process.ppid)
+    except PgtraceError:
+        return None
+    return parent if _is_postmaster(parent) else None
 
 
 def _inside(root: Path, location: str) -> Path:
