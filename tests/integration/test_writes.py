@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bpf_left import ours
+from bpf_left import held_by, ours
 from fix_reader import Reader
 from pgtrace import trace
 from pgtrace.capture import Capture, Operation, Reads, of_operation
@@ -143,9 +143,9 @@ def test_only_what_is_asked_for_is_loaded_and_counted(
     """Reads alone load no program of the others."""
     for operations in (("read",), ("write",), ("read", "fsync")):
         one = writer(written, "--sync", "fsync", "--count", 100)
-        before = ours().keys()
         with trace(one.pid, any_process=True, reads=way, operations=operations) as tracer:
-            names = [name for which, name in ours().items() if which not in before]
+            held = held_by()
+            names = [name for which, name in ours().items() if which in held]
             one.go()
         totals = tracer.capture().totals
         assert tracer.capture().probes.operations == list(operations)

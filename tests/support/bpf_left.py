@@ -11,6 +11,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,16 @@ def show(kind: str) -> list[dict[str, Any]]:
     return [one for one in json.loads(shown.stdout or "[]") or [] if "id" in one]
 
 
+def held_by(process: Path = Path("/proc/self")) -> set[str]:
+    """Objects of which it has a descriptor: "prog 12". Those that nobody has may be on their way
+    out, of a session that ended."""
+    held: set[str] = set()
+    for descriptor in (process / "fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            held |= {" ".join(m) for m in HELD.findall(descriptor.read_text())}
+    return held
+
+
 def _others() -> set[str]:
     """Objects with a descriptor in a process that this run did not start: "prog 12"."""
     mine = f"{RUN}={os.environ[RUN]}".encode()
@@ -41,11 +52,7 @@ def _others() -> set[str]:
                 continue
             if mine in (process / "environ").read_bytes().split(b"\0"):
                 continue
-            for descriptor in (process / "fdinfo").iterdir():
-                text = descriptor.read_text()
-                held |= {
-                    " ".join(m) for m in re.findall(r"^(prog|map|link)_id:\s+(\d+)", text, re.M)
-                }
+            held |= held_by(process)
         except OSError:
             continue  # ended meanwhile
     return held

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-PATIENCE_S = 180
+PATIENCE_S = int(os.environ.get("PGTRACE_TEST_PATIENCE", "180"))
 """In an emulated machine bcc compiles for half a minute."""
 
 
