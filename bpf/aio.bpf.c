@@ -44,7 +44,8 @@ int pgt_a_blocks(struct pt_regs *ctx)
 }
 
 /* pgaio_io_start_readv(PgAioHandle *ioh, int fd, int iovcnt, uint64 offset), in the backend that
- * asks: before it is known who will read. The order of these calls is that of the scan. */
+ * asks: before it is known who will read. The order of these calls is that of the scan. Where its
+ * probe is put, the second argument may be in memory: then there is a cookie. */
 SEC("uprobe")
 int BPF_KPROBE(pgt_a_start, void *ioh, int fd, int count, __u64 position)
 {
@@ -52,9 +53,13 @@ int BPF_KPROBE(pgt_a_start, void *ioh, int fd, int count, __u64 position)
 	struct handle_key key = {.handle = (__u64)ioh};
 	struct handle handle = {};
 	struct file *file;
+	__u64 cookie;
 
 	if (!task || !has_io_workers(task))
 		return 0;
+	cookie = options.cookies ? bpf_get_attach_cookie(ctx) : 0;
+	if (cookie)
+		fd = value_at(ctx, cookie);
 	handle.pattern = PATTERN_UNKNOWN;
 	file = current_file(fd);
 	if (file && find_file(task, file))

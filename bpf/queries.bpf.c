@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The probes that tell where a query begins and ends. */
 
+/* Of an argument that lies where a cookie says. */
+static __always_inline __u64 value_at(struct pt_regs *ctx, __u64 cookie)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + (cookie & COOKIE_REGISTER));
+	if (cookie & COOKIE_IN_MEMORY)
+		bpf_probe_read_user(&value, sizeof(value), (void *)value + ((__s64)cookie >> 32));
+	return value;
+}
+
 /* The first argument of a USDT probe, a pointer. Where it lies, in a register or in memory, the
  * cookie of the place tells; before kernels had these (5.15), what libbpf found there. */
 static __always_inline const char *usdt_pointer(struct pt_regs *ctx)
 {
-	__u64 cookie, value = 0;
 	long pointer = 0;
 
 	if (!options.cookies) {
 		bpf_usdt_arg(ctx, 0, &pointer);
 		return (const char *)pointer;
 	}
-	cookie = bpf_get_attach_cookie(ctx);
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + (cookie & COOKIE_REGISTER));
-	if (cookie & COOKIE_IN_MEMORY)
-		bpf_probe_read_user(&value, sizeof(value), (void *)value + ((__s64)cookie >> 32));
-	return (const char *)value;
+	return (const char *)value_at(ctx, bpf_get_attach_cookie(ctx));
 }
 
 /* A server's probes wait in all processes of its binary, those of other servers too: these are

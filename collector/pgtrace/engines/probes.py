@@ -13,7 +13,7 @@ from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
 from ..linux import capabilities, tracepoints
-from ..postgres.binary import probe_offset, sites
+from ..postgres.binary import moved, probe_offset, sites, symbol_offset
 from . import ReadsWay, usdt
 
 WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
@@ -258,11 +258,14 @@ def _usdt_of_libbpf(loaded: Object, program: str, pid: int, binary: str, probe: 
 def _uprobe(
     loaded: Object, program: str, pid: int, binary: str, function: str, *, returns: bool = False
 ) -> bool:
-    offset = probe_offset(binary, function)
+    offset, where = probe_offset(binary, function), moved(binary, function)
+    cookie = usdt.cookie(f"8@{where}") if where else 0
+    if where and (cookie is None or not btf.has_cookies()):
+        offset, cookie = symbol_offset(binary, function), 0
     if offset is None:
         return False
     try:
-        loaded.attach_places(program, pid, binary, [Place(offset)], returns=returns)
+        loaded.attach_places(program, pid, binary, [Place(offset, 0, cookie or 0)], returns=returns)
     except LibbpfError as error:
         return _absent(error, f"uprobe {function}", binary)
     return True
