@@ -310,6 +310,8 @@ def test_a_busy_server_loses_nothing_with_the_defaults(cluster: PrivateCluster) 
             used = tracer.in_use()
             ended.wait(120)
             list(backends)
+        # All the room for statements is taken until somebody looked after their end
+        wait_for(lambda: engine_of(tracer).in_use().statements < BACKENDS * STATEMENTS)
         with cluster.connect() as connection:
             connection.execute("checkpoint")
     taken = tracer.capture()
