@@ -8,7 +8,7 @@
 #define FNV_BASIS 0xcbf29ce484222325ull
 #define FNV_PRIME 0x100000001b3ull
 
-#define HASHED 64 /* characters at a time */
+#define HASHED 16 /* characters at a time */
 
 /* How '..' with a backslash before a quote is read */
 enum reading { STANDARD, WITH_ESCAPES };

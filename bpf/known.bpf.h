@@ -13,22 +13,27 @@ struct {
 	__type(value, __u64);
 } pgt_texts SEC(".maps");
 
+static __always_inline __u64 with_word(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * FNV_PRIME;
+	return hash ^ hash >> 32; /* else high bits would never come to be low ones */
+}
+
 __noinline int hash_words(__u32 scratch_index, __u32 task_index)
 {
 	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
-	__u64 hash = FNV_BASIS, word;
-	__u32 i, left;
+	__u64 hash = FNV_BASIS, words, i;
 
 	if (!scratch || !task)
 		return 0;
-	for (i = 0; i < TEXT / 8 && i * 8 < task->query.text_length; i++) {
-		word = ((__u64 *)task->query.text)[i];
-		left = task->query.text_length - i * 8;
-		if (left < 8)
-			word &= (1ull << left * 8) - 1;
-		hash = (hash ^ word) * FNV_PRIME;
-		hash ^= hash >> 32; /* else high bits would never come to be low ones */
-	}
+	words = task->query.text_length / 8;
+	for (i = 0; i < TEXT / 8 && i < words; i++)
+		hash = with_word(hash, ((__u64 *)task->query.text)[i]);
+	/* Of the last bytes, as of a whole word: a branch for them would cost the verifier a path
+	 * for each length */
+	words &= TEXT / 8 - 1;
+	hash = with_word(hash, ((__u64 *)task->query.text)[words] &
+				   ((1ull << (task->query.text_length & 7) * 8) - 1));
 	scratch->hashing.hash = hash ^ task->query.text_length << 1 ^ task->query.cut;
 	return 0;
 }
