@@ -13,6 +13,8 @@ struct {
  * is of use only while it is open, and only where its record tells which slots are its. */
 static __always_inline __u64 paid_by(struct task *task)
 {
+	if (options.light)
+		return statement_seen(task, bpf_ktime_get_ns());
 	if (!task->query.open)
 		return 0;
 	if (options.per_query)
@@ -163,8 +165,10 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	request.entry = state->entry;
 	request.by_kind = state->by_kind;
 	request.payer = task->serial;
-	request.query = task->query.open ? task->query.number : 0;
 	request.statement = paid_by(task);
+	request.query = options.light	   ? request.statement
+			: task->query.open ? task->query.number
+					   : 0;
 	request.index = task->index;
 	request.start_ns = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&pgt_requests, &key, &request, BPF_NOEXIST)) {

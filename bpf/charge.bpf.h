@@ -130,6 +130,8 @@ static __always_inline void know_leader(struct task *task)
 	}
 	found = bpf_map_lookup_elem(&pgt_leaders, &key);
 	leader = found ? task_at(*found) : NULL;
+	if (leader && options.light)
+		task->query.serial = leader->serial;
 	if (!leader || !leader->query.open)
 		return;
 	if (!leader->query.statement)

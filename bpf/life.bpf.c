@@ -20,6 +20,8 @@ int pgt_exit(void *ctx)
 		return 0;
 	task = bpf_map_lookup_elem(&pgt_tasks, found);
 	if (task) {
+		if (options.light)
+			learn_at_exit(task);
 		task->exit_code = exit_code();
 		task->ended_ns = bpf_ktime_get_ns();
 		leader.postmaster = task->postmaster;

@@ -14,6 +14,7 @@
 #include "known.bpf.h"
 #include "statements.bpf.h"
 #include "scopes.bpf.h"
+#include "light.bpf.h"
 #include "reads.bpf.c"
 #include "ways.bpf.c"
 #include "queries.bpf.c"
@@ -23,6 +24,7 @@
 #include "write_ways.bpf.c"
 #include "sync_ways.bpf.c"
 #include "checkpoints.bpf.c"
+#include "calibration.bpf.c"
 #include "fill.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -21,8 +21,9 @@
 #define MAX_IOVECS 32	   /* PostgreSQL's PG_IOV_MAX; of longer vectors the length is not known */
 #define LANES	   16	   /* threads that count requests of one task at the same time */
 #define LANE	   (~255u) /* the owner of the slots of a lane: this, and its number */
-#define NOBODY	   (~0u)   /* the index of a thread that is of no interest */
-#define NOWHERE	   (~0ull) /* no position: no read of this file was seen before */
+#define ENTRY	   768 /* bytes of a PgBackendStatus that calibration looks at: more than it is long */
+#define NOBODY	   (~0u)	   /* the index of a thread that is of no interest */
+#define NOWHERE	   (~0ull)	   /* no position: no read of this file was seen before */
 #define STATEMENT  (1ull << 62)	   /* in place of a query's number: a statement's index + 1 */
 #define OTHERS	   (STATEMENT - 1) /* a statement for which there was no room */
 
@@ -67,12 +68,28 @@ struct options {
 	__u32 spare_slots;  /* from this index on they are spare */
 	__u32 spare_chunks; /* the same */
 	__u32 cookies;	    /* of places of USDT probes: where their first argument lies */
+	__u32 light;	    /* statements are looked up in their backends' memory */
 };
 
 /* Such a cookie: the register's place in struct pt_regs; whether it points to where the argument
  * is; and in the upper half, so many bytes from there. */
 #define COOKIE_REGISTER	 0xffff
 #define COOKIE_IN_MEMORY 0x10000
+
+/* Where a server's processes keep what the light tier looks at: the same addresses in all of them.
+ * The offsets are those of fields of PgBackendStatus, found by calibration. */
+struct memory {
+	__u64 entry;	/* MyBEEntry */
+	__u64 text;	/* debug_query_string */
+	__u32 found;	/* the offsets are */
+	__u32 sampled;	/* calls are sampled, to find them */
+	__u32 running;	/* what st_state says while a statement runs */
+	__u32 changes;	/* st_changecount */
+	__u32 state;	/* st_state */
+	__u32 start;	/* st_activity_start_timestamp */
+	__u32 query_id; /* st_query_id; 0: not known */
+	__u32 unused;
+};
 
 /* What user space changes while the programs run. */
 enum checkpoint_phase {
@@ -98,6 +115,8 @@ struct live {
 	__u64 lost_queries;	/* their records found the ring full */
 	__u64 by_kind;		/* counted on all files of a kind: no room to tell its file */
 	__u64 checkpoint_ns[CHECKPOINT_PHASES]; /* when each began in the last checkpoint, or 0 */
+	struct memory memory[SERVERS];
+	__u64 unseen; /* statements that could not be looked up when they read */
 };
 
 /* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only
@@ -143,7 +162,7 @@ struct apart {
 	__u64 total_ns;
 };
 
-enum record { RECORD_QUERY = 1, RECORD_CHARGED };
+enum record { RECORD_QUERY = 1, RECORD_CHARGED, RECORD_SAMPLE };
 
 /* One query as the client sees it; sent as it is, with as much of the text as there is. */
 struct query {
@@ -176,6 +195,19 @@ struct charged {
 	__u64 query;
 	__u32 slot; /* index + 1 */
 	__u32 unused;
+};
+
+/* A call that changes a PgBackendStatus, as that was before it. */
+struct sample {
+	__u32 record; /* RECORD_SAMPLE */
+	__u32 postmaster;
+	__u32 tid;
+	__u32 number; /* of the thread's calls: one that is missing was lost */
+	__u64 ns;
+	__u64 argument; /* the state, or the query id */
+	__u32 of_id;	/* the call reports a query id */
+	__u32 flag;	/* of a state: it has a text; of an id: it is forced */
+	__u8 entry[ENTRY];
 };
 
 /* Statements are told apart by this. */
@@ -286,6 +318,17 @@ struct hashing {
 	__u64 depth; /* of comments */
 };
 
+/* The light tier: what a task ran when it was last looked at. */
+struct seen {
+	__u64 entry; /* its PgBackendStatus */
+	__u64 start;
+	__u64 query_id;
+	__u64 statement; /* 0: none */
+	__u64 looked_ns;
+	__u32 changes;
+	__u32 known; /* the rest is true as long as these changes are all */
+};
+
 /* What is known of one traced thread. Only that thread writes to it, except where it says so. */
 struct task {
 	__u64 start_ns; /* of the read in flight; 0: none */
@@ -329,8 +372,9 @@ struct task {
 	__u64 words; /* scratch: the hash of a text by its words */
 	struct file_state files[FILES];
 	struct stream streams[FILES];
-	__u64 written[FILES];	 /* of the relation in streams[]: where its last write ended */
-	__u64 started_for;	 /* of a parallel worker: its leader's statement; 0: not known */
+	__u64 written[FILES]; /* of the relation in streams[]: where its last write ended */
+	__u64 started_for;    /* of a parallel worker: its leader's statement; 0: not known */
+	struct seen seen;
 	struct file_entry found; /* scratch: what a new file is */
 	struct calls others;	 /* of statements for which there was no room */
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */

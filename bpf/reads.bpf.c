@@ -171,7 +171,7 @@ static __always_inline int read_exit(__s64 ret)
 		slot = place ? slot_at(place - 1) : NULL;
 	} else {
 		key.payer = task->serial;
-		key.query = task->query.open ? task->query.number : 0;
+		key.query = query_of(task, now);
 		key.key = key_of(key.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
 		slot = own_slot(task, state, &key);
 	}

@@ -36,7 +36,7 @@ __noinline int look_up_statement(__u32 asking_index, __u32 task_index)
 	if (!asking || !task)
 		return 0;
 	query = &task->query;
-	key.payer = task->serial;
+	key.payer = query->serial;
 	key.protocol = query->protocol;
 	key.begun_before = query->begun_before;
 	key.cut = query->cut;

@@ -77,7 +77,7 @@ static __always_inline int write_exit(bool sync, __s64 ret)
 	}
 	key.owner = task->serial;
 	key.payer = task->serial;
-	key.query = task->query.open ? task->query.number : 0;
+	key.query = query_of(task, now);
 	key.key = key_of(key.query, task->operation, ITSELF, flags, bytes, pattern, source);
 	key.file = state->entry;
 	measured.ns = ns;

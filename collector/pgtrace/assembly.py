@@ -43,9 +43,13 @@ class Assembly:
         literals: bool,
         texts: Mapping[int, str] | None = None,
         waits: bool = False,
+        light: bool = False,
         failures: Failures,
     ) -> None:
-        """With `waits`, it is known how long backends waited for asynchronous reads."""
+        """With `waits`, it is known how long backends waited for asynchronous reads; with `light`,
+        nothing of calls.
+        """
+        self._light = light
         self._failures = failures
         self._places = places
         self._texts = {} if texts is None else texts
@@ -85,10 +89,10 @@ class Assembly:
             protocol=name.protocol,
             begun_before=name.begun_before,
             application_name=_decoded(name.application_name),
-            calls=total.calls,
-            errors=total.errors,
+            calls=None if self._light else total.calls,
+            errors=None if self._light else total.errors,
             waited_ns=total.waited_ns if self.waits else None,
-            latency=_latency(total.latency),
+            latency=None if self._light else _latency(total.latency),
             reads=self.reads(total.reads),
         )
 

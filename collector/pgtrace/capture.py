@@ -41,7 +41,7 @@ EngineName = Literal["libbpf", "bcc"]
 GapReason = Literal["stop", "crash"]
 Protocol = Literal["simple", "extended", "unknown"]
 """unknown: the query began before tracing did, and nothing has told since; or, without USDT probes,
-no message of its kind had been right before."""
+no message of its kind had been right before; or it is of the light tier."""
 
 
 class Host(msgspec.Struct):
@@ -66,7 +66,8 @@ class Probes(msgspec.Struct):
     engine: EngineName
     reads: Literal["fentry", "kprobe", "tracepoint"]
     """The way in for reads, and for the other operations."""
-    queries: Literal["usdt", "uprobe", "none"]
+    queries: Literal["usdt", "uprobe", "memory", "none"]
+    """memory: the light tier. How often each was called is not known then, nor how long it took."""
     not_measured: list[str] = []
     no_query_ids: str | None = None
     """Why no query has a query_id; None if they have."""
@@ -90,7 +91,8 @@ class Lost(msgspec.Struct):
     backends: int = 0
     """Processes that there was no room for: nothing of theirs was counted."""
     statements: int = 0
-    """Calls that are counted, but not with their statement: there was no room for its name."""
+    """Calls, or in the light tier reads, writes and fsyncs, that are counted, but not with their
+    statement: there was no room for its name."""
     no_slot: int = 0
     """Of the reads, writes and fsyncs, how many because no slot was left."""
     no_chunk: int = 0
@@ -192,9 +194,10 @@ class Query(msgspec.Struct):
 
     text: str | None
     protocol: Protocol
-    calls: int
-    errors: int
-    latency: Latency
+    calls: int | None
+    """None, as of the errors and the latency: not measured, which is so in the light tier."""
+    errors: int | None
+    latency: Latency | None
     reads: list[Reads] = []
     query_id: int | None = None
     """The server's own; None where it computes none, or for several statements in one query."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from . import losses, statement, statements, units
-from .capture import Reads, of_operation
+from .capture import Capture, Latency, Reads, of_operation
 from .engines import QueryEvent, ReadsByKey, add_reads
 from .reporters import block, places, text
 from .tracer import Tracer
@@ -60,12 +60,19 @@ class JsonLines:
         """Print the last queries, and what all of it was: with what was lost."""
         import msgspec
 
+        from .buckets import plain
+
         taken = self._tracer.stop()
         self.tick()
+        way = taken.probes.queries
+        for backend in taken.backends if way == "memory" else ():
+            for query in backend.queries:
+                one = {"pid": backend.pid} | msgspec.to_builtins(query, enc_hook=plain)
+                print(msgspec.json.encode(one).decode(), flush=True)
         summary = {
             "reason": reason,
             "duration_s": taken.duration_s,
-            "queries": self._queries,
+            "queries": None if way in {"memory", "none"} else self._queries,
             "totals": taken.totals,
             "lost": taken.lost,
             "not_measured": taken.probes.not_measured,
@@ -143,8 +150,7 @@ class TextScreen:
         outside = [reads for reads in backend.reads if reads.scope == "outside"]
         _print(
             f"\n{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
-            f"{units.count(self._queries)} {'query' if self._queries == 1 else 'queries'}, "
-            f"{units.count(self._errors)} failed, {self._counted(backend.reads)}, "
+            f"{self._ended(taken)}{self._counted(backend.reads)}, "
             f"{units.count(sum(reads.count for reads in outside))} of them outside queries."
         )
         if backend.failed.count or backend.short.count:
@@ -158,12 +164,24 @@ class TextScreen:
                 f"{units.count(backend.short_writes.count)} that came short, "
                 f"{units.count(backend.failed_fsyncs.count)} fsyncs that failed."
             )
+        if taken.probes.queries == "memory":
+            _lines(text.statements(taken, backend))
         if any(reads.relation for reads in backend.reads):
             _lines(["", *places.tables(taken)])
-        for line in losses.sentences(taken.lost, taken.totals, self._queries):
+        counted = taken.probes.queries != "memory"
+        for line in losses.sentences(taken.lost, taken.totals, self._queries if counted else None):
             _print(line.replace("in no number below", "in no number above"))
         for line in losses.under_way(taken.lost):
             _print(line)
+
+    def _ended(self, taken: Capture) -> str:
+        """How many queries ended, where that was measured."""
+        if taken.probes.queries in {"memory", "none"}:
+            return ""
+        return (
+            f"{units.count(self._queries)} {'query' if self._queries == 1 else 'queries'}, "
+            f"{units.count(self._errors)} failed, "
+        )
 
     def _counted(self, reads: Sequence[Reads], *, device: bool = False) -> str:
         """How many of what was asked for: `94 reads (12 device), 3 writes`."""
@@ -219,7 +237,7 @@ class TextScreen:
             elapsed = now - account.running.start_ns
             waited_ns = account.running.waited_ns
             self._block(account.running.reads, elapsed, f"… {units.duration(elapsed)}", waited_ns)
-        elif self._tracer.engine.queries_way == "none":
+        elif self._tracer.engine.queries_way in {"memory", "none"}:
             elapsed = now - self._tracer.started_ns
             self._block(account.reads, elapsed, f"… {units.duration(elapsed)}")
 
@@ -261,12 +279,13 @@ class TextScreen:
         )
         found = self._tracer.assembly.queries(sums)
         for query in found[:MOST_STATEMENTS]:
-            mean = query.latency.total_ns / max(query.latency.count, 1)
+            latency = query.latency or Latency()
+            mean = latency.total_ns / max(latency.count, 1)
             counted = self._counted(query.reads, device=True)
             name = "(other)" if query.text is None else query.text or "(empty query)"
             _print(
-                f"  {units.count(query.calls):>7} calls  mean {units.duration(mean):>8}  "
-                f"max {units.duration(query.latency.max_ns):>8}  {counted}  "
+                f"  {units.count(latency.count):>7} calls  mean {units.duration(mean):>8}  "
+                f"max {units.duration(latency.max_ns):>8}  {counted}  "
                 f"{statement.escape(name)}"
             )
         if len(found) > MOST_STATEMENTS:

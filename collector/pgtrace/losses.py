@@ -9,15 +9,15 @@ ROOM = "raise --max-statements"
 """The option by which there are more slots and chunks."""
 
 
-def sentences(lost: Lost, totals: Totals, calls: int) -> list[str]:
+def sentences(lost: Lost, totals: Totals, calls: int | None) -> list[str]:
     """One line for what is in no number, one for what is in a number with less detail; none if
-    nothing was lost. `calls` are the queries that were not lost.
+    nothing was lost. `calls` are the queries that were not lost; None: they were not counted.
     """
     parts = [
         _part(lost.reads, totals.reads, "read", "reads"),
         _part(lost.writes, totals.writes, "write", "writes"),
         _part(lost.fsyncs, totals.fsyncs, "fsync", "fsyncs"),
-        _part(lost.queries, calls, "query", "queries"),
+        _part(lost.queries, calls or 0, "query", "queries"),
         _part(lost.backends, 0, "whole backend", "whole backends"),
     ]
     those = _listed([part for part in parts if part])
@@ -25,7 +25,7 @@ def sentences(lost: Lost, totals: Totals, calls: int) -> list[str]:
     if those:
         found.append(" ".join([f"Lost, and in no number below: {those}.", *_causes(lost)]))
     if lost.statements:
-        found.append(_unnamed(lost.statements))
+        found.append(_unnamed(lost.statements, "read" if calls is None else "call"))
     if lost.unplaced:
         found.append(
             f"Of {units.count(lost.unplaced)} reads, writes and fsyncs the file is not told, only "
@@ -39,11 +39,11 @@ def sentences(lost: Lost, totals: Totals, calls: int) -> list[str]:
     return found
 
 
-def _unnamed(calls: int) -> str:
+def _unnamed(number: int, what: str) -> str:
     """What it means that there was no room for a statement's name."""
-    were = "call, which is" if calls == 1 else "calls, which are"
+    were = f"{what}, which is" if number == 1 else f"{what}s, which are"
     return (
-        f"Lost: the statements of {units.count(calls)} {were} counted without a text. There was "
+        f"Lost: the statements of {units.count(number)} {were} counted without a text. There was "
         "no room for more statements: raise --max-statements."
     )
 

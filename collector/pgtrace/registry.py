@@ -106,7 +106,7 @@ class Registry:
     def _see(self, serial: int, addresses: dict[int, int | None]) -> None:
         person = self._meet(serial)
         person.was_there = True
-        if self._engine.queries_way != "none" and (
+        if self._engine.queries_way not in {"memory", "none"} and (
             self._target.whole or person.pid in self._target.pids
         ):
             person.before = self._running_text(person, addresses)
@@ -471,7 +471,8 @@ class Registry:
         return found
 
     def _no_statements(self) -> Statements:
-        return Statements(literals=self.literals, most=self._most_statements)
+        light = self._engine.queries_way == "memory"
+        return Statements(literals=self.literals, most=self._most_statements, light=light)
 
     def _fold_helpers(self) -> None:
         """Let statements that ended have what their parallel workers read."""

@@ -227,7 +227,7 @@ class Servers:
         with capabilities.raised():
             self._engine.follow_postmaster(
                 server.postmaster_pid,
-                postmaster(successor),
+                postmaster(successor, memory=self._engine.queries_way == "memory"),
                 self._new_binary(server, successor),
             )
         self._gaps.started(server.data_directory, time.monotonic_ns())

@@ -55,11 +55,13 @@ class Sum:
 class Statements:
     """What each statement of one backend cost."""
 
-    def __init__(self, *, literals: bool, most: int = MOST_STATEMENTS) -> None:
+    def __init__(self, *, literals: bool, most: int = MOST_STATEMENTS, light: bool = False) -> None:
+        """With `light`, of what they read alone; the calls are not known."""
         self._literals = literals
+        self._light = light
         self._most = most
         self.unnamed = 0
-        """Calls that are counted under no statement, for want of room."""
+        """Calls that are counted under no statement, for want of room; with `light`, reads."""
         self._fresh: dict[Name, Sum] = {}
         self._folded: dict[Name, Sum] = {}
 
@@ -78,7 +80,7 @@ class Statements:
         total = self._fresh_sum(given)
         total.calls += given.latency.count
         if given.statement == OTHERS:
-            self.unnamed += given.latency.count
+            self.unnamed += self._weight(given.latency.count, given.reads)
         total.errors += given.errors
         total.waited_ns += given.waited_ns
         total.latency += _histogram(given.latency)
@@ -98,8 +100,11 @@ class Statements:
             fold_files(total.reads, instead)
 
     def totals(self) -> list[tuple[Name, Sum]]:
-        """Every statement so far, those that took longest first."""
+        """Every statement so far, those that took longest first, or with `light` read longest."""
         self.fold()
+        if self._light:
+            self._unite()
+            return sorted(self._folded.items(), key=lambda item: -_read_ns(item[1].reads))
         return sorted(self._folded.items(), key=lambda item: -item[1].latency.total_ns)
 
     def fold(self) -> None:
@@ -110,6 +115,28 @@ class Statements:
             shown = name if name.query_id else name._replace(text=total.text)
             self._add(shown, total)
         self._fresh.clear()
+
+    def _unite(self) -> None:
+        """Count what was read before an id was known, while a statement was parsed, with its own:
+        that of the only one that has this text.
+        """
+        ids: dict[Name, list[Name]] = {}
+        for name, total in self._folded.items():
+            if name.query_id:
+                ids.setdefault(self._without_id(name, total), []).append(name)
+        for name, total in list(self._folded.items()):
+            same = ids.get(self._without_id(name, total), [])
+            if not name.query_id and name.text is not None and len(same) == 1:
+                add_reads(self._folded[same[0]].reads, self._folded.pop(name).reads)
+
+    def _without_id(self, name: Name, total: Sum) -> Name:
+        text = total.text
+        if self._literals and isinstance(text, str):
+            text = shown_text(text, total.cut, literals=False)
+        return name._replace(query_id=0, text=text, cut=total.cut)
+
+    def _weight(self, calls: int, reads: ReadsByKey) -> int:
+        return sum(counts.count for counts in reads.values()) if self._light else calls
 
     def _fresh_sum(self, given: QueryEvent | StatementTotal) -> Sum:
         name = Name(
@@ -131,10 +158,14 @@ class Statements:
     def _add(self, name: Name, total: Sum) -> None:
         if name not in self._folded and len(self._folded) >= self._most:
             if name.query_id or name.text is not None:
-                self.unnamed += total.calls
+                self.unnamed += self._weight(total.calls, total.reads)
             name = name._replace(query_id=0, text=None, cut=False)
             total.text, total.cut = None, False
         self._folded.setdefault(name, Sum()).add(total)
+
+
+def _read_ns(reads: ReadsByKey) -> int:
+    return sum(counts.total_ns for counts in reads.values())
 
 
 @functools.lru_cache(maxsize=1024)

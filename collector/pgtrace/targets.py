@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .capture import Operation
-from .engines import EngineName, Member, Postmaster, ReadsWay, Request
+from .engines import EngineName, Member, Postmaster, ReadsWay, Request, Tier
 from .errors import PgtraceError, TargetError
 from .postgres import binary, processes
 from .postgres.processes import Backend, Server
@@ -19,6 +19,7 @@ MOST_SERVERS = 16
 MOST_STATEMENTS = 5000
 _OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
 _WORKER, _URING = 1, 2  # IoMethod, src/include/storage/aio.h
+_STATEMENT = ("MyBEEntry", "debug_query_string")
 _LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
 
@@ -105,10 +106,13 @@ class Target:
         per_query: bool = False,
         literals: bool = False,
         operations: tuple[Operation, ...] = ("read",),
-        queries: bool = True,
+        queries: Tier = "full",
         checkpoints: bool = False,
     ) -> Request:
-        """What the engine has to do."""
+        """What the engine has to do. ValueError if the light tier is to tell each query."""
+        light = queries == "light"
+        if light and per_query:
+            raise ValueError("in the light tier nothing tells when a query ends")
         if not self.backends and not self.whole:
             threads = tuple(
                 Member(int(entry.name), self.pids[0])
@@ -143,10 +147,13 @@ class Target:
                 (f"/proc/{b.pid}/exe", b.pid) for b in self.backends if b.postmaster_pid not in why
             )
         meant = {b.pid for b in members}
+        hidden = why_not_light(followed) if light else {}
+        shown = [s for s in followed if light and s.postmaster_pid not in hidden]
+        masters = tuple(postmaster(s, memory=s in shown) for s in self.servers)
         return Request(
             tuple(_member(backend) for backend in members),
-            tuple(postmaster(s) for s in self.servers),
-            binaries if queries else (),
+            masters,
+            binaries if queries == "full" else (),
             reads,
             engine,
             operations,
@@ -165,7 +172,9 @@ class Target:
             by_file=by_file,
             per_query=per_query,
             literals=literals,
-            query_ids=queries and any(computes_query_ids(server) for server in followed),
+            light=light,
+            calibrate=binaries if light and any(master.entry for master in masters) else (),
+            query_ids=queries != "none" and any(computes_query_ids(server) for server in followed),
             emit_durations=emit_durations,
             unfollowed=frozenset(why),
             not_measured=(
@@ -178,6 +187,7 @@ class Target:
                     )
                 ),
                 *([] if charge or self.whole else [_LEFT]),
+                *(f"queries: {reason}" for reason in dict.fromkeys(hidden.values())),
             ),
         )
 
@@ -221,6 +231,18 @@ def _unlike_others(servers: Sequence[Server]) -> dict[int, str]:
     return lacking if len(lacking) < len(servers) else {}
 
 
+def why_not_light(servers: Sequence[Server]) -> dict[int, str]:
+    """Why of some servers nothing is known of queries in the light tier, by their postmasters'
+    pids.
+    """
+    why = {}
+    for server in servers:
+        for name in _STATEMENT:
+            if not _address(server.postmaster_pid, name):
+                why[server.postmaster_pid] = f"a server's binary does not export {name}"
+    return why
+
+
 def computes_query_ids(server: Server) -> bool:
     """As IsQueryIdEnabled() in src/include/nodes/queryjumble.h; True where that is not known."""
     try:
@@ -233,15 +255,20 @@ def computes_query_ids(server: Server) -> bool:
     return setting == _ON or (setting != _OFF and bool(module))
 
 
-def postmaster(server: Server) -> Postmaster:
-    """What the kernel has to know of it."""
-    pid = server.postmaster_pid
+def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
+    """What the kernel has to know of it; with `memory`, also where its backends show statements."""
+    pid, method = server.postmaster_pid, _io_method(server)
+    entry, text = (_address(pid, each) if memory else 0 for each in _STATEMENT)
+    name = _address(pid, "application_name")
+    return Postmaster(pid, name, method == _WORKER, method == _URING, entry, text)
+
+
+def _address(pid: int, variable: str) -> int:
+    """0 where it is not known."""
     try:
-        application_name = binary.variable_address(pid, "application_name")
+        return binary.variable_address(pid, variable)
     except PgtraceError:
-        application_name = 0
-    method = _io_method(server)
-    return Postmaster(pid, application_name, method == _WORKER, method == _URING)
+        return 0
 
 
 def _io_method(server: Server) -> int | None:

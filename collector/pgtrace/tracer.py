@@ -18,6 +18,7 @@ from .engines import (
     InUse,
     QueryEvent,
     ReadsWay,
+    Tier,
     fold_files,
 )
 from .engines import choice as engines
@@ -62,7 +63,7 @@ class Tracer:
         per_query: bool = False,
         emit_durations: bool = False,
         operations: tuple[Operation, ...] = READ_ALONE,
-        queries: bool = True,
+        queries: Tier = "full",
         checkpoints: bool = False,
         own_queries: bool = False,
         once_attached: Callable[[], None] = lambda: None,
@@ -90,7 +91,7 @@ class Tracer:
         )
         self.block_size = request.block_size
         self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
-        if not queries:
+        if queries == "none":
             self._no_query_ids = "queries were not asked for"
         self.engine: Engine = engines.start(request)
         self.failures = self.engine.failures
@@ -116,7 +117,8 @@ class Tracer:
             self.block_size,
             literals=literals,
             texts=self.names.texts if self.names else {},
-            waits=request.aio,
+            waits=request.aio and not request.light,
+            light=request.light,
             failures=self.failures,
         )
         self.intervals = Intervals(self.engine, self.started_ns)
@@ -367,7 +369,7 @@ def trace(
     per_query: bool = False,
     emit_durations: bool = False,
     operations: tuple[Operation, ...] = READ_ALONE,
-    queries: bool = True,
+    queries: Tier = "full",
     checkpoints: bool = False,
 ) -> Iterator[Tracer]:
     """Trace a backend, or of a postmaster the whole server, while the block runs.
@@ -375,7 +377,7 @@ def trace(
     `capture()` of what it yields has the result. With `any_process`, the reads of a process that
     need not be PostgreSQL, all of the threads that it has now. `reads` and `engine` force the way
     in and the engine; `operations` are what is measured, and, with `checkpoints`, the phases of
-    those; without `queries`, of no query apart. With `by_relation`, of each file apart; `dsn` is a
+    those; `queries` is how much of these. With `by_relation`, of each file apart; `dsn` is a
     connection string for names; with `own_queries`, what that connection does is told too. Errors
     as Tracer.
     """

@@ -53,7 +53,12 @@ TEXTS = {
     "of 700 characters": f"select filler, {LONG} from bench where id = $1".encode(),
 }
 PROTOCOLS = ("prepared", "simple")
-TRACERS = {"server": "capture of the server", "backend": "attach", "bpftrace": "bpftrace"}
+TRACERS = {
+    "light": "capture of the server, light",
+    "server": "capture of the server",
+    "backend": "attach",
+    "bpftrace": "bpftrace",
+}
 
 Tracing = contextlib.AbstractContextManager[Callable[[], object]]
 """While it is entered something is traced; it yields what fetches records."""
@@ -143,6 +148,7 @@ def measure(cluster: PrivateCluster, rounds: int) -> dict[str, Series]:
         tracers: dict[
             str, Callable[[], contextlib.AbstractContextManager[Callable[[], object]]]
         ] = {
+            "light": lambda: pgtrace(Target.find(cluster.postmaster_pid), queries="light"),
             "server": lambda: pgtrace(Target.find(cluster.postmaster_pid)),
             "backend": lambda: pgtrace(Target.find(client.pid), per_query=True),
             "bpftrace": lambda: bpftrace(cluster.binary, client.pid),

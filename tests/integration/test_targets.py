@@ -281,9 +281,7 @@ def test_more_backends_than_room(other: PrivateCluster) -> None:
     """Those that ran have it; the others are lost, their number told, and what raises it."""
     with other.connect() as before, ExitStack() as stack:
         pid = before.info.backend_pid
-        with Pgtrace(
-            "capture", "--server", PORT, "--max-backends", 2, "--reads", "tracepoint"
-        ) as tracer:
+        with Pgtrace("capture", "--server", PORT, "--max-backends", 2, *OPTIONS[2:]) as tracer:
             tracer.attached()
             for _ in range(10):
                 client = stack.enter_context(other.connect())

@@ -21,7 +21,7 @@ from fix_engines import RELEASE, engines, ways
 from fix_markers import PG_VERSION, matches
 from fix_reader import Reader
 from pgtrace import trace
-from pgtrace.capture import Call, of_operation, sums_of
+from pgtrace.capture import Call, Operation, of_operation, sums_of
 from pgtrace.engines import (
     OPERATIONS,
     EngineName,
@@ -184,6 +184,36 @@ def test_whole_server(server: PrivateCluster, engine: EngineName) -> None:
     assert "select 'here'" in [query.text for query in backend.queries]
     assert taken.totals.reads > 0
     assert (taken.lost.reads, taken.lost.queries, taken.lost.backends) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("operations", [("read",), OPERATIONS])
+def test_whole_server_by_its_backends_memory(
+    server: PrivateCluster, tmp_path: Path, operations: tuple[Operation, ...]
+) -> None:
+    """The light tier knows the statement of each read, also once it knows the fields."""
+    file = tmp_path / "data"
+    file.write_bytes(bytes(80 * 8192))
+    file.chmod(0o644)
+    for parent in file.parents[:3]:
+        parent.chmod(0o755)
+    read = f"select length(pg_read_binary_file('{file}', 0, {80 * 8192}))"
+    with server.connect() as connection:
+        pid = connection.info.backend_pid
+        connection.execute(read)
+        with trace(
+            server.postmaster_pid, literals=True, queries="light", operations=operations
+        ) as tracer:
+            for _ in range(12):
+                connection.execute(read)
+                tracer.poll()
+    taken = tracer.capture()
+    assert (taken.probes.queries, taken.probes.not_measured) == ("memory", [])
+    (backend,) = (backend for backend in taken.backends if backend.pid == pid)
+    (query,) = (query for query in backend.queries if query.text == read)
+    bytes_read = sum(reads.bytes for reads in query.reads if reads.operation == "read")
+    assert bytes_read == 12 * 80 * 8192
+    assert query.calls is None
+    assert tracer.engine.queries_way == "memory"
 
 
 def test_two_backends(server: PrivateCluster) -> None:

@@ -44,6 +44,9 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "stream": layout.Stream,
     "charge": layout.Charge,
     "hashing": layout.Hashing,
+    "seen": layout.Seen,
+    "sample": layout.Sample,
+    "memory": layout.Memory,
     "task": layout.Task,
     "leader_key": layout.LeaderKey,
     "handle": layout.Handle,
@@ -153,7 +156,7 @@ def test_no_structure_or_enumeration_is_left_out() -> None:
         name: " ".join(body.split())
         for name, body in re.findall(r"^enum (\w+) \{([^}]*)\};", HEADER, re.MULTILINE)
     }
-    assert enums.pop("record") == "RECORD_QUERY = 1, RECORD_CHARGED"
+    assert enums.pop("record") == "RECORD_QUERY = 1, RECORD_CHARGED, RECORD_SAMPLE"
     assert set(enums) == set(ENUMS)
     for name, members in enums.items():
         # The last may be how many there are

@@ -2,8 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -376,3 +377,21 @@ def test_the_backends_that_took_longest_are_drawn_and_the_others_added_up() -> N
     assert drawn[-1].startswith("Backend 1000 ")
     last = shown.partition("\n3 more backends, one by one in --format json\n")[2]
     assert last.startswith("In queries  30 reads   ")
+
+
+@pytest.mark.parametrize(
+    ("queries", "words"),
+    [
+        ("usdt", "Neither reads nor queries: backend 99"),
+        ("memory", "No reads: backend 99"),
+        ("none", "No reads: backend 99"),
+    ],
+)
+def test_backend_that_did_nothing_that_is_measured(
+    queries: Literal["usdt", "memory", "none"], words: str
+) -> None:
+    """Of queries that nobody counted it is not said that there were none."""
+    silent = msgspec.structs.replace(some_backend(), pid=99, reads=[], queries=[])
+    taken = some_capture(some_backend(), silent)
+    taken.probes.queries = queries
+    assert words in text.render(taken)

@@ -166,3 +166,34 @@ def test_pid_namespace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_is_room_for_as_many_servers() -> None:
     assert targets.MOST_SERVERS == layout.SERVERS
+
+
+def test_light_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No probe waits in the server but those of calibration, and each query cannot be told."""
+    monkeypatch.setattr(binary, "variable_address", lambda pid, name: len(name))
+    own = Target.of_servers([server(os.getpid(), "15.18")])
+    asked = own.request(None, charge=True, most=1, emit_durations=False, queries="light")
+    assert (asked.light, asked.binaries) == (True, ())
+    assert asked.calibrate == ((f"/proc/{os.getpid()}/exe", -1),)
+    (master,) = asked.postmasters
+    assert (master.entry, master.text) == (len("MyBEEntry"), len("debug_query_string"))
+    with pytest.raises(ValueError, match="when a query ends"):
+        own.request(
+            None, charge=True, most=1, emit_durations=False, queries="light", per_query=True
+        )
+
+
+@pytest.mark.parametrize("missing", ["MyBEEntry", "debug_query_string"])
+def test_light_tier_without_what_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    def address(pid: int, name: str) -> int:
+        if name == missing:
+            raise UnsupportedError("stripped")
+        return 8
+
+    monkeypatch.setattr(binary, "variable_address", address)
+    own = Target.of_servers([server(os.getpid(), "15.18")])
+    asked = own.request(None, charge=True, most=1, emit_durations=False, queries="light")
+    assert (asked.calibrate, asked.postmasters[0].entry, asked.postmasters[0].text) == ((), 0, 0)
+    assert asked.not_measured == (f"queries: a server's binary does not export {missing}",)

@@ -20,6 +20,7 @@ from ..statement import escape
 
 if TYPE_CHECKING:
     from ..capture import Capture, Operation
+    from ..engines import Tier
     from ..failures import Failures
     from ..postgres.processes import Server
     from ..session import Stopper, Watched
@@ -57,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
         metavar="LIST",
         help="what to measure, of read,write,fsync (read); fsync is also fdatasync and "
         "sync_file_range",
+    )
+    parser.add_argument(
+        "--queries",
+        choices=("light", "full", "none"),
+        help="light: what each statement read, without a probe in the server; full: also its "
+        "calls and latency; none (full)",
     )
     parser.add_argument(
         "--no-charge",
@@ -159,19 +166,21 @@ def attached(
             contextlib.ExitStack() as hurry,
             contextlib.closing(Watched(() if target.whole else target.pids)) as watched,
         ):
+            tier: Tier = args.queries or "full"
             tracer = Tracer(
                 target,
                 reads=args.reads,
                 engine=args.engine,
                 literals=literals,
-                per_query=per_query,
+                per_query=per_query and tier == "full",
+                queries=tier,
                 charge=args.charge,
                 dsn=args.dsn,
                 by_relation=args.by == "relation",
                 operations=args.operations,
                 most_backends=getattr(args, "max_backends", 1),
                 own_queries=getattr(args, "own_queries", False),
-                most_statements=getattr(args, "max_statements", 1),
+                most_statements=getattr(args, "max_statements", 5000),
                 once_attached=lambda: _let_go(args, hurry, whole=target.whole),
             )
             stopper.hurry = tracer.hurry

@@ -12,7 +12,11 @@ from ..failures import Failures
 ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
 """A way in for reads, and for other operations."""
 OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
-QueriesWay = Literal["usdt", "uprobe", "none"]
+QueriesWay = Literal["usdt", "uprobe", "memory", "none"]
+"""memory: looked up in that of their backends, where these read."""
+Tier = Literal["full", "light", "none"]
+"""How much of queries is measured. light: no probe waits in the server, and what a query read is
+known, but neither how often it was called nor how long it took."""
 
 
 class Key(NamedTuple):
@@ -274,6 +278,10 @@ class Postmaster(NamedTuple):
     """Its backends leave reads to them."""
     io_uring: bool = False
     """Its backends leave reads to it."""
+    entry: int = 0
+    """As application_name: to what it shows of itself in pg_stat_activity, MyBEEntry."""
+    text: int = 0
+    """As application_name: to the text of the statement that it runs, debug_query_string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +330,10 @@ class Request:
     """Texts that differ in them are different statements, where there are no query ids."""
     query_ids: bool = False
     """The server computes them."""
+    light: bool = False
+    """Queries are looked up in their backends' memory: `binaries` is empty then."""
+    calibrate: tuple[tuple[str, int], ...] = ()
+    """As binaries: where to find out what lies where in that memory."""
     emit_durations: bool = False
     unfollowed: frozenset[int] = frozenset()
     """Postmasters whose children's queries are not measured."""

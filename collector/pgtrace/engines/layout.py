@@ -21,6 +21,7 @@ NAME = 64
 NOBODY = 0xFFFFFFFF
 LANES = 16
 LANE = 0xFFFFFF00
+ENTRY = 768
 STATEMENT = 1 << 62
 OTHERS = STATEMENT - 1
 COOKIE_REGISTER = 0xFFFF
@@ -56,6 +57,7 @@ KEYS = (
 SIMPLE = 1
 RECORD_QUERY = 1
 RECORD_CHARGED = 2
+RECORD_SAMPLE = 3
 
 
 class Options(ctypes.Structure):
@@ -78,6 +80,24 @@ class Options(ctypes.Structure):
         ("spare_slots", c_uint32),
         ("spare_chunks", c_uint32),
         ("cookies", c_uint32),
+        ("light", c_uint32),
+    )
+
+
+class Memory(ctypes.Structure):
+    """struct memory."""
+
+    _fields_ = (
+        ("entry", c_uint64),
+        ("text", c_uint64),
+        ("found", c_uint32),
+        ("sampled", c_uint32),
+        ("running", c_uint32),
+        ("changes", c_uint32),
+        ("state", c_uint32),
+        ("start", c_uint32),
+        ("query_id", c_uint32),
+        ("unused", c_uint32),
     )
 
 
@@ -98,6 +118,8 @@ class Live(ctypes.Structure):
         ("lost_queries", c_uint64),
         ("by_kind", c_uint64),
         ("checkpoint_ns", c_uint64 * len(CHECKPOINT_PHASES)),
+        ("memory", Memory * SERVERS),
+        ("unseen", c_uint64),
     )
 
 
@@ -217,6 +239,22 @@ class Charged(ctypes.Structure):
     )
 
 
+class Sample(ctypes.Structure):
+    """struct sample."""
+
+    _fields_ = (
+        ("record", c_uint32),
+        ("postmaster", c_uint32),
+        ("tid", c_uint32),
+        ("number", c_uint32),
+        ("ns", c_uint64),
+        ("argument", c_uint64),
+        ("of_id", c_uint32),
+        ("flag", c_uint32),
+        ("entry", c_uint8 * ENTRY),
+    )
+
+
 class StatementKey(ctypes.Structure):
     """struct statement_key."""
 
@@ -331,6 +369,20 @@ class Hashing(ctypes.Structure):
     )
 
 
+class Seen(ctypes.Structure):
+    """struct seen."""
+
+    _fields_ = (
+        ("entry", c_uint64),
+        ("start", c_uint64),
+        ("query_id", c_uint64),
+        ("statement", c_uint64),
+        ("looked_ns", c_uint64),
+        ("changes", c_uint32),
+        ("known", c_uint32),
+    )
+
+
 class Task(ctypes.Structure):
     """struct task."""
 
@@ -378,6 +430,7 @@ class Task(ctypes.Structure):
         ("streams", Stream * FILES),
         ("written", c_uint64 * FILES),
         ("started_for", c_uint64),
+        ("seen", Seen),
         ("found", FileEntry),
         ("others", Calls),
         ("title", c_char * TITLE),

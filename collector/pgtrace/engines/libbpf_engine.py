@@ -31,6 +31,7 @@ from . import (
     records,
 )
 from .file_table import FileTable
+from .light import Light
 from .room import Room
 from .slots import ReadsByQuery, SlotPool, add_sum
 from .statement_table import StatementTable
@@ -61,6 +62,7 @@ class LibbpfEngine:
         self._io_workers = False
         self._no_uring: str | None = None
         self._per_query = request.per_query
+        self._light: Light | None = None
         self.reads_way: ReadsWay = way
         self.operations = request.operations
         self.queries_way: QueriesWay = "none"
@@ -98,7 +100,8 @@ class LibbpfEngine:
         """
         with self.failures.kept("files that are gone"):
             self._give_back_files()
-        self._records.consume()
+        if not (self._light and self._light.look(self._records.consume)):
+            self._records.consume()
         due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
         events = []
         while self._ended and self._ended[0][0] <= due:
@@ -211,6 +214,8 @@ class LibbpfEngine:
             self._attach_io_workers([(f"/proc/{new.pid}/exe", -1)])
         self._tell_missing_uring(new)
         place = list(self._live.postmasters).index(old)
+        if self._light:
+            self._light.follow(place, new, binary)
         _set_postmaster(self._live, place, new)
 
     def checkpoint(self) -> CheckpointTimes:
@@ -255,6 +260,8 @@ class LibbpfEngine:
         """Stop measuring; what was measured can still be read."""
         for serial, _, _ in self._tasks.serials():
             self._tasks.ignore(serial)
+        if self._light and not self._detached:
+            self.not_measured += self._light.finish()
         self._detached = True
 
     def close(self, *, wait: bool = False) -> None:
@@ -265,6 +272,7 @@ class LibbpfEngine:
         self._files.close()
         self._statements.close()
         self._tasks.close()
+        self._light = None  # which knows self._live, too
         del self._live
         self._live_memory.close()
         self._object.close(wait=wait)
@@ -300,6 +308,7 @@ class LibbpfEngine:
             wanted += [probes.NO_USDT if self._no_usdt else probes.QUERIES, probes.ABORT]
         wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
         wanted += [probes.AIO] if request.aio else []
+        wanted += [probes.CALIBRATION] if request.light else []
         wanted += [probes.CHECKPOINTS] if request.checkpoints else []
         wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
@@ -321,6 +330,7 @@ class LibbpfEngine:
             spare_slots=room.slots,
             spare_chunks=room.chunks,
             cookies=btf.has_cookies(),
+            light=request.light,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
@@ -355,6 +365,8 @@ class LibbpfEngine:
             probes.attach_operation(self._object, self.reads_way, operation)
         probes.attach_exit(self._object)
         refused = self._attach_queries(request)
+        if request.light:
+            self._begin_light(request)
         if request.aio:
             binaries = [each for each in request.binaries if each not in refused]
             self.not_measured += probes.attach_waits(self._object, binaries)
@@ -391,6 +403,13 @@ class LibbpfEngine:
             self.queries_way = "uprobe" if self._no_usdt else "usdt"
         return refused
 
+    def _begin_light(self, request: Request) -> None:
+        if not any(postmaster.text for postmaster in request.postmasters):
+            return  # it was said why
+        self.queries_way = "memory"
+        self._light = Light(self._object, self._live, request)
+        self._light.wait(self._records.consume)
+
     def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> None:
         self._io_workers = True
         self.not_measured += probes.attach_io_workers(self._object, binaries)
@@ -400,12 +419,13 @@ class LibbpfEngine:
         attach = probes.attach_functions if self._no_usdt else probes.attach_queries
         missing = []
         try:
-            if self.queries_way != "none":
+            if self.queries_way not in {"none", "memory"}:
                 missing += attach(self._object, binary, -1)
                 if self._query_ids and not self._no_usdt:
                     missing += probes.attach_query_ids(self._object, everybody)
             if self._aio:
-                missing += probes.attach_waits(self._object, everybody)
+                if not self._light:
+                    missing += probes.attach_waits(self._object, everybody)
                 self._attach_io_workers(everybody)
         except (probes.MissingProbesError, PgtraceError) as error:
             self._object.detach(keep=before)
@@ -413,6 +433,9 @@ class LibbpfEngine:
         self.not_measured += [reason for reason in missing if reason not in self.not_measured]
 
     def _take_record(self, data: bytes) -> None:
+        if self._light and data[0] == layout.RECORD_SAMPLE:
+            self._light.take(data)
+            return
         charged = records.charged(data)
         if charged:
             self._pool.note_charged(*charged)
@@ -471,7 +494,7 @@ class LibbpfEngine:
         for total in totals:
             if total.begun_before and idle:  # a message that was no query
                 outside.add(total.statement)
-            elif total.latency.count:
+            elif total.latency.count or self._light:
                 task.statements.append(total)
             elif task.running and total.statement == known.query.statement:
                 # What others read for it is its statement's from the start
@@ -504,4 +527,5 @@ def _set_postmaster(live: layout.Live, place: int, postmaster: Postmaster) -> No
     """Its pid last: from then on the kernel looks at the rest."""
     live.application_name[place] = postmaster.application_name
     live.io_workers[place] = postmaster.io_workers
+    live.memory[place].entry, live.memory[place].text = postmaster.entry, postmaster.text
     live.postmasters[place] = postmaster.pid

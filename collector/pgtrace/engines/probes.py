@@ -21,6 +21,7 @@ _PREFIX = {"fentry": "pgt_f", "kprobe": "pgt_k", "tracepoint": "pgt_tp"}
 _OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
 QUERIES, NO_USDT, ABORT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_x_", "pgt_i_", "pgt_a_"
 EXIT, FILL = "pgt_exit", "pgt_fill"
+CALIBRATION = "pgt_l_"
 CHECKPOINTS = "pgt_c_"
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
 _FENTRY = (5, 17)
@@ -166,6 +167,16 @@ def attach_query_ids(loaded: Object, binaries: Iterable[tuple[str, int]]) -> lis
         if not _uprobe(loaded, "pgt_i_query_id", pid, binary, function):
             return [f"query ids: the binary does not export {function}"]
     return []
+
+
+def attach_calibration(loaded: Object, binary: str, pid: int, *, ids: bool) -> str | None:
+    """See what the server reports of its backends; why not, if that cannot be."""
+    # First that of ids: what is known of a thread begins with a state
+    wanted = {"pgt_l_query_id": "pgstat_report_query_id"} if ids else {}
+    for program, function in (wanted | {"pgt_l_activity": "pgstat_report_activity"}).items():
+        if not _uprobe(loaded, program, pid, binary, function):
+            return f"the binary does not export {function}"
+    return None
 
 
 def attach_io_workers(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:

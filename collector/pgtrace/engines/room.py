@@ -26,6 +26,10 @@ _RING = 2 << 20
 """Bytes of records, of about 300 each, that wait for the next poll."""
 
 
+_SAMPLES = 256 << 10
+"""The same of calls, of 816 each: all that is lost by more is time."""
+
+
 class Room(NamedTuple):
     """Of how many there is room for."""
 
@@ -41,7 +45,7 @@ class Room(NamedTuple):
     @classmethod
     def of(cls, request: Request) -> Self:
         """What a request needs."""
-        summed = request.binaries and not request.per_query
+        summed = (request.binaries or request.light) and not request.per_query
         statements = request.most_statements if summed else 1
         kinds = max(
             _SLOTS_OF_RECORDS if request.per_query else _FEWEST_SLOTS,
@@ -89,6 +93,12 @@ class Room(NamedTuple):
             "pgt_handles": _ASYNCHRONOUS if request.aio else 1,
             "pgt_requests": _ASYNCHRONOUS if uring else 1,
             "pgt_executors": _ASYNCHRONOUS if uring else 1,
-            "pgt_records": _RING if request.per_query else mmap.PAGESIZE,
+            "pgt_records": _records(request),
             "pgt_durations": _RING if request.emit_durations else mmap.PAGESIZE,
         }
+
+
+def _records(request: Request) -> int:
+    if request.light:
+        return _SAMPLES
+    return _RING if request.per_query else mmap.PAGESIZE

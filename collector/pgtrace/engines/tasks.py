@@ -201,6 +201,7 @@ class TaskTable:
 
     def _prepared(self, index: int) -> layout.Task:
         task = layout.Task(serial=self._next_serial, index=index)
+        task.query.serial = self._next_serial
         self._place[self._next_serial] = index
         self._serials[index] = self._next_serial
         self._looked = [], []

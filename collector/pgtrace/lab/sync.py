@@ -150,7 +150,7 @@ class _Work:
             server.cluster.postmaster_pid,
             reads=self.setup.way,
             operations=OPERATIONS,
-            queries=False,  # whose probes would slow each of them
+            queries="none",  # whose probes would slow each of them
             checkpoints=cell.phase == "checkpoint",
         ) as tracer:
             before = {name: device_work(directory) for name, directory in places.items()}

@@ -280,6 +280,16 @@ class Object:
         """How many links are held."""
         return len(self._links)
 
+    def since(self, before: int) -> list[Callable[[], object]]:
+        """The links but the first `before`, for let_go()."""
+        return self._links[before:]
+
+    def let_go(self, links: Sequence[Callable[[], object]]) -> None:
+        """Detach these, and keep the others."""
+        for link in links:
+            self._links.remove(link)
+            link()
+
     def detach(self, keep: int = 0) -> None:
         """Detach all but the first `keep` links; what was counted can still be read."""
         while len(self._links) > keep:

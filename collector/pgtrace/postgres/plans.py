@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..capture import Capture
+from ..capture import Capture, Query
 from ..errors import DatabaseError
 from .connection import Connection, connect
 from .plan_roles import own_role
@@ -37,7 +37,6 @@ class Statement:
     """One text, of all backends and protocols together."""
 
     text: str
-    calls: int = 0
     total_ns: int = 0
     plans: list[tuple[list[float], str]] = field(default_factory=list)
     """Settings of random_page_cost, and the plan that they have in common."""
@@ -117,8 +116,15 @@ def _roles(capture: Capture, database: str) -> list[str]:
     found: Counter[str] = Counter()
     for backend in capture.backends:
         if backend.datname == database and backend.usename is not None:
-            found[backend.usename] += sum(query.latency.total_ns for query in backend.queries)
+            found[backend.usename] += sum(map(_took_ns, backend.queries))
     return [name for name, _ in found.most_common()]
+
+
+def _took_ns(query: Query) -> int:
+    """Its calls, or, where these were not measured, its reads."""
+    if query.latency is None:
+        return sum(reads.total_ns for reads in query.reads)
+    return query.latency.total_ns
 
 
 def ladder(current: float, sequential: float) -> list[float]:
@@ -172,8 +178,7 @@ def _statements(capture: Capture, plans: Plans, failed: Counter[str]) -> Iterato
                 failed["its text could not be told from its literals"] += 1
             else:
                 one = found.setdefault(query.text, Statement(query.text))
-                one.calls += query.calls
-                one.total_ns += query.latency.total_ns
+                one.total_ns += _took_ns(query)
     plans.of_others = dict(others.most_common())
     for one in sorted(found.values(), key=lambda s: (-s.total_ns, s.text)):
         words = one.text.lstrip("( \t\n").split(maxsplit=1)

@@ -184,7 +184,9 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
         )
     ]
     if quiet:
-        parts.append(paragraphs([f"Neither reads nor queries: {', '.join(quiet)}"]))
+        counted = capture.probes.queries in {"usdt", "uprobe"}
+        nothing = "Neither reads nor queries" if counted else "No reads"
+        parts.append(paragraphs([f"{nothing}: {', '.join(quiet)}"]))
     for backend in busy[:MOST_DRAWN]:
         content = view(
             charts,

@@ -47,8 +47,10 @@ def _added_up(capture: Capture) -> list[_Statement]:
             statement.backends += key not in seen
             seen.add(key)
     for statement in found.values():
-        statement.latency = Histogram.of(query.latency for query in statement.queries)
-    return sorted(found.values(), key=lambda s: -s.latency.total_ns)
+        statement.latency = Histogram.of(
+            query.latency for query in statement.queries if query.latency
+        )
+    return sorted(found.values(), key=lambda s: (-s.latency.total_ns, -_read_ns(s)))
 
 
 def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
@@ -84,10 +86,15 @@ def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
+def _read_ns(statement: _Statement) -> int:
+    return sum(r.total_ns for r in statement.reads)
+
+
 def _statement_row(name: str, statements: Sequence[_Statement]) -> Row:
     queries = [query for s in statements for query in s.queries]
     reads = [r for s in statements for r in s.reads]
-    latency = Histogram.of(query.latency for query in queries)
+    latency = Histogram.of(query.latency for query in queries if query.latency)
+    counted = [q for q in queries if q.calls is not None]
     read_ns = sum(r.total_ns for r in reads)
     own_ns = sum(r.total_ns for r in reads if r.performed_by == "backend")
     times = [
@@ -97,8 +104,8 @@ def _statement_row(name: str, statements: Sequence[_Statement]) -> Row:
     return Row(
         name,
         [
-            units.count(sum(q.calls for q in queries)),
-            units.count(sum(q.errors for q in queries)),
+            units.count(sum(q.calls or 0 for q in counted)) if counted else "-",
+            units.count(sum(q.errors or 0 for q in counted)) if counted else "-",
             units.count(sum(s.backends for s in statements)) if len(statements) == 1 else "-",
             *(times if latency.count else ["-"] * 4),
             units.count(sum(r.count for r in reads)),
@@ -111,9 +118,9 @@ def _statement_row(name: str, statements: Sequence[_Statement]) -> Row:
 
 def _facts(statement: _Statement) -> list[str]:
     query = statement.queries[0]
-    facts = [f"{query.protocol.capitalize()} protocol."]
+    facts = [f"{query.protocol.capitalize()} protocol."] if query.calls is not None else []
     if query.query_id is not None:
-        facts[0] += f" query_id {query.query_id}."
+        facts = [" ".join([*facts, f"query_id {query.query_id}."])]
     if query.begun_before:
         facts.append("Begun before tracing: time and reads count from when tracing began.")
     if query.unfinished:

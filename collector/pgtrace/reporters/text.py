@@ -26,7 +26,17 @@ _SYSTEM_CALLS: dict[Operation, str] = {
     "write": "write, pwrite64, writev, pwritev, pwritev2",
     "fsync": "fsync, fdatasync, sync_file_range",
 }
-QUERIES = {"usdt": "queries by USDT", "uprobe": "queries by uprobe", "none": "queries not measured"}
+QUERIES = {
+    "usdt": "queries by USDT",
+    "uprobe": "queries by uprobe",
+    "memory": "queries by their backends' memory",
+    "none": "queries not measured",
+}
+
+LIGHT = (
+    "What each statement read is known, without a probe in the server; its calls, errors and "
+    "latency are not measured: --queries full adds them, by probes in its backends."
+)
 
 
 def measured(way: str, operations: Sequence[Operation]) -> str:
@@ -52,8 +62,10 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
     if others:
         lines += ["", *_others(capture, others, width)]
     if silent:
-        nothing = " nor ".join([*(NAMES[each] for each in capture.probes.operations), "queries"])
-        text = f"Neither {nothing}: {'backend' if len(silent) == 1 else 'backends'} "
+        counted = capture.probes.queries in {"usdt", "uprobe"}
+        names = [NAMES[each] for each in capture.probes.operations] + ["queries"] * counted
+        nothing = f"Neither {' nor '.join(names)}" if len(names) > 1 else f"No {names[0]}"
+        text = f"{nothing}: {'backend' if len(silent) == 1 else 'backends'} "
         lines += ["", *_wrap(text + ", ".join(silent), width)]
     if not capture.backends:
         lines += ["", "No backend was seen."]
@@ -78,8 +90,10 @@ def session(capture: Capture) -> list[str]:
     if probes.shortest_ns is not None:
         lines.append(f"The shortest read that was seen took {units.duration(probes.shortest_ns)}.")
     lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
-    calls = sum(query.calls for backend in capture.backends for query in backend.queries)
-    lines += losses.sentences(lost, capture.totals, calls) or ["Lost: nothing."]
+    light = probes.queries == "memory"
+    calls = sum(query.calls or 0 for backend in capture.backends for query in backend.queries)
+    lines += [LIGHT] if light else []
+    lines += losses.sentences(lost, capture.totals, None if light else calls) or ["Lost: nothing."]
     return lines + losses.under_way(lost) + [_gap(gap) for gap in capture.gaps]
 
 
@@ -131,10 +145,16 @@ def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
         backend.application_name,
     ]
     lines = ["  ".join(escape(part) for part in parts if part)]
-    missing, operations = capture.probes.not_measured, capture.probes.operations
     traced_ns = round(capture.duration_s * 1e9)
     lines += _blocks(capture, backend.reads, backend.queries, width, traced_ns)
     lines += _apart(backend)
+    return [*lines, *statements(capture, backend, width)]
+
+
+def statements(capture: Capture, backend: Backend, width: int = WIDTH) -> list[str]:
+    """Those of a backend, each below an empty line."""
+    missing, operations = capture.probes.not_measured, capture.probes.operations
+    lines = []
     for query in backend.queries[:MOST_STATEMENTS]:
         lines += ["", *_statement(query, missing, operations, width)]
     rest = backend.queries[MOST_STATEMENTS:]
@@ -173,7 +193,8 @@ def _blocks(
 
 def _more(queries: Sequence[Query], operations: Sequence[Operation]) -> str:
     """One line of those that are not drawn."""
-    took = units.duration(sum(query.latency.total_ns for query in queries))
+    latencies = [query.latency for query in queries if query.latency is not None]
+    took = units.duration(sum(latency.total_ns for latency in latencies))
     counts = [
         f"{units.count(sum(r.count for q in queries for r in of_operation(q.reads, each)))} "
         f"{NAMES[each]}"
@@ -181,7 +202,12 @@ def _more(queries: Sequence[Query], operations: Sequence[Operation]) -> str:
     ]
     return (
         f"{units.count(len(queries))} more statements, in --format json: "
-        f"{units.count(sum(query.calls for query in queries))} calls, {took}, {', '.join(counts)}"
+        + (
+            f"{units.count(sum(query.calls or 0 for query in queries))} calls, {took}, "
+            if latencies
+            else ""
+        )
+        + ", ".join(counts)
     )
 
 
@@ -201,11 +227,12 @@ def _statement(
     if query.text_cut and not text.endswith(ELLIPSIS):
         text = f"{text.rstrip()} {ELLIPSIS}"
     lines = _wrap(f"▶ {text}", width)
-    calls = f"{units.count(query.calls)} {'call' if query.calls == 1 else 'calls'}"
-    errors = f"{units.count(query.errors)} {'error' if query.errors == 1 else 'errors'}"
-    parts = [calls, errors, f"{query.protocol} protocol"]
-    latency = query.latency
-    if latency.count:
+    latency, parts = query.latency, []
+    if query.calls is not None and query.errors is not None:
+        calls = f"{units.count(query.calls)} {'call' if query.calls == 1 else 'calls'}"
+        errors = f"{units.count(query.errors)} {'error' if query.errors == 1 else 'errors'}"
+        parts = [calls, errors, f"{query.protocol} protocol"]
+    if latency and latency.count:
         times = Histogram.of([latency])
         parts += [
             f"latency p50 {units.duration(times.percentile(50) or 0, 2)}",
@@ -214,13 +241,14 @@ def _statement(
         ]
     if query.query_id is not None:
         parts.append(f"query_id {query.query_id}")
-    lines.append("  " + "   ".join(parts))
+    if parts:
+        lines.append("  " + "   ".join(parts))
     if query.begun_before:
         lines.append("  Begun before tracing: time and reads count from when tracing began.")
     if query.unfinished:
         lines.append("  Not ended when tracing stopped: its reads so far.")
-    lead = f"■ {units.duration(latency.total_ns)}" if latency.count else "□"
-    elapsed_ns = latency.total_ns or None
+    elapsed_ns = latency.total_ns or None if latency else None
+    lead = f"■ {units.duration(elapsed_ns)}" if elapsed_ns else "□"
     return lines + block(
         query.reads,
         elapsed_ns,

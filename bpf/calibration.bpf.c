@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Calls that change a PgBackendStatus, as samples: what they have written before tells user space
+ * where in it that stands. Attached until it knows. */
+
+/* Of each thread, how many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u32);
+} pgt_calls SEC(".maps");
+
+static __always_inline int take_sample(__u32 of_id, __u64 argument, __u32 flag)
+{
+	__u32 postmaster = parent_tgid(), place = place_of(postmaster);
+	__u32 tid = bpf_get_current_pid_tgid(), number = 0, *known;
+	struct memory *memory;
+	struct sample *sample;
+	__u64 entry = 0;
+	__u32 i;
+
+	if (place >= SERVERS)
+		return 0;
+	memory = &live.memory[place & (SERVERS - 1)];
+	if (!memory->sampled)
+		return 0;
+	known = bpf_map_lookup_elem(&pgt_calls, &tid);
+	if (known)
+		number = *known + 1;
+	bpf_map_update_elem(&pgt_calls, &tid, &number, BPF_ANY);
+	bpf_probe_read_user(&entry, sizeof(entry), (void *)memory->entry);
+	if (!entry)
+		return 0;
+	sample = bpf_ringbuf_reserve(&pgt_records, sizeof(*sample), 0);
+	if (!sample)
+		return 0;
+	sample->record = RECORD_SAMPLE;
+	sample->postmaster = postmaster;
+	sample->tid = tid;
+	sample->number = number;
+	sample->ns = bpf_ktime_get_ns();
+	sample->argument = argument;
+	sample->of_id = of_id;
+	sample->flag = flag;
+	/* What is behind it may lie in a page that this process has not touched: that is 0 */
+	for (i = 0; i < ENTRY / 8; i++)
+		bpf_probe_read_user(&sample->entry[i * 8], 8, (void *)entry + i * 8);
+	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* pgstat_report_activity(BackendState state, const char *cmd_str) */
+SEC("uprobe")
+int BPF_KPROBE(pgt_l_activity, int state, const char *text)
+{
+	return take_sample(0, (__u32)state, text != NULL);
+}
+
+/* pgstat_report_query_id(uint64 query_id, bool force) */
+SEC("uprobe")
+int BPF_KPROBE(pgt_l_query_id, __u64 query_id, bool force)
+{
+	return take_sample(1, query_id, force);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The light tier: no probe waits in the server. Which statement a task runs is looked up in its own
+ * memory when it reads: PgBackendStatus has its state, when the statement began, and its query id;
+ * debug_query_string has its text. PostgreSQL counts up st_changecount by two with each change, and
+ * it is odd in between. */
+#ifndef LIGHT_BPF_H
+#define LIGHT_BPF_H
+
+#define LOOKS 3 /* so often at most, until nothing changed meanwhile */
+
+static __always_inline __u64 text_seen(struct memory *memory)
+{
+	__u64 text = 0;
+
+	if (memory->text)
+		bpf_probe_read_user(&text, sizeof(text), (void *)memory->text);
+	return text;
+}
+
+/* What the statement is found by. */
+static __always_inline int describe(struct task *task, __u64 query_id, __u64 text)
+{
+	struct query *query = &task->query;
+
+	if (!query->number)
+		read_title(task->title, TITLE); /* now its user and database stand in it */
+	query->number = 1;
+	query->query_id = query_id;
+	query->statement = 0;
+	query->text_length = 0;
+	query->cut = 0;
+	if (text)
+		take_text(task, (void *)text, fetch_text(task, (void *)text));
+	read_application_name(task);
+	return 1;
+}
+
+/* What a task's entry says, as of one moment; false if it is always being changed. A state of 0 is
+ * none: it has no entry, or has not touched it yet, as a process that starts. */
+static __noinline int read_entry(struct task *task, struct memory *memory, __u32 *state)
+{
+	struct seen *seen;
+	__u32 i, after;
+
+	if (!task || !memory || !state)
+		return 0;
+	seen = &task->seen;
+	seen->entry = 0;
+	bpf_probe_read_user(&seen->entry, sizeof(seen->entry), (void *)memory->entry);
+	if (!seen->entry)
+		return 1;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < LOOKS; i++) {
+		*state = 0;
+		if (bpf_probe_read_user(&seen->changes, sizeof(seen->changes),
+					(void *)seen->entry + memory->changes))
+			return 1;
+		if (seen->changes & 1)
+			continue;
+		seen->query_id = 0;
+		if (memory->query_id)
+			bpf_probe_read_user(&seen->query_id, sizeof(seen->query_id),
+					    (void *)seen->entry + memory->query_id);
+		bpf_probe_read_user(&seen->start, sizeof(seen->start),
+				    (void *)seen->entry + memory->start);
+		bpf_probe_read_user(state, sizeof(*state), (void *)seen->entry + memory->state);
+		bpf_probe_read_user(&after, sizeof(after), (void *)seen->entry + memory->changes);
+		if (after == seen->changes)
+			return 1;
+	}
+	return 0;
+}
+
+/* Looks at what a task runs. Returns whether it is another statement than before, which is to be
+ * found then. */
+__noinline int look(__u32 task_index)
+{
+	struct task *task = task_at(task_index);
+	__u64 start, query_id, text;
+	struct memory *memory;
+	__u32 state = 0, place;
+	struct seen *seen;
+
+	if (!task)
+		return 0;
+	seen = &task->seen;
+	start = seen->start;
+	query_id = seen->query_id;
+	seen->known = 0;
+	place = place_of(task->postmaster);
+	if (place >= SERVERS) {
+		seen->statement = 0;
+		return 0;
+	}
+	memory = &live.memory[place & (SERVERS - 1)];
+	if (memory->found) {
+		if (!read_entry(task, memory, &state)) {
+			seen->statement = 0;
+			__sync_fetch_and_add(&live.unseen, 1);
+			return 0;
+		}
+		if (state && state == memory->running) {
+			seen->known = 1;
+			/* Another field may have changed */
+			if (seen->statement && start == seen->start && query_id == seen->query_id)
+				return 0;
+			seen->statement = 0;
+			text = text_seen(memory);
+			return seen->query_id || text ? describe(task, seen->query_id, text) : 0;
+		}
+	}
+	/* With track_activities = off a text is all that there is */
+	seen->start = 0;
+	seen->statement = 0;
+	text = text_seen(memory);
+	return text ? describe(task, 0, text) : 0;
+}
+
+/* The leader of a parallel worker; NULL: it has none, or its statement is known. */
+static __always_inline struct task *leader_to_ask(struct task *task)
+{
+	struct leader_key key = {.postmaster = task->postmaster};
+	__u32 *found;
+
+	if (task->started_for || task->query.serial == task->serial)
+		return NULL;
+	key.inner_tgid = leader_pid(task->title);
+	found = bpf_map_lookup_elem(&pgt_leaders, &key);
+	return found ? task_at(*found) : NULL;
+}
+
+/* A parallel worker reads before it shows what it runs, and perhaps no more after. It is what its
+ * leader was found to run, if the leader's entry, which all processes share, has not changed since.
+ */
+__noinline int learn_from_leader(__u32 task_index)
+{
+	struct task *task = task_at(task_index), *leader;
+	__u32 changes = 0, place;
+
+	if (!task)
+		return 0;
+	leader = leader_to_ask(task);
+	place = place_of(task->postmaster);
+	if (!leader || !leader->seen.known || place >= SERVERS)
+		return 0;
+	if (bpf_probe_read_user(&changes, sizeof(changes),
+				(void *)leader->seen.entry +
+				    live.memory[place & (SERVERS - 1)].changes))
+		return 0;
+	if (changes == leader->seen.changes)
+		task->started_for = leader->seen.statement;
+	return 0;
+}
+
+/* Or it is what the leader was found to run while the worker did, which lives in one statement. */
+static __always_inline void learn_at_exit(struct task *task)
+{
+	struct task *leader = leader_to_ask(task);
+
+	if (leader && leader->seen.looked_ns >= task->began_ns)
+		task->started_for = leader->seen.statement;
+}
+
+/* The statement that the current task runs, or 0. */
+static __always_inline __u64 statement_seen(struct task *task, __u64 now)
+{
+	struct seen *seen = &task->seen;
+	__u32 place, changes;
+
+	seen->looked_ns = now;
+	place = place_of(task->postmaster);
+	if (seen->known && place < SERVERS &&
+	    !bpf_probe_read_user(&changes, sizeof(changes),
+				 (void *)seen->entry +
+				     live.memory[place & (SERVERS - 1)].changes) &&
+	    changes == seen->changes)
+		return seen->statement;
+	if (look(task->index)) {
+		find_statement(task->index, task->index);
+		seen->statement = task->query.statement;
+		if (!task->started_for)
+			task->started_for = seen->statement;
+	} else if (!seen->statement && task->query.serial != task->serial) {
+		learn_from_leader(task->index);
+	}
+	return seen->statement;
+}
+
+/* What a task's own read is booked on. */
+static __always_inline __u64 query_of(struct task *task, __u64 now)
+{
+	if (options.light)
+		return statement_seen(task, now);
+	return task->query.open ? task->query.number : 0;
+}
+
+#endif

@@ -1,0 +1,186 @@
+"""Where in a PgBackendStatus its fields are: found by calls whose effect is known, never assumed.
+
+A sample is the structure at the entry of a call that changes it. So it shows what the calls before
+have written: that of pgstat_report_activity() its state and, if it has a text, a new start of the
+statement and no query id; that of pgstat_report_query_id() that id.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from . import layout
+
+_FEWEST = 6
+"""Samples of one field after which a single place that fits is taken for it."""
+_FEWEST_IDS = 2
+"""An id is 64 bits of a hash: no other field has it by chance."""
+_MOST = 100
+"""Samples of one field after which it is given up."""
+_FITS = 0.9
+"""In so many samples of a field its place fits: not all processes report as backends do."""
+_STEPS = 64
+"""By so much at most the count of changes grows between two samples."""
+_SLACK_US = 1000
+_EPOCH_US = 946_684_800_000_000
+"""2000-01-01, from where PostgreSQL counts, in microseconds of Unix time."""
+_WORDS = struct.Struct(f"<{layout.ENTRY // 4}I")
+_LONGS = struct.Struct(f"<{layout.ENTRY // 8}Q")
+
+
+class Offsets(NamedTuple):
+    """Places of the fields, in bytes."""
+
+    changes: int
+    state: int
+    start: int
+    running: int
+    """What the state is while a statement runs."""
+    query_id: int | None
+    """None: not found, or not looked for."""
+
+
+@dataclass(slots=True)
+class _Votes:
+    """How often each place had what the field should have."""
+
+    fewest: int
+    hits: Counter[int] = field(default_factory=Counter)
+    samples: int = 0
+
+    def add(self, places: Iterable[int]) -> None:
+        self.samples += 1
+        self.hits.update(places)
+
+    def fitting(self) -> list[int]:
+        return [place for place, hits in self.hits.items() if hits >= _FITS * self.samples]
+
+    def place(self) -> int | None:
+        fitting = self.fitting()
+        return fitting[0] if self.samples >= self.fewest and len(fitting) == 1 else None
+
+    def failure(self) -> str | None:
+        if self.samples < _MOST or self.place() is not None:
+            return None
+        return "at two places or more" if self.fitting() else "at no place"
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What a thread has called so far; None is what is not known."""
+
+    number: int
+    entry: bytes
+    state: int | None = None
+    texted: bool = False
+    """Its last call had a text."""
+    reported: bool = False
+    """Its last call was of a query id."""
+    last_ns: int | None = None
+    """When it last reported a state,"""
+    began_ns: int | None = None
+    """one with a text,"""
+    earlier_ns: int | None = None
+    """and the one before that."""
+    query_id: int | None = None
+
+
+class Calibration:
+    """Of one binary. With `ids`, also of query ids."""
+
+    def __init__(self, *, ids: bool) -> None:
+        self._ids = ids
+        self._threads: dict[int, _Thread] = {}
+        self._states: Counter[int] = Counter()
+        self._running: Counter[int] = Counter()
+        self._changes, self._state, self._start = (_Votes(_FEWEST) for _ in range(3))
+        self._query_id = _Votes(_FEWEST_IDS)
+        self.samples = 0
+
+    def add(self, sample: layout.Sample, realtime_ns: int) -> None:
+        """Take a sample; `realtime_ns` is what the clock of the day is ahead of the kernel's."""
+        self.samples += 1
+        entry = bytes(sample.entry)
+        thread = self._threads.get(sample.tid)
+        if thread is None or sample.number != (thread.number + 1) & 0xFFFFFFFF:
+            thread = self._threads[sample.tid] = _Thread(sample.number, entry)
+        else:
+            if thread.entry == entry and not thread.reported:
+                thread.state = None  # with track_activities = off nothing is written
+            if thread.state is not None:
+                self._look(thread, entry, realtime_ns)
+            thread.number, thread.entry = sample.number, entry
+        if sample.of_id:
+            _take_id(thread, sample)
+        else:
+            self._take_state(thread, sample)
+
+    def offsets(self) -> Offsets | None:
+        """What was found; None while it is not enough."""
+        changes, state, start = (
+            votes.place() for votes in (self._changes, self._state, self._start)
+        )
+        if changes is None or state is None or start is None or len(self._states) < 2:
+            return None
+        ((running, _),) = self._running.most_common(1)
+        return Offsets(changes, state, start, running, self._query_id.place())
+
+    def failures(self) -> list[str]:
+        """What was given up, and why."""
+        named = {
+            "st_changecount": self._changes,
+            "st_state": self._state,
+            "st_activity_start_timestamp": self._start,
+        } | ({"st_query_id": self._query_id} if self._ids else {})
+        return [
+            f"{name} was found {why}" for name, each in named.items() if (why := each.failure())
+        ]
+
+    def is_over(self) -> bool:
+        """Whether more samples would tell nothing more."""
+        offsets, failures = self.offsets(), self.failures()
+        if offsets is None:
+            return bool(failures)
+        return not self._ids or offsets.query_id is not None or bool(failures)
+
+    def _look(self, thread: _Thread, entry: bytes, realtime_ns: int) -> None:
+        words, before = _WORDS.unpack(entry), _WORDS.unpack(thread.entry)
+        self._states[thread.state or 0] += 1
+        self._state.add(i * 4 for i, word in enumerate(words) if word == thread.state)
+        if not thread.reported:
+            self._changes.add(
+                i * 4
+                for i, (old, new) in enumerate(zip(before, words, strict=True))
+                if 0 < new - old <= _STEPS and not old & 1 and not new & 1
+            )
+        longs, earlier = _LONGS.unpack(entry), _LONGS.unpack(thread.entry)
+        if thread.query_id is not None and (thread.query_id or self._query_id.samples):
+            self._query_id.add(i * 8 for i, long in enumerate(longs) if long == thread.query_id)
+        if thread.began_ns is None or thread.earlier_ns is None:
+            return
+        low, high = (
+            (ns + realtime_ns) // 1000 - _EPOCH_US for ns in (thread.earlier_ns, thread.began_ns)
+        )
+        changed = thread.texted and not thread.reported
+        self._start.add(
+            i * 8
+            for i, (old, new) in enumerate(zip(earlier, longs, strict=True))
+            if low - _SLACK_US <= new <= high + _SLACK_US and (old != new) == changed
+        )
+
+    def _take_state(self, thread: _Thread, sample: layout.Sample) -> None:
+        thread.state, thread.texted = sample.argument, bool(sample.flag)
+        thread.reported = False
+        if sample.flag:
+            self._running[sample.argument] += 1
+            thread.began_ns, thread.earlier_ns = sample.ns, thread.last_ns
+            thread.query_id = 0
+        thread.last_ns = sample.ns
+
+
+def _take_id(thread: _Thread, sample: layout.Sample) -> None:
+    thread.reported = True
+    if thread.query_id is not None and (sample.flag or not thread.query_id):
+        thread.query_id = sample.argument

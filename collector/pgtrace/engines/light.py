@@ -1,0 +1,149 @@
+"""The light tier: what the kernel half has to know of servers to look up what backends run."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..errors import PgtraceError
+from ..libbpf.objects import Object
+from . import Postmaster, Request, layout, probes
+from .calibration import Calibration
+
+_AT_FIRST_S = 0.1
+"""So long the start of tracing waits for samples: of a busy server they are there by then."""
+_LOOK_S = 0.005
+_UNSEEN = "the statements of some reads: what their backends show of themselves was being changed"
+
+
+@dataclass(slots=True)
+class _Binary:
+    """Servers that run the same program."""
+
+    calibration: Calibration
+    links: list[Callable[[], object]] = field(default_factory=list)
+    places: set[int] = field(default_factory=set)
+    """Of the servers, in layout.Live."""
+    over: bool = False
+
+
+class Light:
+    """Has the fields of PgBackendStatus found by samples, and tells the kernel half."""
+
+    def __init__(self, loaded: Object, live: layout.Live, request: Request) -> None:
+        self._object = loaded
+        self._live = live
+        self._ids = request.query_ids
+        self._binaries: dict[tuple[int, int], _Binary] = {}
+        self.not_measured: list[str] = []
+        for path, pid in request.calibrate:
+            self._attach(path, pid)
+        for place, postmaster in enumerate(request.postmasters):
+            self._join(place, postmaster)
+
+    def wait(self, consume: Callable[[], None]) -> None:
+        """Let the servers that are busy be calibrated before tracing begins."""
+        end = time.monotonic() + _AT_FIRST_S
+        while self.look(consume) and time.monotonic() < end:
+            time.sleep(_LOOK_S)
+
+    def look(self, consume: Callable[[], None]) -> bool:
+        """Take the samples that are there; whether more are needed."""
+        waiting = [each for each in self._binaries.values() if not each.over]
+        if not waiting:
+            return False
+        consume()
+        for each in waiting:
+            self._settle(each)
+        return any(not each.over for each in waiting)
+
+    def take(self, data: bytes) -> None:
+        """One sample."""
+        sample = layout.Sample.from_buffer_copy(data)
+        masters = list(self._live.postmasters)
+        if sample.postmaster not in masters:
+            return
+        place = masters.index(sample.postmaster)
+        for each in self._binaries.values():
+            if place in each.places and not each.over:
+                each.calibration.add(sample, time.time_ns() - time.monotonic_ns())
+
+    def follow(self, place: int, new: Postmaster, binary: str | None) -> None:
+        """Another server comes in the place of one; `binary` is what it runs, if that is new."""
+        for each in self._binaries.values():
+            each.places.discard(place)
+        self._live.memory[place] = layout.Memory()
+        if binary:
+            self._attach(binary, -1)
+        self._join(place, new)
+        if not (new.entry and new.text):
+            self._say("queries of the server started since: its binary lacks what is looked at")
+
+    def finish(self) -> list[str]:
+        """What was not measured, once tracing has ended."""
+        for each in self._binaries.values():
+            if self._ids and not each.over and each.calibration.samples:
+                self._say("query ids: too few statements ran to find out where they are")
+        if self._live.unseen:
+            self._say(_UNSEEN)
+        return self.not_measured
+
+    def _say(self, missing: str) -> None:
+        if missing not in self.not_measured:
+            self.not_measured.append(missing)
+
+    def _attach(self, path: str, pid: int) -> None:
+        known = self._binaries.setdefault(_inode(path), _Binary(Calibration(ids=self._ids)))
+        before = self._object.attached
+        try:
+            missing = probes.attach_calibration(self._object, path, pid, ids=self._ids)
+        except PgtraceError as error:
+            missing = str(error)
+        if missing:
+            self._object.detach(keep=before)
+            self._say(f"query ids: {missing}")
+        known.links += self._object.since(before)
+        known.over = not known.links
+
+    def _join(self, place: int, postmaster: Postmaster) -> None:
+        memory = self._live.memory[place]
+        memory.entry, memory.text = postmaster.entry, postmaster.text
+        known = self._binaries.get(_inode(f"/proc/{postmaster.pid}/exe"))
+        if known is None or not postmaster.entry:
+            return
+        known.places.add(place)
+        memory.sampled = not known.over
+        if known.calibration.offsets():
+            self._tell(known)
+
+    def _settle(self, binary: _Binary) -> None:
+        if binary.calibration.offsets():
+            self._tell(binary)
+        if not binary.calibration.is_over():
+            return
+        binary.over = True
+        for place in binary.places:
+            self._live.memory[place].sampled = 0
+        self._object.let_go(binary.links)
+        binary.links.clear()
+        for failure in binary.calibration.failures():
+            self._say(f"query ids: in the server's memory {failure}")
+
+    def _tell(self, binary: _Binary) -> None:
+        found = binary.calibration.offsets()
+        if found is None:
+            return
+        for place in binary.places:
+            memory = self._live.memory[place]
+            memory.running, memory.changes = found.running, found.changes
+            memory.state, memory.start = found.state, found.start
+            memory.query_id = found.query_id or 0
+            memory.found = 1
+
+
+def _inode(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:  # it has ended
+        return 0, 0
+    return status.st_dev, status.st_ino
