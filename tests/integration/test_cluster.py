@@ -18,7 +18,7 @@ from fix_reader import Counts, Reader
 from pgtrace.errors import PgtraceError, UnsupportedError
 from pgtrace.postgres import sample
 from pgtrace.postgres.cache import evict, relation_files, residency
-from pgtrace.postgres.cluster import PrivateCluster, find_bindir
+from pgtrace.postgres.cluster import PrivateCluster, find_bindir, keeper_command
 
 READS = 104_729
 
@@ -122,6 +122,36 @@ def test_ended_when_its_data_went_first(disk_directory: Path) -> None:
         # A server without its files may end by itself, at once; mostly it goes on
         shutil.rmtree(cluster.socket_dir)
     assert backends_of(cluster.datadir) == []
+
+
+LATE = """#!/bin/bash
+if [ ! -e {folder}/pid ]; then
+    (cd {folder}/base/data && exec sleep 60 >/dev/null 2>&1) &
+    echo $! >{folder}/pid
+    until [ "$(readlink /proc/$!/cwd)" = {folder}/base/data ]; do sleep 0.01; done
+fi
+exec /bin/rm "$@"
+"""
+
+
+def test_a_server_that_was_only_starting_is_ended_too(tmp_path: Path) -> None:
+    """It went to its directory after the keeper had looked who works there."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "rm").write_text(LATE.format(folder=tmp_path))
+    (programs / "rm").chmod(0o755)
+    data = tmp_path / "base" / "data"
+    data.mkdir(parents=True)
+    subprocess.run(
+        keeper_command("base", data, None, False, None),
+        stdin=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"},
+        check=True,
+    )
+    assert not data.parent.exists()
+    pid = int((tmp_path / "pid").read_text())
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), 10)
 
 
 def test_restart_is_another_server(cluster: PrivateCluster) -> None:

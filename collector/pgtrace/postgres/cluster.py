@@ -50,15 +50,21 @@ send() {
     find /proc -maxdepth 2 -name cwd \( -lname "$2" -o -lname "$2 (deleted)" \) 2>/dev/null |
         while read -r cwd; do kill -"$1" "${cwd//[!0-9]/}" 2>/dev/null && echo alive; done
 }
-n=0
-while [ -n "$(send "$([ $n -lt 100 ] && echo QUIT || echo KILL)" "$2")" ] && [ $n -lt 200 ]; do
-    n=$((n + 1)); sleep 0.1
+end() {
+    n=0
+    while [ -n "$(send "$([ $n -lt 100 ] && echo QUIT || echo KILL)" "$1")" ] && [ $n -lt 200 ]; do
+        n=$((n + 1)); sleep 0.1
+    done
+}
+for _ in 1 2; do
+    end "$2"
+    rm -rf --one-file-system -- "$1"
 done
-rm -rf --one-file-system -- "$1"
 """
 """Wait for the maker's end of the pipe to close; end every process that works in the data
 directory (SIGQUIT is PostgreSQL's immediate shutdown; found by their working directory, which
 also finds a backend whose postmaster was killed, or whose data went first); remove everything.
+Twice: a server that was being started went there after the first look, or finds nothing now.
 It is the server's user, and works in the directory that holds the cluster's."""
 
 ROOTS_KEEPER = r"""
