@@ -129,25 +129,28 @@ static __always_inline struct task *leader_to_ask(struct task *task)
 	return found ? task_at(*found) : NULL;
 }
 
+/* Whether an entry that was found is as it was then. All processes of a server share it. */
+static __always_inline int is_unchanged(struct task *task)
+{
+	__u32 changes, place = place_of(task->postmaster);
+
+	return task->seen.known && place < SERVERS &&
+	       !bpf_probe_read_user(&changes, sizeof(changes),
+				    (void *)task->seen.entry +
+					live.memory[place & (SERVERS - 1)].changes) &&
+	       changes == task->seen.changes;
+}
+
 /* A parallel worker reads before it shows what it runs, and perhaps no more after. It is what its
- * leader was found to run, if the leader's entry, which all processes share, has not changed since.
- */
+ * leader was found to run, if the leader's entry has not changed since. */
 __noinline int learn_from_leader(__u32 task_index)
 {
 	struct task *task = task_at(task_index), *leader;
-	__u32 changes = 0, place;
 
 	if (!task)
 		return 0;
 	leader = leader_to_ask(task);
-	place = place_of(task->postmaster);
-	if (!leader || !leader->seen.known || place >= SERVERS)
-		return 0;
-	if (bpf_probe_read_user(&changes, sizeof(changes),
-				(void *)leader->seen.entry +
-				    live.memory[place & (SERVERS - 1)].changes))
-		return 0;
-	if (changes == leader->seen.changes)
+	if (leader && is_unchanged(leader))
 		task->started_for = leader->seen.statement;
 	return 0;
 }
@@ -165,15 +168,9 @@ static __always_inline void learn_at_exit(struct task *task)
 static __always_inline __u64 statement_seen(struct task *task, __u64 now)
 {
 	struct seen *seen = &task->seen;
-	__u32 place, changes;
 
 	seen->looked_ns = now;
-	place = place_of(task->postmaster);
-	if (seen->known && place < SERVERS &&
-	    !bpf_probe_read_user(&changes, sizeof(changes),
-				 (void *)seen->entry +
-				     live.memory[place & (SERVERS - 1)].changes) &&
-	    changes == seen->changes)
+	if (is_unchanged(task))
 		return seen->statement;
 	if (look(task->index)) {
 		find_statement(task->index, task->index);
