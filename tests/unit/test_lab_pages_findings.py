@@ -114,6 +114,14 @@ def test_what_was_not_told_is_not_taken_for_no_device() -> None:
     }
 
 
+def test_a_time_of_no_reads_is_no_share() -> None:
+    """As in a file that another hand wrote."""
+    result = lab_results.pages_result([lab_results.DISK], runs=1)
+    for reads in (each for cell in result.cells for each in cell.reads):
+        reads.histogram.buckets = ()
+    assert find(result, "served") == []
+
+
 @pytest.mark.parametrize("performer", ["backend", "parallel worker", "io worker", "io_uring"])
 def test_what_is_read_while_the_backend_goes_on_makes_elapsed_time_count(performer: str) -> None:
     result = lab_results.pages_result([lab_results.DISK], runs=2)

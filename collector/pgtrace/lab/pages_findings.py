@@ -42,7 +42,7 @@ def findings(result: Result) -> list[Finding]:
         found += _ratios(storage, cells)
     for one, other in combinations(result.storages, 2):
         found += _between(one, other, cells)
-    found += [_served(of) for of in figures(result) if of.all.total_ns]
+    found += [_served(of) for of in figures(result) if of.all.reads and of.all.total_ns]
     for storage in result.storages:
         found += _cpu(storage, cells)
     order = (BLOCK, RATIO, BETWEEN, SERVED, CPU)
@@ -113,9 +113,8 @@ def _served(of: Figures) -> Finding:
         words = "where reads were served was not measured"
         return Finding(SERVED, _mark([of.storage], words), of.storage.name,
                        details=_details([of.storage], pattern=of.pattern))  # fmt: skip
-    reads, time_ns = max(1, of.all.reads), max(1, of.all.total_ns)
     shares = {
-        source: {"reads": part.reads / reads, "time": part.total_ns / time_ns}
+        source: {"reads": part.reads / of.all.reads, "time": part.total_ns / of.all.total_ns}
         for source, part in parts.items()
     }
     device = shares.get("device", {"reads": 0.0, "time": 0.0})

@@ -45,8 +45,9 @@ def findings(result: Result) -> list[Finding]:
 
 def throughput(step: Step) -> float | None:
     """Bytes of the heap per second; None if it was not read, or in no time."""
-    read = step.heap.bytes and step.time.value
-    return step.heap.bytes / step.runs / step.time.value if read else None
+    if not step.heap.bytes or not step.time.value:
+        return None
+    return step.heap.bytes / step.runs / step.time.value
 
 
 def _knee(storage: Storage, knee: Knee) -> Finding:
