@@ -163,18 +163,29 @@ LOADS: list[Callable[[Connection], None]] = [
 ]
 
 
+def captured(
+    server: PrivateCluster,
+    *loads: Callable[[Connection], None],
+    already: bool = False,
+    **options: Any,
+) -> tuple[int, Capture, Capture]:
+    """A backend's pid, and what the light tier and the full one saw of what it was asked to do;
+    already: it has done so before."""
+    with server.connect() as connection, server.connect() as other:
+        for load in loads if already else ():
+            load(connection)
+        with both(server.postmaster_pid, **options) as (light, full):
+            calibrate(light, other)
+            for load in loads:
+                load(connection)
+        return connection.info.backend_pid, light.capture(), full.capture()
+
+
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: load.__name__)
 def test_both_tiers_count_the_same_for_each_statement(
     small: PrivateCluster, load: Callable[[Connection], None], ids: str
 ) -> None:
-    with small.connect() as connection, small.connect() as other:
-        pid = connection.info.backend_pid
-        if load is prepared:
-            load(connection)
-        with both(small.postmaster_pid) as (light, full):
-            calibrate(light, other)
-            load(connection)
-        one, all_of_it = light.capture(), full.capture()
+    pid, one, all_of_it = captured(small, load, already=load is prepared)
     assert (one.probes.queries, one.probes.not_measured) == ("memory", [])
     assert one.totals.reads == all_of_it.totals.reads > 200
     assert sums(queries(one, pid)) == sums(queries(all_of_it, pid))
@@ -188,12 +199,7 @@ def test_both_tiers_count_the_same_for_each_statement(
 
 def test_what_was_read_to_prepare_a_statement_is_its_own(small: PrivateCluster) -> None:
     """The full tier waits for the call, and counts outside what was only prepared."""
-    with small.connect() as connection, small.connect() as other:
-        pid = connection.info.backend_pid
-        with both(small.postmaster_pid) as (light, full):
-            calibrate(light, other)
-            prepared(connection)
-        one, all_of_it = light.capture(), full.capture()
+    pid, one, all_of_it = captured(small, prepared)
     prepares = outside(all_of_it, pid) - outside(one, pid)
     found, expected = sums(queries(one, pid)), sums(queries(all_of_it, pid))
     assert prepares > 0
@@ -249,13 +255,7 @@ def test_calibration_that_fails(
     """Statements are told by their texts then, and it is said that there are no ids, and why."""
     altered(change, monkeypatch)
     small = server(compute_query_id="on", **SMALL)
-    with small.connect() as connection, small.connect() as other:
-        pid = connection.info.backend_pid
-        with both(small.postmaster_pid) as (light, full):
-            calibrate(light, other)
-            simple(connection)
-            extended(connection)
-        one, all_of_it = light.capture(), full.capture()
+    pid, one, all_of_it = captured(small, simple, extended)
     assert any(said in each for each in one.probes.not_measured), one.probes.not_measured
     assert all(each.startswith("query ids: ") for each in one.probes.not_measured)
     assert {query.query_id for query in queries(one, pid)} == {None}
@@ -333,12 +333,7 @@ def test_parallel_workers_read_for_their_leaders_statement(server: Server, ids: 
         min_parallel_table_scan_size=0,
         **SMALL,
     )
-    with small.connect() as connection, small.connect() as other:
-        pid = connection.info.backend_pid
-        with both(small.postmaster_pid) as (light, full):
-            calibrate(light, other)
-            parallel(connection)
-        one, all_of_it = light.capture(), full.capture()
+    pid, one, all_of_it = captured(small, parallel)
     assert sums(queries(one, pid)) == sums(queries(all_of_it, pid))
     (query,) = (each for each in queries(one, pid) if each.reads)
     performers = Counter[str]()
@@ -362,12 +357,7 @@ def writes(connection: Connection) -> None:
 def test_writes_and_fsyncs_of_statements(server: Server, ids: str, operation: Operation) -> None:
     small = server(compute_query_id=ids, synchronous_commit=True, **(SMALL | {"fsync": True}))
     asked: tuple[Operation, ...] = ("read", "write", "fsync")
-    with small.connect() as connection, small.connect() as other:
-        pid = connection.info.backend_pid
-        with both(small.postmaster_pid, operations=asked) as (light, full):
-            calibrate(light, other)
-            writes(connection)
-        one, all_of_it = light.capture(), full.capture()
+    pid, one, all_of_it = captured(small, writes, operations=asked)
     found = sums(queries(one, pid), operation)
     assert found == sums(queries(all_of_it, pid), operation)
     assert found

@@ -5,10 +5,10 @@ Which of them depends on the kernel; each is forced here, and must come to the s
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from bpf_left import descriptors
 from fix_cluster import Connection
 from fix_engines import RELEASE
 from fix_markers import matches
@@ -18,18 +18,19 @@ from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.tracer import trace
 
 WAY = "tracepoint"
+KIND = re.compile(r"^link_type:\s+(\w+)", re.M)
 LONG = "select 'a', " + "1 + " * 150 + "1 as long"
-WAYS = ("multi", "single", "of libbpf")
+WAYS = (
+    pytest.param("multi", marks=pytest.mark.kernel(">= 6.6")),
+    pytest.param("single", marks=pytest.mark.kernel(">= 5.15")),
+    "of libbpf",
+)
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """How probes are attached."""
     chosen: str = request.param
-    if chosen == "multi" and not uprobes.has_multi():
-        pytest.skip("the kernel has no multi-uprobe links: since 6.6")
-    if chosen == "single" and not btf.has_cookies():
-        pytest.skip("the kernel has no cookies: since 5.15")
     if chosen != "multi":
         monkeypatch.setattr(uprobes, "has_multi", lambda: False)
     if chosen == "of libbpf":
@@ -39,8 +40,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def links() -> set[str]:
     """Kinds of the links that this process holds, in the kernel's words."""
-    texts = [info.read_text() for info in Path("/proc/self/fdinfo").iterdir() if info.exists()]
-    return {kind for text in texts for kind in re.findall(r"^link_type:\s+(\w+)", text, re.M)}
+    return {kind for text in descriptors() for kind in KIND.findall(text)}
 
 
 def work(connection: Connection) -> None:
@@ -90,11 +90,10 @@ def test_processes_to_come_are_followed(cluster: PrivateCluster, way: str) -> No
     assert found["select 1/$1::int as failed_too", "extended"] == (1, 1)
 
 
+@pytest.mark.kernel(">= 5.15")
 def test_an_argument_that_cannot_be_told_leaves_functions(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not btf.has_cookies():
-        pytest.skip("the kernel has no cookies: since 5.15")
     monkeypatch.setattr("pgtrace.engines.usdt.cookie", lambda _: None)
     with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
         work(connection)

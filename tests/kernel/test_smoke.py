@@ -144,14 +144,18 @@ def test_way_counts_each_write_and_fsync(
         assert (totals.reads, totals.failed_writes, totals.failed_fsyncs) == (0, 0, 0)
 
 
-def test_backend(server: PrivateCluster, engine: EngineName, way: ReadsWay, tmp_path: Path) -> None:
-    """Reads are in the query that made them: those of a file, and no others."""
-    file = tmp_path / "file"
+def reading(file: Path) -> str:
+    """A query that reads 80 blocks, of a file that it makes."""
     file.write_bytes(bytes(80 * 8192))
     file.chmod(0o644)
     for parent in file.parents[:3]:
         parent.chmod(0o755)
-    read = f"select length(pg_read_binary_file('{file}', 0, {80 * 8192}))"
+    return f"select length(pg_read_binary_file('{file}', 0, {80 * 8192}))"
+
+
+def test_backend(server: PrivateCluster, engine: EngineName, way: ReadsWay, tmp_path: Path) -> None:
+    """Reads are in the query that made them: those of a file, and no others."""
+    read = reading(tmp_path / "file")
     with server.connect() as connection:
         connection.execute(read)
         asked = asked_for(way, engine)
@@ -191,12 +195,7 @@ def test_whole_server_by_its_backends_memory(
     server: PrivateCluster, tmp_path: Path, operations: tuple[Operation, ...]
 ) -> None:
     """The light tier knows the statement of each read, also once it knows the fields."""
-    file = tmp_path / "data"
-    file.write_bytes(bytes(80 * 8192))
-    file.chmod(0o644)
-    for parent in file.parents[:3]:
-        parent.chmod(0o755)
-    read = f"select length(pg_read_binary_file('{file}', 0, {80 * 8192}))"
+    read = reading(tmp_path / "file")
     with server.connect() as connection:
         pid = connection.info.backend_pid
         connection.execute(read)

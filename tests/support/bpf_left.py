@@ -10,7 +10,7 @@ import re
 import struct
 import subprocess
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,14 @@ def show(kind: str) -> list[dict[str, Any]]:
 def held_by(process: Path = Path("/proc/self")) -> set[str]:
     """Objects of which it has a descriptor: "prog 12". Those that nobody has may be on their way
     out, of a session that ended."""
-    held: set[str] = set()
+    return {" ".join(found) for text in descriptors(process) for found in HELD.findall(text)}
+
+
+def descriptors(process: Path = Path("/proc/self")) -> Iterator[str]:
+    """What the kernel says of each of its descriptors."""
     for descriptor in (process / "fdinfo").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
-            held |= {" ".join(m) for m in HELD.findall(descriptor.read_text())}
-    return held
+            yield descriptor.read_text()
 
 
 def _others() -> set[str]:
