@@ -1,8 +1,8 @@
 """Probes at places in a program's file: many by one link, where the kernel has multi-uprobe links.
 
-One such link comes in 10 ms and goes in 50, whatever the number of its places; one of perf's for
-each place takes up to 150 ms of both. Linux 6.6 has them, libbpf a function for them from 1.3 on,
-with names of its own for programs of that kind; Debian 12 has 1.1. So the call is made here.
+The kernel waits once for such a link to come and to go, and for each of perf's, of which there is
+one for each place. Linux 6.6 has them, libbpf a function for them from 1.3 on, with names of its
+own for programs of that kind; Debian 12 has 1.1. So the call is made here.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """Where a function's entry takes a probe that costs little.
 
-A probe's instruction is replaced by a trap. Some the kernel then emulates, in half a microsecond
-here; every other it lets the processor step through on its own, in a second trap, which takes
-eleven times as long in a virtual machine: arch/x86/kernel/uprobes.c, branch_setup_ops() and
+A probe's instruction is replaced by a trap. Some the kernel then emulates; every
+other it lets the processor step through on its own, in a second trap, which costs many times as
+much in a virtual machine: arch/x86/kernel/uprobes.c, branch_setup_ops() and
 push_setup_ops(). Functions of today's distributions begin with one of those others, endbr64.
 """
 
@@ -38,6 +38,8 @@ ARGUMENTS = {
 """Of such functions, those that a probe's program looks at; of others it may be any."""
 _STORED = 4
 """Bytes of what is stored that are sure to be there: those of an int."""
+_WIDEST = 8
+"""Bytes that one instruction writes, of those that are known."""
 
 
 class Place(NamedTuple):
@@ -92,4 +94,4 @@ def _stored(passed: list[Instruction], register: int) -> Memory | None:
 def _apart(one: Memory, other: Memory) -> bool:
     """Whether what is written to the other is certain to leave those bytes of the one alone."""
     gap = other.displacement - one.displacement
-    return one.base is not None and one.base == other.base and (gap >= _STORED or gap <= -8)
+    return one.base is not None and one.base == other.base and (gap >= _STORED or gap <= -_WIDEST)
