@@ -43,6 +43,9 @@ Protocol = Literal["simple", "extended", "unknown"]
 """unknown: the query began before tracing did, and nothing has told since; or, without USDT probes,
 no message of its kind had been right before; or it is of the light tier."""
 
+COUNT_CALLS = ("usdt", "uprobe")
+"""Of Probes.queries those by which calls are counted."""
+
 
 class Host(msgspec.Struct):
     """Where it was measured."""

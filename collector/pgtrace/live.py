@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from . import losses, statement, statements, units
-from .capture import Capture, Latency, Reads, of_operation
+from .capture import COUNT_CALLS, Capture, Latency, Reads, of_operation
 from .engines import QueryEvent, ReadsByKey, add_reads
 from .reporters import block, places, text
 from .tracer import Tracer
@@ -72,7 +72,7 @@ class JsonLines:
         summary = {
             "reason": reason,
             "duration_s": taken.duration_s,
-            "queries": None if way in {"memory", "none"} else self._queries,
+            "queries": self._queries if way in COUNT_CALLS else None,
             "totals": taken.totals,
             "lost": taken.lost,
             "not_measured": taken.probes.not_measured,
@@ -176,7 +176,7 @@ class TextScreen:
 
     def _ended(self, taken: Capture) -> str:
         """How many queries ended, where that was measured."""
-        if taken.probes.queries in {"memory", "none"}:
+        if taken.probes.queries not in COUNT_CALLS:
             return ""
         return (
             f"{units.count(self._queries)} {'query' if self._queries == 1 else 'queries'}, "
@@ -237,7 +237,7 @@ class TextScreen:
             elapsed = now - account.running.start_ns
             waited_ns = account.running.waited_ns
             self._block(account.running.reads, elapsed, f"… {units.duration(elapsed)}", waited_ns)
-        elif self._tracer.engine.queries_way in {"memory", "none"}:
+        elif self._tracer.engine.queries_way not in COUNT_CALLS:
             elapsed = now - self._tracer.started_ns
             self._block(account.reads, elapsed, f"… {units.duration(elapsed)}")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from . import people
-from .capture import Lost
+from .capture import COUNT_CALLS, Lost
 from .engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads, fold_files
 from .errors import PgtraceError
 from .people import Person
@@ -106,7 +106,7 @@ class Registry:
     def _see(self, serial: int, addresses: dict[int, int | None]) -> None:
         person = self._meet(serial)
         person.was_there = True
-        if self._engine.queries_way not in {"memory", "none"} and (
+        if self._engine.queries_way in COUNT_CALLS and (
             self._target.whole or person.pid in self._target.pids
         ):
             person.before = self._running_text(person, addresses)

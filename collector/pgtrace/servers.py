@@ -33,7 +33,9 @@ class Servers:
         self._target = target
         self._servers = {server.postmaster_pid: server for server in target.servers}
         self._unfollowed = set(all_unfollowed(target.servers))
-        self._binaries = {_inode(server.postmaster.binary) for server in target.servers}
+        self._binaries = {
+            foreign_files.inode(server.postmaster.binary) for server in target.servers
+        }
         """Those that have probes. After an upgrade a server runs another."""
         self._places = {pid: _place(server) for pid, server in self._servers.items()}
         self._next_look = 0.0
@@ -244,9 +246,9 @@ class Servers:
             self._engine.not_measured.append(
                 "charging reads of I/O workers: tracing began with an older server"
             )
-        if _inode(path) in self._binaries:
+        if foreign_files.inode(path) in self._binaries:
             return None
-        self._binaries.add(_inode(path))
+        self._binaries.add(foreign_files.inode(path))
         return str(path)
 
 
@@ -266,15 +268,9 @@ class _Place(NamedTuple):
 
 def _place(server: Server) -> _Place:
     mounts = Path(f"/proc/{server.postmaster_pid}/ns/mnt")
-    return _Place(server.data_directory, _inode(server.directory), _inode(mounts))
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+    return _Place(
+        server.data_directory, foreign_files.inode(server.directory), foreign_files.inode(mounts)
+    )
 
 
 def _runs(process: proc.Process) -> bool:

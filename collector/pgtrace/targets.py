@@ -7,6 +7,7 @@ from pathlib import Path
 from .capture import Operation
 from .engines import EngineName, Member, Postmaster, ReadsWay, Request, Tier
 from .errors import PgtraceError, TargetError
+from .linux import foreign_files
 from .postgres import binary, processes
 from .postgres.processes import Backend, Server
 from .postgres.versions import too_old
@@ -296,9 +297,6 @@ def _binaries(servers: Sequence[Server]) -> tuple[tuple[str, int], ...]:
     found: dict[tuple[int, int], tuple[str, int]] = {}
     for server in servers:
         path = f"/proc/{server.postmaster_pid}/exe"
-        try:
-            status = Path(path).stat()
-        except OSError:  # it has ended
-            continue
-        found.setdefault((status.st_dev, status.st_ino), (path, -1))
+        if inode := foreign_files.inode(path):
+            found.setdefault(inode, (path, -1))
     return tuple(found.values())

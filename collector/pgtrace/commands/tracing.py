@@ -20,7 +20,6 @@ from ..statement import escape
 
 if TYPE_CHECKING:
     from ..capture import Capture, Operation
-    from ..engines import Tier
     from ..failures import Failures
     from ..postgres.processes import Server
     from ..session import Stopper, Watched
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 
+_STATEMENTS = 5000
 _IN_USE_EVERY_S = 10
 
 
@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
     parser.add_argument(
         "--queries",
         choices=("light", "full", "none"),
+        default="full",
         help="light: what each statement read, without a probe in the server; full: also its "
         "calls and latency; none (full)",
     )
@@ -121,7 +122,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-statements",
         type=_count,
-        default=5000,
+        default=_STATEMENTS,
         metavar="N",
         help="statements that are told apart, of all backends together (5000); "
         "the rest is added up for each backend",
@@ -166,21 +167,20 @@ def attached(
             contextlib.ExitStack() as hurry,
             contextlib.closing(Watched(() if target.whole else target.pids)) as watched,
         ):
-            tier: Tier = args.queries or "full"
             tracer = Tracer(
                 target,
                 reads=args.reads,
                 engine=args.engine,
                 literals=literals,
-                per_query=per_query and tier == "full",
-                queries=tier,
+                per_query=per_query and args.queries == "full",
+                queries=args.queries,
                 charge=args.charge,
                 dsn=args.dsn,
                 by_relation=args.by == "relation",
                 operations=args.operations,
                 most_backends=getattr(args, "max_backends", 1),
                 own_queries=getattr(args, "own_queries", False),
-                most_statements=getattr(args, "max_statements", 5000),
+                most_statements=getattr(args, "max_statements", _STATEMENTS),
                 once_attached=lambda: _let_go(args, hurry, whole=target.whole),
             )
             stopper.hurry = tracer.hurry

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from ..capture import COUNT_CALLS
 from ..errors import PgtraceError, UnsupportedError
 from ..failures import Failures
 from ..libbpf import btf
@@ -100,8 +101,9 @@ class LibbpfEngine:
         """
         with self.failures.kept("files that are gone"):
             self._give_back_files()
-        if not (self._light and self._light.look(self._records.consume)):
-            self._records.consume()
+        self._records.consume()
+        if self._light:
+            self._light.look()
         due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
         events = []
         while self._ended and self._ended[0][0] <= due:
@@ -419,7 +421,7 @@ class LibbpfEngine:
         attach = probes.attach_functions if self._no_usdt else probes.attach_queries
         missing = []
         try:
-            if self.queries_way not in {"none", "memory"}:
+            if self.queries_way in COUNT_CALLS:
                 missing += attach(self._object, binary, -1)
                 if self._query_ids and not self._no_usdt:
                     missing += probes.attach_query_ids(self._object, everybody)

@@ -1,12 +1,12 @@
 """The light tier: what the kernel half has to know of servers to look up what backends run."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..errors import PgtraceError
 from ..libbpf.objects import Object
+from ..linux import foreign_files
 from . import Postmaster, Request, layout, probes
 from .calibration import Calibration
 
@@ -34,7 +34,8 @@ class Light:
         self._object = loaded
         self._live = live
         self._ids = request.query_ids
-        self._binaries: dict[tuple[int, int], _Binary] = {}
+        self._binaries: dict[tuple[int, int] | None, _Binary] = {}
+        """By their inodes; None is of those that are gone."""
         self.not_measured: list[str] = []
         for path, pid in request.calibrate:
             self._attach(path, pid)
@@ -44,15 +45,13 @@ class Light:
     def wait(self, consume: Callable[[], None]) -> None:
         """Let the servers that are busy be calibrated before tracing begins."""
         end = time.monotonic() + _AT_FIRST_S
-        while self.look(consume) and time.monotonic() < end:
+        while self.look() and time.monotonic() < end:
             time.sleep(_LOOK_S)
+            consume()
 
-    def look(self, consume: Callable[[], None]) -> bool:
-        """Take the samples that are there; whether more are needed."""
+    def look(self) -> bool:
+        """Tell what the samples that were taken show; whether more are needed."""
         waiting = [each for each in self._binaries.values() if not each.over]
-        if not waiting:
-            return False
-        consume()
         for each in waiting:
             self._settle(each)
         return any(not each.over for each in waiting)
@@ -93,7 +92,9 @@ class Light:
             self.not_measured.append(missing)
 
     def _attach(self, path: str, pid: int) -> None:
-        known = self._binaries.setdefault(_inode(path), _Binary(Calibration(ids=self._ids)))
+        known = self._binaries.setdefault(
+            foreign_files.inode(path), _Binary(Calibration(ids=self._ids))
+        )
         before = self._object.attached
         try:
             missing = probes.attach_calibration(self._object, path, pid, ids=self._ids)
@@ -108,17 +109,15 @@ class Light:
     def _join(self, place: int, postmaster: Postmaster) -> None:
         memory = self._live.memory[place]
         memory.entry, memory.text = postmaster.entry, postmaster.text
-        known = self._binaries.get(_inode(f"/proc/{postmaster.pid}/exe"))
+        known = self._binaries.get(foreign_files.inode(f"/proc/{postmaster.pid}/exe"))
         if known is None or not postmaster.entry:
             return
         known.places.add(place)
         memory.sampled = not known.over
-        if known.calibration.offsets():
-            self._tell(known)
+        self._tell(known)
 
     def _settle(self, binary: _Binary) -> None:
-        if binary.calibration.offsets():
-            self._tell(binary)
+        self._tell(binary)
         if not binary.calibration.is_over():
             return
         binary.over = True
@@ -139,11 +138,3 @@ class Light:
             memory.state, memory.start = found.state, found.start
             memory.query_id = found.query_id or 0
             memory.found = 1
-
-
-def _inode(path: str) -> tuple[int, int]:
-    try:
-        status = os.stat(path)  # noqa: PTH116
-    except OSError:  # it has ended
-        return 0, 0
-    return status.st_dev, status.st_ino

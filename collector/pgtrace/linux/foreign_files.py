@@ -70,6 +70,15 @@ def read_descriptor(path: str, most: int = MOST_BYTES) -> bytes:
         os.close(handle)
 
 
+def inode(path: Path | str) -> tuple[int, int] | None:
+    """Device and inode of what a name of /proc leads to; None once it is gone."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def is_file(directory: Path | str, name: str) -> bool:
     """Whether there is a regular file of this name, which is not opened. Raise PermissionError."""
     try:

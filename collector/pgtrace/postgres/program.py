@@ -20,6 +20,7 @@ _ALWAYS = frozenset(
     (
         "AbortCurrentTransaction",
         "CreateCheckPoint",
+        "MyBEEntry",
         "PortalRun",
         "application_name",
         "compute_query_id",

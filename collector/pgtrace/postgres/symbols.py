@@ -26,19 +26,16 @@ class Ranges:
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of the file."""
-        if not 0 <= size <= self._left:
-            raise ValueError("its headers name more than a program has")
-        self._left -= size
-        data = os.pread(self._file, size, offset)
+        data = self.most(offset, size)
         if len(data) < size:
             raise ValueError("it ends before what its headers name")
         return data
 
     def most(self, offset: int, size: int) -> bytes:
         """The same, but fewer bytes where the file ends."""
-        self._left -= size
-        if self._left < 0:
+        if not 0 <= size <= self._left:
             raise ValueError("its headers name more than a program has")
+        self._left -= size
         return os.pread(self._file, size, offset)
 
     def unpack(self, form: str, offset: int) -> tuple[int, ...]:

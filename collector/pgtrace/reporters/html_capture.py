@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .. import units
-from ..capture import Backend, Capture, Reads, Tablespace, of_operation
+from ..capture import COUNT_CALLS, Backend, Capture, Reads, Tablespace, of_operation
 from ..histogram import Histogram
 from .block import untraced
 from .html_charts import Charts
@@ -184,7 +184,7 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
         )
     ]
     if quiet:
-        counted = capture.probes.queries in {"usdt", "uprobe"}
+        counted = capture.probes.queries in COUNT_CALLS
         nothing = "Neither reads nor queries" if counted else "No reads"
         parts.append(paragraphs([f"{nothing}: {', '.join(quiet)}"]))
     for backend in busy[:MOST_DRAWN]:

@@ -95,7 +95,7 @@ def _statement_row(name: str, statements: Sequence[_Statement]) -> Row:
     reads = [r for s in statements for r in s.reads]
     latency = Histogram.of(query.latency for query in queries if query.latency)
     counted = [q for q in queries if q.calls is not None]
-    read_ns = sum(r.total_ns for r in reads)
+    read_ns = sum(map(_read_ns, statements))
     own_ns = sum(r.total_ns for r in reads if r.performed_by == "backend")
     times = [
         units.duration(latency.total_ns),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from .. import losses, units
-from ..capture import Backend, Capture, Gap, Operation, Query, Reads, of_operation
+from ..capture import COUNT_CALLS, Backend, Capture, Gap, Operation, Query, Reads, of_operation
 from ..histogram import Histogram
 from ..statement import ELLIPSIS, escape
 from . import places
@@ -62,7 +62,7 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
     if others:
         lines += ["", *_others(capture, others, width)]
     if silent:
-        counted = capture.probes.queries in {"usdt", "uprobe"}
+        counted = capture.probes.queries in COUNT_CALLS
         names = [NAMES[each] for each in capture.probes.operations] + ["queries"] * counted
         nothing = f"Neither {' nor '.join(names)}" if len(names) > 1 else f"No {names[0]}"
         text = f"{nothing}: {'backend' if len(silent) == 1 else 'backends'} "
