@@ -131,12 +131,15 @@ def test_a_backend_reads_ahead_as_far_as_was_set_for_it(measured: Measured) -> N
 @alone
 def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measured) -> None:
     times = [geometric_mean(c.elapsed_s for c in scans(measured.result, s)) for s in STEPS]
-    # Of 16 and 0, and all others, one is four or more times as much as the other
-    assert times[0] > times[1] > times[2] > times[3]
+    # From each step to the next there are a half or a third as many requests, which of 4 ms are
+    # nearly all of the time; of 200 µs 126 requests are not: 64 sectors took 19 to 82 ms in twelve
+    # scans, 256 sectors 12 to 47
+    last = 3 if measured.device.latency_ns > 1_000_000 else 2
+    assert times[: last + 1] == sorted(times[: last + 1], reverse=True)
     named = next(s for s, t in zip(STEPS, times, strict=True) if t <= NEAR * min(times))
     knee = finding(measured.result, "knee")
     assert knee.value == named
-    assert knee.value in STEPS[3:]
+    assert knee.value in STEPS[last:]
     assert knee.low is not None and knee.high is not None
     assert knee.low <= knee.value <= knee.high
     for name in "turn", "limit":
