@@ -2,6 +2,10 @@
 # Shared by scripts/demo and scripts/test: packages, the virtual environment, and an end that
 # takes everything with it. Source it with the repository as working directory.
 
+# Images of containers often set it. Each of thousands of commands would compile pgtrace anew then, a
+# third of a second each time, and what starting costs would be that of the compiler.
+unset PYTHONDONTWRITEBYTECODE
+
 die() {
     echo "${0##*/}: $*" >&2
     exit 1
