@@ -82,13 +82,13 @@ struct memory {
 	__u64 entry;	/* MyBEEntry */
 	__u64 text;	/* debug_query_string */
 	__u32 found;	/* the offsets are */
-	__u32 sampled;	/* calls are sampled, to find them */
+	__s32 sampled;	/* calls of so many more threads are, to find them */
 	__u32 running;	/* what st_state says while a statement runs */
 	__u32 changes;	/* st_changecount */
 	__u32 state;	/* st_state */
 	__u32 start;	/* st_activity_start_timestamp */
 	__u32 query_id; /* st_query_id; 0: not known */
-	__u32 unused;
+	__u32 round;	/* of samples: threads are chosen anew in each */
 };
 
 /* What user space changes while the programs run. */

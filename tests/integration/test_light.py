@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from test_no_usdt import without
 
+from child import Child
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, Server, bindir
 from fix_markers import PG_VERSION
@@ -305,6 +306,29 @@ def test_a_backend_whose_entry_is_being_changed(server: Server) -> None:
     assert planned < 200
 
 
+@pytest.mark.parametrize("clients", [2, 50])
+def test_a_server_under_full_load_is_soon_known(
+    server: Server, tmp_path: Path, clients: int
+) -> None:
+    """Its backends report faster than anybody can look at."""
+    small = server(compute_query_id="on", max_connections=80, **SMALL)
+    file, script = tmp_path / "a.json", tmp_path / "script"
+    script.write_text("select 1;\n")
+    pgbench = [small.bindir / "pgbench", "-n", "-M", "prepared", "-T", 600, "-c", clients]
+    with Child(*pgbench, "-f", script, small.dsn()), small.connect() as connection:
+        with Pgtrace("capture", small.postmaster_pid, "--reads", WAY, "-o", file) as started:
+            started.attached()
+            for _ in range(20):
+                simple(connection)
+                time.sleep(0.1)
+            ended = started.stop()
+        pid = connection.info.backend_pid
+    assert ended.code == 0, ended
+    taken = load(file)
+    assert taken.probes.not_measured == []
+    assert {query.query_id for query in queries(taken, pid) if query.reads} - {None}
+
+
 def test_a_server_that_reports_no_activities(server: Server) -> None:
     """With track_activities = off there is the text, and nothing else."""
     small = server(compute_query_id="on", track_activities=False, **SMALL)
@@ -493,3 +517,15 @@ def test_a_binary_that_does_not_export_what_is_looked_at(
     assert (taken.probes.queries, taken.probes.not_measured) == ("none", [said])
     assert taken.totals.reads > 1000
     assert load(file).probes.queries == "usdt"
+
+
+@pytest.mark.parametrize(("whole", "way"), [(True, "memory"), (False, "usdt")])
+def test_what_is_taken_where_nothing_is_asked_for(
+    cluster: PrivateCluster, tmp_path: Path, whole: bool, way: str
+) -> None:
+    """A whole server has to bear what probes cost with every query of all its backends."""
+    file = tmp_path / "a.json"
+    with cluster.connect() as connection:
+        pid = cluster.postmaster_pid if whole else connection.info.backend_pid
+        assert run("capture", pid, "--reads", WAY, "--duration", 0.5, "-o", file).code == 0
+    assert load(file).probes.queries == way

@@ -19,6 +19,12 @@ _FEWEST_IDS = 2
 """An id is 64 bits of a hash: no other field has it by chance."""
 _MOST = 100
 """Samples of one field after which it is given up."""
+_MOST_ALIKE = 1000
+"""The same, while hardly any shows anything else than the others."""
+_FEW = 10
+"""Samples of one kind are no longer hardly any,"""
+_FEWEST_ALIKE = 2
+"""or enough to have to fit."""
 _FITS = 0.9
 """In so many samples of a field its place fits: not all processes report as backends do."""
 _STEPS = 64
@@ -68,6 +74,41 @@ class _Votes:
 
 
 @dataclass(slots=True)
+class _Apart:
+    """The same, apart for what was expected, of so many kinds: nearly all samples of a busy server
+    show the same, such as one state, which other fields have always. Each has to fit.
+    """
+
+    kinds: int
+    votes: dict[int, _Votes] = field(default_factory=dict)
+
+    def add(self, expected: int, places: Iterable[int]) -> None:
+        self.votes.setdefault(expected, _Votes(_FEWEST)).add(places)
+
+    def fitting(self) -> list[int]:
+        fitting = [set(each.fitting()) for each in self._seen()]
+        return list(set.intersection(*fitting)) if len(fitting) > 1 else []
+
+    def place(self) -> int | None:
+        fitting = self.fitting()
+        return fitting[0] if self._samples() >= _FEWEST and len(fitting) == 1 else None
+
+    def failure(self) -> str | None:
+        often = [each for each in self.votes.values() if each.samples >= _FEW]
+        needed = _MOST if len(often) >= self.kinds else _MOST_ALIKE
+        if self._samples() < needed or self.place() is not None:
+            return None
+        return "at two places or more" if self.fitting() else "at no place"
+
+    def _samples(self) -> int:
+        return sum(each.samples for each in self.votes.values())
+
+    def _seen(self) -> list[_Votes]:
+        """Others are too few to tell what fits."""
+        return [each for each in self.votes.values() if each.samples >= _FEWEST_ALIKE]
+
+
+@dataclass(slots=True)
 class _Thread:
     """What a thread has called so far; None is what is not known."""
 
@@ -93,9 +134,9 @@ class Calibration:
     def __init__(self, *, ids: bool) -> None:
         self._ids = ids
         self._threads: dict[int, _Thread] = {}
-        self._states: Counter[int] = Counter()
         self._running: Counter[int] = Counter()
-        self._changes, self._state, self._start = (_Votes(_FEWEST) for _ in range(3))
+        self._changes, self._state = _Votes(_FEWEST), _Apart(kinds=2)
+        self._start = _Apart(kinds=3 if ids else 2)
         self._query_id = _Votes(_FEWEST_IDS)
         self.samples = 0
 
@@ -119,21 +160,22 @@ class Calibration:
 
     def offsets(self) -> Offsets | None:
         """What was found; None while it is not enough."""
-        changes, state, start = (
-            votes.place() for votes in (self._changes, self._state, self._start)
-        )
-        if changes is None or state is None or start is None or len(self._states) < 2:
+        changes, state = self._changes.place(), self._state.place()
+        start = self._start.place()
+        if changes is None or state is None or start is None:
             return None
         ((running, _),) = self._running.most_common(1)
         return Offsets(changes, state, start, running, self._query_id.place())
 
     def failures(self) -> list[str]:
         """What was given up, and why."""
-        named = {
+        named: dict[str, _Votes | _Apart] = {
             "st_changecount": self._changes,
             "st_state": self._state,
             "st_activity_start_timestamp": self._start,
-        } | ({"st_query_id": self._query_id} if self._ids else {})
+        }
+        if self._ids:
+            named["st_query_id"] = self._query_id
         return [
             f"{name} was found {why}" for name, each in named.items() if (why := each.failure())
         ]
@@ -147,8 +189,9 @@ class Calibration:
 
     def _look(self, thread: _Thread, entry: bytes, realtime_ns: int) -> None:
         words, before = _WORDS.unpack(entry), _WORDS.unpack(thread.entry)
-        self._states[thread.state or 0] += 1
-        self._state.add(i * 4 for i, word in enumerate(words) if word == thread.state)
+        self._state.add(
+            thread.state or 0, (i * 4 for i, word in enumerate(words) if word == thread.state)
+        )
         if not thread.reported:
             self._changes.add(
                 i * 4
@@ -165,9 +208,12 @@ class Calibration:
         )
         changed = thread.texted and not thread.reported
         self._start.add(
-            i * 8
-            for i, (old, new) in enumerate(zip(earlier, longs, strict=True))
-            if low - _SLACK_US <= new <= high + _SLACK_US and (old != new) == changed
+            thread.texted + 2 * thread.reported,
+            (
+                i * 8
+                for i, (old, new) in enumerate(zip(earlier, longs, strict=True))
+                if low - _SLACK_US <= new <= high + _SLACK_US and (old != new) == changed
+            ),
         )
 
     def _take_state(self, thread: _Thread, sample: layout.Sample) -> None:

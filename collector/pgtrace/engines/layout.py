@@ -4,7 +4,7 @@ tests/unit/test_layout.py compiles the header and holds every size and offset ag
 """
 
 import ctypes
-from ctypes import c_char, c_uint8, c_uint32, c_uint64
+from ctypes import c_char, c_int32, c_uint8, c_uint32, c_uint64
 
 from ..capture import Call, Kind, Operation, Pattern, Performer, Protocol, Scope, Size, Source
 
@@ -91,13 +91,13 @@ class Memory(ctypes.Structure):
         ("entry", c_uint64),
         ("text", c_uint64),
         ("found", c_uint32),
-        ("sampled", c_uint32),
+        ("sampled", c_int32),
         ("running", c_uint32),
         ("changes", c_uint32),
         ("state", c_uint32),
         ("start", c_uint32),
         ("query_id", c_uint32),
-        ("unused", c_uint32),
+        ("round", c_uint32),
     )
 
 

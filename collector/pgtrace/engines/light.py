@@ -13,6 +13,9 @@ from .calibration import Calibration
 _AT_FIRST_S = 0.1
 """So long the start of tracing waits for samples: of a busy server they are there by then."""
 _LOOK_S = 0.005
+_THREADS = 8
+"""Of so many samples are taken between two looks: a busy server reports faster than anybody can
+look at."""
 _UNSEEN = "the statements of some reads: what their backends show of themselves was being changed"
 
 
@@ -113,12 +116,15 @@ class Light:
         if known is None or not postmaster.entry:
             return
         known.places.add(place)
-        memory.sampled = not known.over
+        memory.sampled = 0 if known.over else _THREADS
         self._tell(known)
 
     def _settle(self, binary: _Binary) -> None:
         self._tell(binary)
         if not binary.calibration.is_over():
+            for place in binary.places:
+                memory = self._live.memory[place]
+                memory.sampled, memory.round = _THREADS, memory.round + 1
             return
         binary.over = True
         for place in binary.places:
