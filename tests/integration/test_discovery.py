@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from pgtrace.errors import PermissionDeniedError, PgtraceError, TargetError, Uns
 from pgtrace.postgres import binary, proc, processes
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace.postgres.processes import Server
+from pgtrace_command import run
 
 Connection = psycopg.Connection[Any]
 NOBODY = 65534
@@ -503,11 +505,17 @@ def test_doctor_finds_nothing_wrong_with_this_server(known: Server) -> None:
     assert "data directory" in [ability.name for ability in found]
 
 
+def asked(pid: int, **options: bool) -> argparse.Namespace:
+    return argparse.Namespace(
+        **{"pid": pid, "json": False, "verbose": False, "measure": False} | options
+    )
+
+
 @as_root
 def test_doctor_says_what_this_host_can(
     connection: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = argparse.Namespace(pid=connection.info.backend_pid, json=True, verbose=False)
+    arguments = asked(connection.info.backend_pid, json=True)
     code = doctor.COMMAND.run(arguments)
     found = json.loads(capsys.readouterr().out)
     assert found["exit_code"] == code
@@ -520,6 +528,19 @@ def test_doctor_says_what_this_host_can(
     )
 
 
+@as_root
+def test_doctor_measures_what_tracing_costs_here() -> None:
+    code, out, err = run("doctor", "--measure")
+    assert (code, err) == (0, "")
+    (way,) = re.findall(r"ok  reads: by (\w+)", out)
+    (found,) = re.findall(rf"^Cost, by {way}: .*\n((?:  .*\n)+)", out, re.M)
+    cost = r"(\d+ ns more \(\d+ to \d+\)|no more that could be told: at most \d+ ns)"
+    calls = ("a system call of any process", "a read of 8 KiB that is not traced",
+             "a traced read of 8 KiB")  # fmt: skip
+    for line, call in zip(found.splitlines(), calls, strict=True):
+        assert re.fullmatch(rf"  -   {call}: {cost}", line)
+
+
 def test_doctor_of_a_process_that_is_something_else() -> None:
     with pytest.raises(TargetError, match="is not PostgreSQL"):
-        doctor.COMMAND.run(argparse.Namespace(pid=os.getpid(), json=False, verbose=False))
+        doctor.COMMAND.run(asked(os.getpid()))

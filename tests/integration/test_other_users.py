@@ -112,3 +112,6 @@ def test_doctor_of_another_user(cluster: PrivateCluster) -> None:
     assert code == 4
     assert "belong to another user" in out
     assert out.splitlines()[-1].startswith("Nothing can be traced by this user: ")
+    code, out, _ = run("doctor", "--measure", command=OTHER)
+    assert code == 4
+    assert "Cost\n  -   cost: not measured: " in out

@@ -1,14 +1,18 @@
 """What `list` and `doctor` print, and how doctor judges what it was shown."""
 
+import os
 import re
+import statistics
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pgtrace import sudo
-from pgtrace.abilities import Ability, Group, engines, exit_code, groups, host, tracing
+from pgtrace.abilities import Ability, Group, cost, engines, exit_code, groups, host, tracing
 from pgtrace.abilities import server as of_server
 from pgtrace.abilities.verdict import verdict
 from pgtrace.commands import doctor, list_
@@ -310,6 +314,39 @@ def test_where_sources_are_told() -> None:
     ability = of_server.sources("data directory", zfs)
     assert ability.ok is False
     assert "`unknown`, for ZFS reads" in ability.reason
+
+
+@pytest.mark.parametrize(
+    ("added", "words"),
+    [
+        ([33.4, 28.0, 41.2], "33 ns more (28 to 41)"),
+        ([-3.0, 5.0, 12.4], "no more that could be told: at most 12 ns"),
+        ([-3.0, -2.0], "no more that could be told: at most 1 ns"),
+    ],
+)
+def test_a_cost_within_noise_is_no_number(added: list[float], words: str) -> None:
+    assert cost.said(added) == words
+
+
+def test_a_cost_is_what_a_call_takes_longer() -> None:
+    """Here a call is as many steps of a loop, and three times as many while it is traced."""
+    pid, steps = os.getpid(), [300]
+
+    @contextmanager
+    def attach(traced: int) -> Iterator[str]:
+        assert traced == pid
+        steps[0] = 900
+        yield "three times"
+        steps[0] = 300
+
+    def call() -> None:
+        for _ in range(steps[0]):
+            pass
+
+    alone = cost._time(call)
+    added, way = cost._added(attach, pid, call)
+    assert way == "three times"
+    assert alone < statistics.median(added) < 3 * alone
 
 
 def test_doctor_lines() -> None:

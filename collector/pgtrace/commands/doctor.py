@@ -1,6 +1,7 @@
 """pgtrace doctor: what this host can trace, what it cannot, and the command that mends it."""
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -30,6 +31,11 @@ class DoctorCommand:
         parser.add_argument(
             "-p", "--pid", type=int, metavar="PID", help="look at this process's server alone"
         )
+        parser.add_argument(
+            "--measure",
+            action="store_true",
+            help="measure what tracing costs here; takes some seconds",
+        )
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -42,6 +48,10 @@ class DoctorCommand:
             kernel_types.verbose = True
         servers = _server_groups(args.pid)
         found = [*abilities.groups(_try_engines), *servers]
+        if args.measure:
+            from ..abilities import cost
+
+            found.insert(len(found) - len(servers), cost.group(_attached))
         code, said = abilities.exit_code(found), verdict(found)
         if args.json:
             import json
@@ -86,6 +96,18 @@ def _server_groups(pid: int | None) -> list[Group]:
     elif not found:
         found.append(Group("Servers", [Ability("servers", None, "none runs on this host")]))
     return found
+
+
+@contextlib.contextmanager
+def _attached(pid: int) -> Iterator[str]:
+    """By the engine and the way in that are taken where nobody asks."""
+    from ..engines import Member, Request, choice
+
+    engine = choice.start(Request((Member(pid, pid),), only=pid))
+    try:
+        yield engine.reads_way
+    finally:
+        engine.close(wait=True)
 
 
 def _try_engines() -> abilities.EnginesTried:

@@ -1,0 +1,81 @@
+"""What tracing costs on this host, measured there and then: on a machine of another kind, or where
+others trace too, figures of ours say little.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import repeat
+from statistics import median
+
+from ..errors import PermissionDeniedError, UnsupportedError
+from . import Ability, Group
+
+ROUNDS = 5
+RUNS = 15
+CALLS = 1000
+"""Of a run: some tenths of a millisecond."""
+_BLOCK = 8192
+
+Attach = Callable[[int], AbstractContextManager[str]]
+"""Counts the reads of a process while it is entered, and yields the way in."""
+
+
+def group(attach: Attach) -> Group:
+    """Take about three seconds: with probes and without in turn, of this process's own calls."""
+    block, file = [bytearray(_BLOCK)], os.memfd_create("pgtrace")
+    try:
+        os.write(file, bytes(_BLOCK))
+        with subprocess.Popen(["sleep", "infinity"]) as other:
+            try:
+                call, way = _added(attach, other.pid, os.getppid)
+                read, _ = _added(attach, other.pid, lambda: os.preadv(file, block, 0))
+            finally:
+                other.kill()
+        traced, _ = _added(attach, os.getpid(), lambda: os.preadv(file, block, 0))
+    except (UnsupportedError, PermissionDeniedError) as error:
+        return Group("Cost", [Ability("cost", None, f"not measured: {error}")])
+    finally:
+        os.close(file)
+    return Group(
+        f"Cost, by {way}: medians of {ROUNDS} rounds, and the lowest and the highest of them",
+        [
+            Ability("a system call of any process", None, said(call)),
+            Ability("a read of 8 KiB that is not traced", None, said(read)),
+            Ability("a traced read of 8 KiB", None, said(traced)),
+        ],
+    )
+
+
+def said(added_ns: Sequence[float]) -> str:
+    """In words; what is within noise is no number."""
+    low, middle, high = min(added_ns), median(added_ns), max(added_ns)
+    if low <= 0:
+        return f"no more that could be told: at most {max(high, 1):.0f} ns"
+    return f"{middle:.0f} ns more ({low:.0f} to {high:.0f})"
+
+
+def _added(attach: Attach, pid: int, call: Callable[[], object]) -> tuple[list[float], str]:
+    """Nanoseconds that a call takes more while it is attached, by round."""
+    added, name = [], ""
+    before = _time(call)
+    for _ in range(ROUNDS):
+        with attach(pid) as way:
+            during, name = _time(call), way
+        after = _time(call)
+        added.append(during - (before + after) / 2)
+        before = after
+    return added, name
+
+
+def _time(call: Callable[[], object]) -> float:
+    """Nanoseconds of CPU time of one: the median of some runs, the first of which fills caches."""
+    runs = []
+    for _ in range(RUNS + 1):
+        began = time.thread_time_ns()
+        for _ in repeat(None, CALLS):
+            call()
+        runs.append((time.thread_time_ns() - began) / CALLS)
+    return median(runs[1:])
