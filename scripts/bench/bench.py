@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from statistics import median, quantiles
@@ -19,6 +21,7 @@ from typing import Any, NoReturn
 from pgtrace.errors import PgtraceError
 
 HERE = Path(__file__).parent
+NUMBERS = ("value", "low", "high")
 RESAMPLES = 2000
 ROUNDS_MIN = 10
 """Fewer rounds decide nothing: drawing from so few shows too narrow an interval."""
@@ -51,16 +54,25 @@ class Ratio:
             return "met"
         return "not met" if self.rounds >= ROUNDS_MIN and self.low > self.goal else "not decided"
 
-    def line(self) -> str:
-        """For people."""
-        goal = "" if self.goal is None else f"   goal at most {self.goal:g}: {self.verdict}"
-        return f"  {self.name:<48} {self.value:6.2f}  [{self.low:.2f}, {self.high:.2f}]{goal}"
-
     def as_json(self) -> dict[str, Any]:
         """For programs. JSON has no infinity, which a divisor of 0 gives."""
         numbers = {"value": self.value, "low": self.low, "high": self.high}
-        finite = {k: v if math.isfinite(v) else None for k, v in numbers.items()}
+        finite = {k: round(v, 4) if math.isfinite(v) else None for k, v in numbers.items()}
         return {"name": self.name, **finite, "goal": self.goal, "verdict": self.verdict}
+
+
+def line(found: Mapping[str, Any]) -> str:
+    """A ratio, as JSON has it, for people."""
+    value, low, high = ("∞" if found[k] is None else f"{found[k]:.2f}" for k in NUMBERS)
+    goal = found["goal"]
+    said = "" if goal is None else f"   goal at most {goal:g}: {found['verdict']}"
+    return f"  {found['name']:<48} {value:>6}  [{low}, {high}]{said}"
+
+
+def goal(benchmark: str, name: str) -> float | None:
+    """What a ratio of a benchmark may be at most: gates.toml. None: nothing is asked of it."""
+    of_it = tomllib.loads((HERE / "gates.toml").read_text()).get(benchmark, {})
+    return next((most for pattern, most in of_it.items() if fnmatchcase(name, pattern)), None)
 
 
 def ratio(name: str, ours: Rounds, theirs: Rounds, goal: float | None) -> Ratio:

@@ -11,7 +11,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,6 +171,41 @@ def measure(cluster: PrivateCluster, rounds: int) -> dict[str, Series]:
     return series
 
 
+def document(series: dict[str, Series], version: int, tracers: int) -> dict[str, Any]:
+    """Everything that was measured."""
+    ratios = [
+        bench.ratio(
+            name, series[name].traced, series[name].untraced, bench.goal("query_cost", name)
+        )
+        for name in sorted(series)
+    ]
+    return {
+        "host": bench.host(),
+        "other_tracers": tracers,
+        "postgresql": version,
+        "rounds": ratios[0].rounds,
+        "untraced_ns": {
+            name: round(bench.quartiles(one.untraced)[1], 1) for name, one in series.items()
+        },
+        "ratios": [each.as_json() for each in ratios],
+    }
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    return [
+        found["host"],
+        f"PostgreSQL {found['postgresql']}; {found['rounds']} rounds",
+        *bench.warnings(found["other_tracers"]),
+        "",
+        f"{'CPU time of a query, to that without a tracer':<50}  value  [95 % interval]",
+        *(
+            f"{bench.line(each)}, of {found['untraced_ns'][each['name']] / 1000:.1f} µs"
+            for each in found["ratios"]
+        ),
+    ]
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -192,25 +227,8 @@ def main() -> int:
     except PgtraceError as error:
         print(f"scripts/bench/query_cost: {error}", file=sys.stderr)
         return 1
-    ratios = [
-        bench.ratio(name, series[name].traced, series[name].untraced, None)
-        for name in sorted(series)
-    ]
-    if args.json:
-        document = {
-            "host": bench.host(),
-            "postgresql": args.pg,
-            "untraced_ns": {n: bench.quartiles(s.untraced)[1] for n, s in series.items()},
-            "ratios": [each.as_json() for each in ratios],
-        }
-        print(json.dumps(document, indent=2))
-        return 0
-    print(bench.host(), f"PostgreSQL {args.pg}; {args.rounds} rounds", sep="\n")
-    print(*bench.warnings(tracers), sep="\n")
-    print(f"{'CPU time of a query, to that without a tracer':<50}  value  [95 % interval]")
-    for each in ratios:
-        untraced = bench.quartiles(series[each.name].untraced)[1]
-        print(each.line(), f"  of {untraced / 1000:.1f} µs")
+    found = document(series, args.pg, tracers)
+    print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
     return 0
 
 

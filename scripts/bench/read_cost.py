@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -82,12 +82,12 @@ BESIDE = {
 }
 BYSTANDERS = [name for name, (_, whose, *_) in BESIDE.items() if whose != "traced"]
 NAMES = TRACERS | {name: what for name, (*_, what) in BESIDE.items()}
-GOALS = [
-    ("pgtrace", "same", 0.8),
-    ("pgtrace", "bare", 1.0),
-    ("pgtrace", "clocks", 1.8),
-    ("by_file", "pgtrace", 1.2),
-    ("by_file_turns", "turns", 1.2),
+COMPARED = [
+    ("pgtrace", "same"),
+    ("pgtrace", "bare"),
+    ("pgtrace", "clocks"),
+    ("by_file", "pgtrace"),
+    ("by_file_turns", "turns"),
 ]
 NO_CHILD = ("sh", "-c", 'exec 3<&0; "$@" <&3 & wait', "sh")
 """Runs a command such that its parent is not this process."""
@@ -222,12 +222,6 @@ class Series:
             "upper_quartile_ns": round(high, 1),
         }
 
-    def line(self, name: str) -> str:
-        """The same for people."""
-        low, middle, high = bench.quartiles(self.added)
-        untraced = bench.quartiles(self.untraced)[1]
-        return f"  {name:<48} {untraced:6.0f}   {middle:+5.0f}  [{low:+.0f}, {high:+.0f}]"
-
 
 def measure(directory: Path, rounds: int) -> dict[str, Series]:
     """Attach each tracer once a round, in random order, and only while it is measured."""
@@ -289,44 +283,50 @@ def reads_way() -> str:
     return engine.reads_way
 
 
-def report(series: dict[str, Series], tracers: int, *, as_json: bool) -> str:
-    """Everything that was measured, for people or for programs."""
-    ratios = [
-        bench.ratio(
-            f"{NAMES[ours]} to {NAMES[other]}", series[ours].added, series[other].added, goal
-        )
-        for ours, other, goal in GOALS
+def document(series: dict[str, Series], tracers: int) -> dict[str, Any]:
+    """Everything that was measured."""
+    ratios = []
+    for ours, other in COMPARED:
+        name = f"{NAMES[ours]} to {NAMES[other]}"
+        goal = bench.goal("read_cost", name)
+        ratios.append(bench.ratio(name, series[ours].added, series[other].added, goal).as_json())
+    rounds = len(series["pgtrace"].added)
+    return {
+        "host": bench.host(),
+        "other_tracers": tracers,
+        "reads": reads_way(),
+        "rounds": rounds,
+        "pairs": rounds * PER_ATTACH,
+        "tracers": {name: series[name].as_json() for name in NAMES if name not in BYSTANDERS},
+        "bystanders": {name: series[name].as_json() for name in BYSTANDERS},
+        "ratios": ratios,
+    }
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    pairs, rounds = found["pairs"], found["rounds"]
+    return [
+        found["host"],
+        f"8 KiB pread from the page cache; pgtrace traces reads by {found['reads']}",
+        f"{pairs} pairs of {CALLS:,} calls in {rounds} rounds; ns per call",
+        *bench.warnings(found["other_tracers"]),
+        "",
+        f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]",
+        *(_line(NAMES[name], figures) for name, figures in found["tracers"].items()),
+        "",
+        "While pgtrace is attached to that one",
+        *(_line(NAMES[name], figures) for name, figures in found["bystanders"].items()),
+        "",
+        f"{'Ratios of what was added':<50}  value  [95 % interval]",
+        *map(bench.line, found["ratios"]),
     ]
-    way, rounds = reads_way(), len(series["pgtrace"].added)
-    if as_json:
-        document = {
-            "host": bench.host(),
-            "other_tracers": tracers,
-            "reads": way,
-            "rounds": rounds,
-            "pairs": rounds * PER_ATTACH,
-            "tracers": {name: series[name].as_json() for name in NAMES if name not in BYSTANDERS},
-            "bystanders": {name: series[name].as_json() for name in BYSTANDERS},
-            "ratios": [each.as_json() for each in ratios],
-        }
-        return json.dumps(document, indent=2)
-    return "\n".join(
-        [
-            bench.host(),
-            f"8 KiB pread from the page cache; pgtrace traces reads by {way}",
-            f"{rounds * PER_ATTACH} pairs of {CALLS:,} calls in {rounds} rounds; ns per call",
-            *bench.warnings(tracers),
-            "",
-            f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]",
-            *(series[name].line(NAMES[name]) for name in NAMES if name not in BYSTANDERS),
-            "",
-            "While pgtrace is attached to that one",
-            *(series[name].line(NAMES[name]) for name in BYSTANDERS),
-            "",
-            f"{'Ratios of what was added':<50}  value  [95 % interval]",
-            *(each.line() for each in ratios),
-        ]
-    )
+
+
+def _line(name: str, figures: Mapping[str, float]) -> str:
+    low, high = figures["lower_quartile_ns"], figures["upper_quartile_ns"]
+    untraced, middle = figures["untraced_ns"], figures["added_ns"]
+    return f"  {name:<48} {untraced:6.0f}   {middle:+5.0f}  [{low:+.0f}, {high:+.0f}]"
 
 
 def main() -> int:
@@ -343,7 +343,8 @@ def main() -> int:
         tracers = bench.other_tracers()
         with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
             series = measure(Path(directory), max(1, -(-args.pairs // PER_ATTACH)))
-        print(report(series, max(tracers, bench.other_tracers()), as_json=args.json))
+        found = document(series, max(tracers, bench.other_tracers()))
+        print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
     except PgtraceError as error:
         print(f"read_cost: {error}", file=sys.stderr)
         return error.exit_code

@@ -7,8 +7,9 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import bench
 from bench import BenchError
@@ -17,7 +18,7 @@ from pgtrace.engines.choice import reads_ways
 from pgtrace.errors import PgtraceError
 from pgtrace.postgres.cluster import PrivateCluster
 
-GOAL = 0.5
+QUARTILES = ("lower_quartile", "median", "upper_quartile")
 BCC = "pgtrace --engine bcc"
 # As document 002 watches a backend. It handles the exit only once all are attached.
 SCRIPT = """
@@ -92,60 +93,49 @@ def measure(directory: Path, rounds: int, *, bcc: bool) -> Runs:
     return runs
 
 
-def report(runs: Runs, tracers: int, no_bcc: str | None, *, as_json: bool) -> str:
-    """Everything that was measured, for people or for programs."""
-    ratios = [
-        bench.ratio(
-            f"pgtrace to bpftrace: {UNITS[unit][0]}",
-            runs["pgtrace"][unit],
-            runs["bpftrace"][unit],
-            GOAL,
-        )
-        for unit in COMPARED
-    ]
-    if BCC in runs:
-        ratios += [
-            bench.ratio(f"{BCC} to pgtrace: {UNITS[unit][0]}", *pair, None)
-            for unit in COMPARED
-            for pair in [(runs[BCC][unit], runs["pgtrace"][unit])]
-        ]
-    figures = {
-        name: {unit: bench.quartiles(values) for unit, values in of_tool.items()}
-        for name, of_tool in runs.items()
+def document(runs: Runs, tracers: int, no_bcc: str | None) -> dict[str, Any]:
+    """Everything that was measured."""
+    compared = [("pgtrace", "bpftrace")] + ([(BCC, "pgtrace")] if BCC in runs else [])
+    ratios = []
+    for ours, other in compared:
+        for unit in COMPARED:
+            name = f"{ours} to {other}: {UNITS[unit][0]}"
+            pair = runs[ours][unit], runs[other][unit]
+            ratios.append(bench.ratio(name, *pair, bench.goal("startup", name)).as_json())
+    return {
+        "host": bench.host(),
+        "other_tracers": tracers,
+        "rounds": len(runs["pgtrace"]["seconds"]),
+        "no_bcc": no_bcc,
+        "tools": {
+            name: {
+                unit: dict(zip(QUARTILES, bench.quartiles(values), strict=True))
+                for unit, values in of_tool.items()
+            }
+            for name, of_tool in runs.items()
+        },
+        "ratios": ratios,
     }
-    rounds = len(runs["pgtrace"]["seconds"])
-    if as_json:
-        document = {
-            "host": bench.host(),
-            "other_tracers": tracers,
-            "rounds": rounds,
-            "no_bcc": no_bcc,
-            "tools": {
-                name: {
-                    unit: dict(zip(("lower_quartile", "median", "upper_quartile"), q, strict=True))
-                    for unit, q in of_tool.items()
-                }
-                for name, of_tool in figures.items()
-            },
-            "ratios": [each.as_json() for each in ratios],
-        }
-        return json.dumps(document, indent=2)
-    lines = [
-        bench.host(),
-        f"Start, attach to one backend, stop; {rounds} rounds",
-        *bench.warnings(tracers),
-        *([f"The bcc engine is not measured: {no_bcc}"] if no_bcc else []),
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    shown = [
+        found["host"],
+        f"Start, attach to one backend, stop; {found['rounds']} rounds",
+        *bench.warnings(found["other_tracers"]),
+        *([f"The bcc engine is not measured: {found['no_bcc']}"] if found["no_bcc"] else []),
         "",
         f"{'Started':<20} {'median':>27}  [quartiles]",
     ]
-    for name, of_tool in figures.items():
+    for name, of_tool in found["tools"].items():
         for unit, (what, sign) in UNITS.items():
-            low, middle, high = of_tool[unit]
-            lines.append(
+            low, middle, high = (of_tool[unit][each] for each in QUARTILES)
+            shown.append(
                 f"  {name:<20} {what:<12} {middle:7.4g} {sign:<3}  [{low:.4g}, {high:.4g}]"
             )
-    lines += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
-    return "\n".join([*lines, *(each.line() for each in ratios)])
+    shown += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
+    return [*shown, *map(bench.line, found["ratios"])]
 
 
 def main() -> int:
@@ -163,7 +153,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
             no_bcc = why_no_bcc()
             runs = measure(Path(directory), max(1, args.rounds), bcc=no_bcc is None)
-        print(report(runs, max(tracers, bench.other_tracers()), no_bcc, as_json=args.json))
+        found = document(runs, max(tracers, bench.other_tracers()), no_bcc)
+        print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
     except PgtraceError as error:
         print(f"startup: {error}", file=sys.stderr)
         return error.exit_code

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from bpf_left import leftovers
 
 BENCH = Path(__file__).parents[2] / "scripts/bench"
-VERDICTS = {"met", "not met", "not decided"}
+VERDICTS = {"met", "not met", "not decided", "no goal"}
 
 
 def run(name: str, *arguments: object) -> str:
@@ -44,6 +45,27 @@ def test_startup() -> None:
         assert 0 < printed["tools"][tool]["seconds"]["median"] < 60
         assert 1 < printed["tools"][tool]["mebibytes"]["median"] < 1000
     assert [each["goal"] for each in printed["ratios"]] == [0.5, 0.5]
+    assert leftovers() == {}
+
+
+def test_server_cost() -> None:
+    load = "--scale", 1, "--workload", "select-only", "--clients", 2
+    printed = figures("server_cost", "--rounds", 1, *load)
+    goals = {"full": 1.06, "light": 1.02, "light, everything": 1.08}
+    assert {each["name"]: each["goal"] for each in printed["ratios"]} == {
+        f"{tier}: select-only, 2 clients": goal for tier, goal in goals.items()
+    }
+    for each in printed["loads"].values():
+        assert each["untraced_ns"] > 1000
+        assert each["untraced_tps"] > 1
+    assert leftovers() == {}
+
+
+def test_query_cost() -> None:
+    printed = figures("query_cost", "--rounds", 1)
+    assert len(printed["ratios"]) == 16
+    assert Counter(each["goal"] for each in printed["ratios"]) == {1.01: 4, 1.08: 8, None: 4}
+    assert min(printed["untraced_ns"].values()) > 1000
     assert leftovers() == {}
 
 

@@ -1,0 +1,58 @@
+"""Everything that docs/benchmarks.md has, measured anew: `scripts/bench/all` calls it where tracefs
+is mounted.
+
+Results go into docs/benchmarks.json, from which the page's figures are drawn.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import bench
+
+RESULTS = bench.HERE.parents[1] / "docs/benchmarks.json"
+ALL: dict[str, tuple[str, ...]] = {
+    "read_cost": ("read_cost",),
+    "query_cost 15": ("query_cost", "--pg", "15"),
+    "query_cost 18": ("query_cost", "--pg", "18"),
+    "server_cost 15": ("server_cost", "--pg", "15"),
+    **{
+        f"server_cost 18 {method}": ("server_cost", "--pg", "18", "--io-method", method)
+        for method in ("sync", "worker", "io_uring")
+    },
+    "startup": ("startup",),
+}
+
+
+def main() -> int:
+    """Measure in random order; what was measured before a failure is kept."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench/all",
+        description="Measure everything anew, about an hour and a half. Nothing else should run.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)} (all)")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="(docs/benchmarks.json)")
+    args = parser.parse_args()
+    if unknown := set(args.names) - ALL.keys():
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    bench.interruptible()
+    names = args.names or list(ALL)
+    for name in random.sample(names, len(names)):
+        script, *options = ALL[name]
+        print(f"── {name}", flush=True)
+        command = [sys.executable, str(bench.HERE / f"{script}.py"), *options, "--json"]
+        measured = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if measured.returncode:
+            return measured.returncode
+        found = json.loads(measured.stdout)
+        known = json.loads(args.output.read_text()) if args.output.exists() else {}
+        args.output.write_text(json.dumps(dict(sorted((known | {name: found}).items())), indent=1))
+        print(*map(bench.line, found["ratios"]), sep="\n", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""What tracing costs a server that is busy: `scripts/bench/server_cost` calls it where tracefs is
+mounted.
+
+pgbench runs all the time. CPU time of the server's processes by /proc/PID/schedstat, divided by
+transactions, second by second; seconds with a tracer are held against those before and after them.
+Those in which it attaches or detaches are in neither.
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import bench
+
+from pgtrace.engines import OPERATIONS
+from pgtrace.errors import PgtraceError
+from pgtrace.postgres import proc
+from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.tracer import trace
+
+SCALE = 50
+SECONDS = 2
+"""Of one stretch, with a tracer and without."""
+WORKLOADS = {"select-only": ("-S",), "TPC-B": ()}
+CLIENTS = (8, 50)
+SETTINGS = {
+    "autovacuum": False,
+    "compute_query_id": "on",
+    "max_connections": 100,
+    "max_wal_size": "4GB",
+    "shared_buffers": "32MB",
+    "synchronous_commit": False,
+}
+
+
+@dataclass(frozen=True)
+class Tier:
+    """How a server is traced."""
+
+    options: dict[str, Any]
+    names: bool = False
+
+
+TIERS = {
+    "light": Tier({"queries": "light"}),
+    "full": Tier({"queries": "full"}),
+    "light, everything": Tier(
+        {"queries": "light", "by_relation": True, "operations": OPERATIONS}, names=True
+    ),
+}
+
+
+@dataclass
+class Second:
+    """What one second was like."""
+
+    ns: float
+    """CPU time of the server for one transaction."""
+    tps: float
+    collector: float
+    """CPU time of this process, as a share of a core."""
+
+
+@dataclass
+class Series:
+    """Seconds without a tracer and with one, by round."""
+
+    untraced: list[list[Second]] = field(default_factory=list)
+    traced: list[list[Second]] = field(default_factory=list)
+
+    def of(self, name: str) -> tuple[list[list[float]], list[list[float]]]:
+        """One figure of all seconds, traced and untraced."""
+        traced, untraced = (
+            [[getattr(second, name) for second in one] for one in side]
+            for side in (self.traced, self.untraced)
+        )
+        return traced, untraced
+
+
+class Load:
+    """pgbench, and what the server needs for it."""
+
+    def __init__(self, cluster: PrivateCluster, workload: str, clients: int) -> None:
+        self._postmaster = cluster.postmaster_pid
+        command = [cluster.bindir / "pgbench", "-n", "-M", "prepared", "-P", "1", "-T", "86400"]
+        command += ["-c", str(clients), "-j", "2", *WORKLOADS[workload], cluster.dsn()]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self._pids: tuple[int, ...] = ()
+        self._next()
+        self._pids = tuple(pid for pid in proc.pids() if proc.parent(pid) == self._postmaster)
+
+    def close(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.communicate()
+
+    def seconds(self, number: int) -> list[Second]:
+        """So many of them, after one that is not looked at."""
+        self._next()
+        found = []
+        before, own, began = self._cpu_ns(), time.process_time(), time.monotonic()
+        for _ in range(number):
+            tps = self._next()
+            after, own_after, ended = self._cpu_ns(), time.process_time(), time.monotonic()
+            took = ended - began
+            found.append(Second((after - before) / (tps * took), tps, (own_after - own) / took))
+            before, own, began = after, own_after, ended
+        return found
+
+    def _next(self) -> float:
+        """Wait for the next second, and return its transactions."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            words = line.split()
+            if words[:1] == ["progress:"]:
+                return float(words[3])
+        raise bench.BenchError("pgbench has ended")
+
+    def _cpu_ns(self) -> int:
+        total = 0
+        for pid in self._pids:
+            with contextlib.suppress(OSError):
+                total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+        return total
+
+
+@contextmanager
+def traced(cluster: PrivateCluster, tier: Tier) -> Iterator[None]:
+    """As `capture` of the whole server does it."""
+    dsn = cluster.dsn() if tier.names else None
+    with trace(cluster.postmaster_pid, dsn=dsn, **tier.options) as tracer:
+        yield
+        lost = tracer.lost()
+    if lost.reads or lost.queries or lost.backends:
+        raise bench.BenchError(f"something was lost: {lost}")
+
+
+def measure(
+    cluster: PrivateCluster, workloads: Sequence[str], clients: Sequence[int], rounds: int
+) -> dict[str, Series]:
+    """Each tier once a round, in random order, under each load."""
+    found: dict[str, Series] = {}
+    loads = [(workload, number) for workload in workloads for number in clients]
+    for turn in range(rounds):
+        random.shuffle(loads)
+        for workload, number in loads:
+            with closing(Load(cluster, workload, number)) as load:
+                before = load.seconds(SECONDS)
+                for name in random.sample(list(TIERS), len(TIERS)):
+                    key = f"{name}: {workload}, {number} clients"
+                    bench.progress(f"round {turn + 1} of {rounds}, {key}")
+                    with traced(cluster, TIERS[name]):
+                        during = load.seconds(SECONDS)
+                    after = load.seconds(SECONDS)
+                    series = found.setdefault(key, Series())
+                    series.untraced.append(before + after)
+                    series.traced.append(during)
+                    before = after
+    bench.progress("")
+    return found
+
+
+def document(series: dict[str, Series], server: str, tracers: int) -> dict[str, Any]:
+    """Everything that was measured."""
+    found: dict[str, Any] = {
+        "host": bench.host(),
+        "other_tracers": tracers,
+        "server": server,
+        "loads": {},
+        "ratios": [],
+    }
+    for name in sorted(series):
+        of_it = series[name]
+        cpu, tps = of_it.of("ns"), of_it.of("tps")
+        found["rounds"] = len(of_it.traced)
+        found["ratios"].append(bench.ratio(name, *cpu, bench.goal("server_cost", name)).as_json())
+        found["loads"][name] = {
+            "untraced_ns": round(bench.quartiles(cpu[1])[1], 1),
+            "untraced_tps": round(bench.quartiles(tps[1])[1], 1),
+            "tps": bench.ratio(name, *tps, None).as_json(),
+            "collector": round(_collector(of_it), 4),
+        }
+    return found
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    shown = [
+        found["host"],
+        f"{found['server']}; {found['rounds']} rounds of {SECONDS} s",
+        *bench.warnings(found["other_tracers"]),
+        "",
+        f"{'CPU time of a transaction, to that without':<50}  value  [95 % interval]",
+    ]
+    for each in found["ratios"]:
+        load = found["loads"][each["name"]]
+        tps = load["tps"]
+        shown += [
+            bench.line(each),
+            f"      of {load['untraced_ns'] / 1000:,.0f} µs; {tps['value']:.2f} "
+            f"[{tps['low']:.2f}, {tps['high']:.2f}] of {load['untraced_tps']:,.0f} tps; "
+            f"the collector {load['collector']:.1%} of a core",
+        ]
+    return shown
+
+
+def _collector(series: Series) -> float:
+    """Its share of a core, without what this program itself takes."""
+    traced, untraced = series.of("collector")
+    return median(v for one in traced for v in one) - median(v for one in untraced for v in one)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench/server_cost",
+        description="What tracing costs a server that is busy, in CPU time of a transaction.",
+    )
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="(10)")
+    parser.add_argument("--pg", type=int, default=15, metavar="N", help="PostgreSQL's version (15)")
+    parser.add_argument("--io-method", help="of PostgreSQL 18: sync, worker or io_uring")
+    parser.add_argument("--scale", type=int, default=SCALE, metavar="N", help=f"({SCALE})")
+    parser.add_argument("--workload", choices=list(WORKLOADS), action="append")
+    parser.add_argument("--clients", type=int, metavar="N", action="append", help="(8 and 50)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    bench.interruptible()
+    settings = SETTINGS | ({"io_method": args.io_method} if args.io_method else {})
+    try:
+        programs = subprocess.run(
+            ["scripts/pg", str(args.pg)], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
+        with PrivateCluster(settings, bindir=Path(programs)) as cluster:
+            fill = [cluster.bindir / "pgbench", "-q", "-i", "-s", str(args.scale), cluster.dsn()]
+            subprocess.run(fill, check=True, capture_output=True)
+            tracers = bench.other_tracers()
+            series = measure(
+                cluster, args.workload or list(WORKLOADS), args.clients or CLIENTS, args.rounds
+            )
+    except PgtraceError as error:
+        print(f"scripts/bench/server_cost: {error}", file=sys.stderr)
+        return 1
+    version = f"PostgreSQL {args.pg}" + (f", io_method {args.io_method}" if args.io_method else "")
+    found = document(series, version, tracers)
+    print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
