@@ -170,6 +170,7 @@ def soak(cluster: PrivateCluster, kept: Path, seconds: float) -> dict[str, Any]:
     command += ["--by", "relation", "--dsn", cluster.dsn(), "-o", str(file), "--force"]
     # While it stands still, those who come keep the places of those who ended
     command += ["--operations", "read,write,fsync", "--max-backends", "4096"]
+    command += ["--queries", "full"]  # and the calls
     command += ["--own-queries"]  # the server counts their reads too
     # What both of them ask at first is in shared buffers then: between the begin of tracing and the
     # first look at the server's figures nobody reads

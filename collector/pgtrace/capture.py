@@ -74,6 +74,8 @@ class Probes(msgspec.Struct):
     not_measured: list[str] = []
     no_query_ids: str | None = None
     """Why no query has a query_id; None if they have."""
+    no_calls: str | None = None
+    """In the light tier, why calls are not known of all statements; None if they are."""
     shortest_ns: int | None = None
     """The shortest read seen: what is shorter, this way in cannot show."""
     operations: list[Operation] = msgspec.field(default_factory=lambda: [*READ_ALONE])
@@ -285,6 +287,16 @@ class Buffers(msgspec.Struct):
     """Blocks that were not."""
 
 
+class Executions(msgspec.Struct, gc=False):
+    """How often one statement ran while tracing, of anybody on the server."""
+
+    query_id: int
+    calls: int
+    """Those that ended."""
+    total_ns: int
+    """They took to be executed: without parsing and planning."""
+
+
 class Gap(msgspec.Struct):
     """A server was away: from its postmaster's end until its next one was traced, or from the
     crash of one of its processes until those that it started anew let clients in.
@@ -314,6 +326,9 @@ class Capture(msgspec.Struct):
     """The session in pieces, of reads of relations: how much their costs vary."""
     buffers: list[Buffers] = []
     """With a connection; only what the server said at the start and at the end."""
+    executions: list[Executions] = []
+    """In the light tier, of statements that read: with a connection, by pg_stat_statements. Those
+    that took longest first."""
     partial: list[str] = []
     """What could not be finished, each with its reason: errors of pgtrace's own. The rest is
     true."""

@@ -94,6 +94,16 @@ class Target:
         """Whole servers."""
         return cls((), (), tuple(servers), True, filters or Filters())
 
+    def tier(self) -> Tier:
+        """How much of queries is measured if nobody asks: of a whole server what costs it no probe,
+        if each that can be followed shows what its backends run.
+        """
+        if not self.whole:
+            return "full"
+        why = all_unfollowed(self.servers)
+        followed = [s for s in self.servers if s.postmaster_pid not in why]
+        return "full" if why_not_light(followed) else "light"
+
     def request(
         self,
         reads: ReadsWay | None,

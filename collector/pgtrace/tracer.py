@@ -98,7 +98,11 @@ class Tracer:
         """What went wrong of our own: the capture is partial then."""
         # At one moment: to attach may take seconds, and times of processes are told by both
         self.started, self.started_ns = datetime.now(UTC), time.monotonic_ns()
-        self.names = None if dsn is None else Names(dsn, target.servers, self.failures)
+        self.names = (
+            None
+            if dsn is None
+            else Names(dsn, target.servers, self.failures, count_calls=queries == "light")
+        )
         self.registry = Registry(
             self.engine,
             target,
@@ -289,6 +293,9 @@ class Tracer:
             if not is_told(files[key.file])
         )
 
+    def _no_calls(self) -> str | None:
+        return self.names.no_calls if self.names else "pg_stat_statements was not asked: no --dsn"
+
     def _query_ids(self) -> set[int]:
         found = (account.statements for account in self.registry.look().accounts)
         return {name.query_id for s in found if s for name, _ in s.totals() if name.query_id}
@@ -325,6 +332,7 @@ class Tracer:
                 self.not_measured,
                 self._no_query_ids,
                 operations=list(engine.operations),
+                no_calls=self._no_calls() if engine.queries_way == "memory" else None,
             ),
             lost=found.lost,
             totals=Totals(),
@@ -339,6 +347,7 @@ class Tracer:
                 [],
             ),
             buffers=self.names.buffers if self.names else [],
+            executions=self.names.executions if self.names else [],
         ).add_up()
         taken.partial = self.failures.reasons()
         return taken

@@ -148,7 +148,7 @@ def test_a_capture_is_whole(
     }[part]
     output = f"{STATE}/capture.json" if part in {"mounts", "all"} else tmp_path / "capture.json"
     assert words()[-1].startswith(f"{STATE}/")
-    options_ = ("capture", "--server", cluster.datadir, "-o", output)
+    options_ = ("capture", "--server", cluster.datadir, "--queries", "full", "-o", output)
     with Pgtrace(*options_, command=[*before, *PGTRACE], cwd="/") as tracer:
         tracer.attached()
         connection.execute("select count(*) from pg_class")

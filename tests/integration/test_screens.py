@@ -113,6 +113,12 @@ def doctor(stage: Stage) -> tuple[str, str]:
     return f"sudo pgtrace doctor -p {pid}", stage.run("doctor", "-p", pid)
 
 
+def cost(stage: Stage) -> tuple[str, str]:
+    lines = stage.run("doctor", "--measure").splitlines()
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("Cost"))
+    return "sudo pgtrace doctor --measure | grep -A 3 Cost", "\n".join(lines[at : at + 4]) + "\n"
+
+
 def servers(stage: Stage) -> tuple[str, str]:
     """Without the servers of others on this host."""
     with stage.cluster.connect(), stage.cluster.connect():
@@ -401,6 +407,7 @@ SCENES = {
     "lab, a directory in use": lab_in_use,
     "lab restore": lab_restore,
     "doctor": doctor,
+    "doctor --measure": cost,
     "list": servers,
     "attach, a cold sequential scan": sequential,
     "attach, an index scan, cold and warm": cold_and_warm,
@@ -441,6 +448,7 @@ _MASKS = [
     (r"^    (?:page cache|read-ahead issued|device|wait|unknown) .* FIGURE", "SOURCE"),
     (r"^  Not counted above, because .*", "SOURCE"),
     (r"^ +[\d.]+ % +[\d,]+  \S.*", "DATABASE"),
+    (r"no more that could be told: at most .*|\d+ ns more \(.*\)", "COST"),
     (r"^  (?:[\d.]+, )*[\d.]+ +[A-Z].*|^ {18}\S.*", "PLAN"),
     (_AMOUNT, "AMOUNT"),
     (r"\b[\d,]+(?:\.\d+)?", "N"),

@@ -18,7 +18,7 @@ from pgtrace.capture import Backend, Capture
 from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace, patched, run, wait_for
 
-OPTIONS = "--json", "--literals", "--reads", "tracepoint"
+OPTIONS = "--json", "--literals", "--reads", "tracepoint", "--queries", "full"
 PORT = 54399
 
 

@@ -20,6 +20,7 @@ from ..statement import escape
 
 if TYPE_CHECKING:
     from ..capture import Capture, Operation
+    from ..engines import Tier
     from ..failures import Failures
     from ..postgres.processes import Server
     from ..session import Stopper, Watched
@@ -62,9 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
     parser.add_argument(
         "--queries",
         choices=("light", "full", "none"),
-        default="full",
         help="light: what each statement read, without a probe in the server; full: also its "
-        "calls and latency; none (full)",
+        "calls and latency; none (light for a whole server, else full)",
     )
     parser.add_argument(
         "--no-charge",
@@ -167,13 +167,14 @@ def attached(
             contextlib.ExitStack() as hurry,
             contextlib.closing(Watched(() if target.whole else target.pids)) as watched,
         ):
+            queries: Tier = args.queries or target.tier()
             tracer = Tracer(
                 target,
                 reads=args.reads,
                 engine=args.engine,
                 literals=literals,
-                per_query=per_query and args.queries == "full",
-                queries=args.queries,
+                per_query=per_query and queries == "full",
+                queries=queries,
                 charge=args.charge,
                 dsn=args.dsn,
                 by_relation=args.by == "relation",

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ..capture import Buffers
+from ..capture import Buffers, Executions
 from ..errors import DatabaseError
 from ..failures import Failures
-from . import buffers
+from . import buffers, executions
 from .connection import TIMEOUT_S, Connection, connect, system_identifier
 from .processes import Server
 from .relations import Relations
@@ -43,10 +43,18 @@ class Names:
     there is asked when somebody has come, and now and then.
 
     `dsn` is libpq's, and what it leaves out comes from libpq's environment. It has to lead to one
-    of these servers. `failure` says why there are no names; what was unexpected is in `failures`.
+    of these servers. With `count_calls`, it is asked for those of statements. `failure` says why
+    there are no names; what was unexpected is in `failures`.
     """
 
-    def __init__(self, dsn: str, servers: Sequence[Server], failures: Failures) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        servers: Sequence[Server],
+        failures: Failures,
+        *,
+        count_calls: bool = False,
+    ) -> None:
         self._failures = failures
         self._hurried = False
         self.failure: str | None = None
@@ -59,6 +67,9 @@ class Names:
         self.buffers: list[Buffers] = []
         """How each database fared with shared_buffers meanwhile; known at the end."""
         self._first_buffers: list[buffers.Row] | None = None
+        self.executions: list[Executions] = []
+        """Of the queries that are asked for at the end; known then."""
+        self._counter = executions.Counter() if count_calls else None
         self._servers = servers
         self._identifier = 0
         self._query_ids: Collection[int] = ()
@@ -116,6 +127,11 @@ class Names:
             ),
             *(f"names of database {d}: {why}" for d, why in self.relations.missing.items()),
         ]
+
+    @property
+    def no_calls(self) -> str | None:
+        """Why calls are not known of all statements, if they were asked for."""
+        return self.failure or (self._counter.missing if self._counter else None)
 
     def require(self, datnames: frozenset[str] = frozenset()) -> None:
         """Wait for the first names; DatabaseError if there are none, or not of a database."""
@@ -185,6 +201,8 @@ class Names:
         self.relations.begin(connection, database)
         if self._first_buffers is None:
             self._first_buffers = buffers.ask(connection)
+        if self._counter:
+            self._counter.begin(connection)
         self._identifier = identifier
         self.failure = None
         self._ready.set()
@@ -198,6 +216,8 @@ class Names:
             self.relations.ask(connection, last=last)
             if last:
                 self.buffers = buffers.between(self._first_buffers or [], buffers.ask(connection))
+                if self._counter:
+                    self.executions = self._counter.finish(connection, self._query_ids)
                 self._ask_texts(connection)
                 return
             self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .. import units
-from ..capture import Capture, Query, Reads
+from ..capture import Capture, Executions, Query, Reads
 from ..histogram import Histogram
 from ..statement import ELLIPSIS
 from .html_charts import Charts
@@ -19,6 +19,8 @@ class _Statement:
 
     queries: list[Query] = field(default_factory=list)
     backends: int = 0
+    executed: Executions | None = None
+    """Its calls and their time, where the server alone has counted them."""
     latency: Histogram = field(default_factory=Histogram)
 
     @property
@@ -46,11 +48,17 @@ def _added_up(capture: Capture) -> list[_Statement]:
             statement.queries.append(query)
             statement.backends += key not in seen
             seen.add(key)
+    executed = {each.query_id: each for each in capture.executions}
     for statement in found.values():
+        statement.executed = executed.get(statement.queries[0].query_id or 0)
         statement.latency = Histogram.of(
             query.latency for query in statement.queries if query.latency
         )
-    return sorted(found.values(), key=lambda s: (-s.latency.total_ns, -_read_ns(s)))
+    return sorted(found.values(), key=lambda s: (-_elapsed_ns(s), -_read_ns(s)))
+
+
+def _elapsed_ns(statement: _Statement) -> int:
+    return statement.executed.total_ns if statement.executed else statement.latency.total_ns
 
 
 def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
@@ -95,19 +103,23 @@ def _statement_row(name: str, statements: Sequence[_Statement]) -> Row:
     reads = [r for s in statements for r in s.reads]
     latency = Histogram.of(query.latency for query in queries if query.latency)
     counted = [q for q in queries if q.calls is not None]
+    executed = [s.executed for s in statements if s.executed]
+    calls = [q.calls or 0 for q in counted] or [each.calls for each in executed]
     read_ns = sum(map(_read_ns, statements))
     own_ns = sum(r.total_ns for r in reads if r.performed_by == "backend")
-    times = [
-        units.duration(latency.total_ns),
-        *(units.duration(latency.percentile(p) or 0, 2) for p in (50, 99, 100)),
-    ]
+    times = ["-"] * 4
+    if latency.count:
+        shares = (units.duration(latency.percentile(p) or 0, 2) for p in (50, 99, 100))
+        times = [units.duration(latency.total_ns), *shares]
+    elif executed:
+        times[0] = units.duration(sum(each.total_ns for each in executed))
     return Row(
         name,
         [
-            units.count(sum(q.calls or 0 for q in counted)) if counted else "-",
+            units.count(sum(calls)) if calls else "-",
             units.count(sum(q.errors or 0 for q in counted)) if counted else "-",
             units.count(sum(s.backends for s in statements)) if len(statements) == 1 else "-",
-            *(times if latency.count else ["-"] * 4),
+            *times,
             units.count(sum(r.count for r in reads)),
             units.size(sum(r.bytes for r in reads)),
             units.duration(read_ns),
@@ -121,6 +133,8 @@ def _facts(statement: _Statement) -> list[str]:
     facts = [f"{query.protocol.capitalize()} protocol."] if query.calls is not None else []
     if query.query_id is not None:
         facts = [" ".join([*facts, f"query_id {query.query_id}."])]
+    if statement.executed:
+        facts.append("Calls and the time to execute them are those of pg_stat_statements.")
     if query.begun_before:
         facts.append("Begun before tracing: time and reads count from when tracing began.")
     if query.unfinished:

@@ -8,7 +8,7 @@ from .. import losses, units
 from ..capture import COUNT_CALLS, Backend, Capture, Gap, Operation, Query, Reads, of_operation
 from ..histogram import Histogram
 from ..statement import ELLIPSIS, escape
-from . import places
+from . import executed, places
 from .block import NAMES, apart, block
 from .chart import WIDTH
 
@@ -33,11 +33,6 @@ QUERIES = {
     "none": "queries not measured",
 }
 
-LIGHT = (
-    "What each statement read is known, without a probe in the server; its calls, errors and "
-    "latency are not measured: --queries full adds them, by probes in its backends."
-)
-
 
 def measured(way: str, operations: Sequence[Operation]) -> str:
     """What is measured, and how: `Reads by fentry (vfs_read, vfs_readv)`."""
@@ -50,6 +45,8 @@ def measured(way: str, operations: Sequence[Operation]) -> str:
 def render(capture: Capture, *, width: int = WIDTH) -> str:
     """Return the report. Bars and statements fit `width` columns; sentences are left whole."""
     lines = session(capture)
+    if calls := executed.table(capture, width):
+        lines += ["", *calls]
     busy, silent = [], []
     for backend in capture.backends:
         if backend.reads or backend.queries or _apart(backend):
@@ -92,9 +89,23 @@ def session(capture: Capture) -> list[str]:
     lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
     light = probes.queries == "memory"
     calls = sum(query.calls or 0 for backend in capture.backends for query in backend.queries)
-    lines += [LIGHT] if light else []
+    lines += [_light(capture)] if light else []
     lines += losses.sentences(lost, capture.totals, None if light else calls) or ["Lost: nothing."]
     return lines + losses.under_way(lost) + [_gap(gap) for gap in capture.gaps]
+
+
+def _light(capture: Capture) -> str:
+    """What the light tier knows, and what the full one would add."""
+    words, why = "What each statement read is known, without a probe in the server; ", ""
+    if capture.executions:
+        words += "its calls and their time are those of pg_stat_statements"
+        more = "errors and latencies"
+    else:
+        words += "its calls and latency are not"
+        more = "them"
+    if capture.probes.no_calls:
+        why = f" ({escape(capture.probes.no_calls)})"
+    return f"{words}{why}. --queries full adds {more}, by probes in its backends."
 
 
 def partial(capture: Capture) -> list[str]:
