@@ -162,7 +162,9 @@ def _lab_result(raw: bytes) -> "Result":
     from .lab.result import Result
 
     result = msgspec.json.decode(raw, type=Result)
-    _check_numbers(result.cells, "$.cells")
+    _check_numbers(msgspec.structs.replace(result, findings=[]))
+    # Of a difference a bound may be below 0
+    _find_fault(msgspec.to_builtins(result.findings), "$.findings", -_MOST)
     _check_probes(result.probes)
     datetime.fromisoformat(result.started)
     return result
@@ -303,15 +305,15 @@ def _has_no_numbers(kind: Any) -> bool:
     return kind in _NO_NUMBERS or get_origin(kind) is Literal
 
 
-def _find_fault(value: Any, path: str) -> None:
+def _find_fault(value: Any, path: str, least: int = 0) -> None:
     if isinstance(value, dict):
         for key, member in value.items():
             if key != "query_id":
-                _find_fault(member, f"{path}.{key}")
+                _find_fault(member, f"{path}.{key}", least)
     elif isinstance(value, (list, tuple)):
         for index, member in enumerate(value):
-            _find_fault(member, f"{path}[{index}]")
-    elif isinstance(value, (int, float)) and not 0 <= value <= _MOST:
+            _find_fault(member, f"{path}[{index}]", least)
+    elif isinstance(value, (int, float)) and not least <= value <= _MOST:
         raise ValueError(f"{value} cannot be - at `{path}`")
 
 

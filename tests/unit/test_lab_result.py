@@ -63,6 +63,11 @@ def test_what_an_experiment_does_not_vary_is_left_out() -> None:
     [
         ({"cells": [{"storage": "ssd", "run": 1}]}, "not a whole lab result: .*elapsed_s"),
         ({"cells": [{"storage": "s", "run": 1, "elapsed_s": -1.0}]}, "cells.0..elapsed_s"),
+        ({"duration_s": 1e308}, "cannot be - at `..duration_s`"),
+        (
+            {"findings": [{"name": "a", "verdict": "b", "value": -1e300}]},
+            "cannot be - at `..findings.0..value`",
+        ),
         ({"started": "yesterday"}, "not a whole lab result"),
         ({"schema": "pgtrace.lab/2"}, "upgrade pgtrace"),
     ],

@@ -18,6 +18,7 @@ PROGRAM = """
 #include <stdbool.h>
 #include <stddef.h>
 typedef unsigned char __u8;
+typedef int __s32;
 typedef unsigned int __u32;
 typedef unsigned long long __u64;
 #define SEC(name)
