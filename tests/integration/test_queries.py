@@ -24,6 +24,8 @@ from pgtrace import capture as captures
 from pgtrace import capture_file, live
 from pgtrace.capture import Capture, Query
 from pgtrace.engines import EngineName, QueryEvent, ReadsWay
+from pgtrace.engines.libbpf_engine import LibbpfEngine
+from pgtrace.libbpf import objects
 from pgtrace.postgres.cluster import PrivateCluster, find_bindir
 from pgtrace.postgres.redaction import redact
 from pgtrace.targets import Target
@@ -605,6 +607,38 @@ def test_pgbench(benches: dict[str, captures.Backend], mode: str) -> None:
     protocol = "simple" if mode == "simple" else "extended"
     assert (queries.protocol, queries.begun_before) == (protocol, False)
     assert (queries.calls, queries.errors, queries.latency.count) == (TRANSACTIONS, 0, TRANSACTIONS)
+
+
+def test_queries_that_end_faster_than_they_are_handled_are_no_endless_work(
+    cluster: PrivateCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(PGBENCH)
+    take = LibbpfEngine._take_record
+
+    def slowly(engine: LibbpfEngine, data: bytes) -> None:
+        time.sleep(0.002)
+        take(engine, data)
+
+    monkeypatch.setattr(LibbpfEngine, "_take_record", slowly)
+    monkeypatch.setattr(objects, "_AT_ONCE", 100)
+    options = ["-n", "-D", "gate=1", "-c", "1", "-T", "600", "-f"]
+    command = cluster.command("pgbench", *options, "-")
+    with cluster.connect() as connection, ExitStack() as stack:
+        connection.execute("select pg_advisory_lock(7)")
+        pgbench = stack.enter_context(Child(*command, stdin=stack.enter_context(script.open())))
+        (pid,) = wait_for(lambda: waiting(connection))
+        tracer = Tracer(Target.find(pid), reads=WAY, per_query=True)
+        stack.callback(tracer.stop)
+        connection.execute("select pg_advisory_unlock(7)")
+        time.sleep(0.5)
+        thread = threading.Thread(target=tracer.poll)
+        thread.start()
+        thread.join(20)
+        ended = not thread.is_alive()
+        pgbench.process.kill()  # without those that come, all comes to its end
+        thread.join()
+    assert ended
 
 
 # One session from the midst of a query into another, traced twice at once

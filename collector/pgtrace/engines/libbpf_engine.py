@@ -101,7 +101,8 @@ class LibbpfEngine:
         """
         with self.failures.kept("files that are gone"):
             self._give_back_files()
-        self._records.consume()
+        while self._records.consume() and self._detached:
+            pass  # no more come
         if self._light:
             self._light.look()
         due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
@@ -113,7 +114,8 @@ class LibbpfEngine:
 
     def durations(self) -> list[int]:
         """Each read's time since the last call, if the request asked for them."""
-        self._durations_ring.consume()
+        while self._durations_ring.consume():
+            pass
         times, self._durations = self._durations, []
         return times
 

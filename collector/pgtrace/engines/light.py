@@ -45,7 +45,7 @@ class Light:
         for place, postmaster in enumerate(request.postmasters):
             self._join(place, postmaster)
 
-    def wait(self, consume: Callable[[], None]) -> None:
+    def wait(self, consume: Callable[[], object]) -> None:
         """Let the servers that are busy be calibrated before tracing begins."""
         end = time.monotonic() + _AT_FIRST_S
         while self.look() and time.monotonic() < end:

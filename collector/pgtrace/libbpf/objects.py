@@ -21,6 +21,8 @@ from .pieces import Pieces
 _messages: list[str] = []
 """What libbpf said since the last call that failed: the reason of an error is only there."""
 _listeners: list[Callable[[str], None]] = []
+_AT_ONCE = 4000
+"""Records that are handled before somebody else's turn."""
 
 
 @prototypes.PrintCallback  # type: ignore[untyped-decorator]
@@ -349,17 +351,23 @@ class Ring:
         @prototypes.SampleCallback  # type: ignore[untyped-decorator]
         def sample(_context: int, data: int, size: int) -> int:
             handle(ctypes.string_at(data, size))
-            return 0
+            self._left -= 1
+            return 0 if self._left else -1  # which ends ring_buffer__consume() after this one
 
+        self._left = 0
         self._sample = sample  # libbpf keeps the pointer only
         self._pointer = check_pointer(
             library().ring_buffer__new(source.fd, sample, None, None), source.name
         )
 
-    def consume(self) -> None:
-        """Handle all that is there; does not wait. Nothing once it is closed."""
+    def consume(self) -> bool:
+        """Handle what is there; does not wait. Nothing once it is closed. Return whether some may
+        be left: records may come as fast as they are handled, for ever.
+        """
+        self._left = _AT_ONCE
         if self._pointer:
             library().ring_buffer__consume(self._pointer)
+        return not self._left
 
     def close(self) -> None:
         """Give back the memory."""
