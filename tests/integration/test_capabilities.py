@@ -76,12 +76,17 @@ def tracing(*arguments: object, cwd: Path | None = None) -> Iterator[int]:
 
 
 def test_what_is_named_suffices_to_capture(cluster: PrivateCluster, connection: Connection) -> None:
-    for target in (str(connection.info.backend_pid), f"--server={cluster.datadir}"):
-        arguments = ("capture", target, "--duration", "1", "--json")
+    server = f"--server={cluster.datadir}"
+    for target, way in (
+        ((connection.info.backend_pid,), "usdt"),
+        ((server, "--queries=full"), "usdt"),
+        ((server,), "memory"),
+    ):
+        arguments = ("capture", *target, "--duration", "1", "--json")
         code, out, err = run(*arguments, command=allowed(*LEAST))
         assert code == 0, err
         taken = json.loads(out)
-        assert taken["probes"]["queries"] == "usdt"
+        assert taken["probes"]["queries"] == way
         assert [b["pid"] for b in taken["backends"] if b["pid"] == connection.info.backend_pid]
         assert not taken["partial"]
         others = [words for words in taken["probes"]["not_measured"] if "connector" not in words]

@@ -142,7 +142,7 @@ def test_a_hostile_program(
             assert done.code == 0, done.err
             assert str(attacker.place) in done.out
             file = tmp_path / "capture.json"
-            with Pgtrace("capture", "--all", "-v", "-o", file) as tracing:
+            with Pgtrace("capture", "--all", "--queries", "full", "-v", "-o", file) as tracing:
                 tracing.attached()
                 connection.execute("select 1 as column_of_a_query")
                 done = tracing.stop()
@@ -161,7 +161,7 @@ def test_more_servers_than_there_is_room_for(
         for _ in range(MOST_SERVERS):
             attacker = stack.enter_context(pretended(program))
             last = stack.enter_context(attacker.running())
-        with Pgtrace("capture", "--all", "-v", "-o", file) as tracing:
+        with Pgtrace("capture", "--all", "--queries", "full", "-v", "-o", file) as tracing:
             tracing.attached()
             connection.execute("select 1 as column_of_a_query")
             done = tracing.stop()
