@@ -31,7 +31,7 @@ def main() -> int:
     """Measure in random order; what was measured before a failure is kept."""
     parser = argparse.ArgumentParser(
         prog="scripts/bench/all",
-        description="Measure everything anew, about an hour and a half. Nothing else should run.",
+        description="Measure everything anew, which takes long. Nothing else should run.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)} (all)")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="(docs/benchmarks.json)")
@@ -43,11 +43,10 @@ def main() -> int:
     for name in random.sample(names, len(names)):
         script, *options = ALL[name]
         print(f"── {name}", flush=True)
-        command = [sys.executable, str(bench.HERE / f"{script}.py"), *options, "--json"]
-        measured = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if measured.returncode:
-            return measured.returncode
-        found = json.loads(measured.stdout)
+        try:
+            found = bench.figures(script, *options)
+        except subprocess.CalledProcessError as error:
+            return error.returncode
         known = json.loads(args.output.read_text()) if args.output.exists() else {}
         args.output.write_text(json.dumps(dict(sorted((known | {name: found}).items())), indent=1))
         print(*map(bench.line, found["ratios"]), sep="\n", flush=True)

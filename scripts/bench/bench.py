@@ -1,5 +1,6 @@
 """What the benchmarks share: compilers, this host in a line, ratios and how sure they are."""
 
+import json
 import math
 import os
 import platform
@@ -22,6 +23,7 @@ from pgtrace.errors import PgtraceError
 
 HERE = Path(__file__).parent
 NUMBERS = ("value", "low", "high")
+QUARTILES = ("lower_quartile", "median", "upper_quartile")
 RESAMPLES = 2000
 ROUNDS_MIN = 10
 """Fewer rounds decide nothing: drawing from so few shows too narrow an interval."""
@@ -96,6 +98,26 @@ def quartiles(rounds: Rounds) -> tuple[float, float, float]:
         return values[0], values[0], values[0]
     low, middle, high = quantiles(values, n=4, method="inclusive")
     return low, middle, high
+
+
+def named_quartiles(rounds: Rounds) -> dict[str, float]:
+    """The same for programs, by QUARTILES."""
+    return dict(zip(QUARTILES, quartiles(rounds), strict=True))
+
+
+def figures(name: str, *options: str) -> dict[str, Any]:
+    """What another benchmark measures. CalledProcessError if it fails, which it says itself."""
+    command = [sys.executable, str(HERE / f"{name}.py"), *options, "--json"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+def programs(version: int) -> Path:
+    """Where the programs of that PostgreSQL are, installed if they were not. CalledProcessError."""
+    command = ["scripts/pg", str(version)]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return Path(printed.strip())
 
 
 def compile_c(name: str, directory: Path) -> Path:

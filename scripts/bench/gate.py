@@ -5,22 +5,12 @@ measured, and what is not decided in the end passes with a warning.
 """
 
 import argparse
-import json
-import subprocess
 import sys
-from typing import Any
 
 import bench
 
 PAIRS = (80, 160, 320)
 """One after the other, until all is decided."""
-
-
-def measure(pairs: int) -> list[dict[str, Any]]:
-    """The ratios that have a goal."""
-    command = [sys.executable, str(bench.HERE / "read_cost.py"), "--json", "--pairs", str(pairs)]
-    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return [each for each in json.loads(found.stdout)["ratios"] if each["goal"] is not None]
 
 
 def main() -> int:
@@ -32,20 +22,19 @@ def main() -> int:
     parser.parse_args()
     bench.interruptible()
     print(bench.host())
-    open_: dict[str, dict[str, Any]] = {}
+    decided: set[str] = set()
     for pairs in PAIRS:
         print(f"{pairs} pairs", flush=True)
-        for each in measure(pairs):
-            if pairs != PAIRS[0] and each["name"] not in open_:
-                continue
-            print(bench.line(each), flush=True)
-            open_[each["name"]] = each
-        if any(each["verdict"] == "not met" for each in open_.values()):
+        ratios = bench.figures("read_cost", "--pairs", str(pairs))["ratios"]
+        ratios = [r for r in ratios if r["goal"] is not None and r["name"] not in decided]
+        print(*map(bench.line, ratios), sep="\n", flush=True)
+        if any(each["verdict"] == "not met" for each in ratios):
             return 1
-        open_ = {name: each for name, each in open_.items() if each["verdict"] == "not decided"}
-        if not open_:
+        left = [each["name"] for each in ratios if each["verdict"] == "not decided"]
+        if not left:
             return 0
-    print(f"Warning: not decided: {'; '.join(open_)}")
+        decided |= {each["name"] for each in ratios} - set(left)
+    print(f"Warning: not decided: {'; '.join(left)}")
     return 0
 
 

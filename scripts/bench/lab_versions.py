@@ -80,15 +80,13 @@ def verdict(ratio: Ratio) -> str:
 def report(found: dict[int, list[list[float]]], *, as_json: bool) -> str:
     """Everything that was measured, for people or for programs."""
     ratios = {v: bench.ratio(f"{v} to {FIRST}", found[v], found[FIRST], None) for v in OTHERS}
-    costs = {version: bench.quartiles(rounds) for version, rounds in found.items()}
     rounds = len(found[FIRST])
     if as_json:
         document = {
             "host": bench.host(),
             "rounds": rounds,
             "random_block_us": {
-                version: dict(zip(("lower_quartile", "median", "upper_quartile"), q, strict=True))
-                for version, q in costs.items()
+                version: bench.named_quartiles(costs) for version, costs in found.items()
             },
             "ratios": [
                 each.as_json() | {"goal": TOLERANCE, "verdict": verdict(each)}
@@ -102,11 +100,14 @@ def report(found: dict[int, list[list[float]]], *, as_json: bool) -> str:
         "",
         f"{'PostgreSQL':<12} {'a random block':>16}  [quartiles]",
     ]
-    for version, (low, middle, high) in costs.items():
+    for version, costs in found.items():
+        low, middle, high = bench.quartiles(costs)
         lines.append(f"  {version:<10} {middle:13.1f} µs  [{low:.1f}, {high:.1f}]")
     lines += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
     for each in ratios.values():
-        lines.append(f"{each.line()}   goal within {TOLERANCE - 1:.0%}: {verdict(each)}")
+        lines.append(
+            f"{bench.line(each.as_json())}   goal within {TOLERANCE - 1:.0%}: {verdict(each)}"
+        )
     return "\n".join(lines)
 
 

@@ -218,10 +218,7 @@ def main() -> int:
     args = parser.parse_args()
     bench.interruptible()
     try:
-        programs = subprocess.run(
-            ["scripts/pg", str(args.pg)], stdout=subprocess.PIPE, text=True, check=True
-        ).stdout.strip()
-        with PrivateCluster(SETTINGS, bindir=Path(programs)) as cluster:
+        with PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster:
             tracers = bench.other_tracers()
             series = measure(cluster, args.rounds)
     except PgtraceError as error:

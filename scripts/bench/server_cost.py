@@ -239,10 +239,7 @@ def main() -> int:
     bench.interruptible()
     settings = SETTINGS | ({"io_method": args.io_method} if args.io_method else {})
     try:
-        programs = subprocess.run(
-            ["scripts/pg", str(args.pg)], stdout=subprocess.PIPE, text=True, check=True
-        ).stdout.strip()
-        with PrivateCluster(settings, bindir=Path(programs)) as cluster:
+        with PrivateCluster(settings, bindir=bench.programs(args.pg)) as cluster:
             fill = [cluster.bindir / "pgbench", "-q", "-i", "-s", str(args.scale), cluster.dsn()]
             subprocess.run(fill, check=True, capture_output=True)
             tracers = bench.other_tracers()

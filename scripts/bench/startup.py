@@ -18,7 +18,6 @@ from pgtrace.engines.choice import reads_ways
 from pgtrace.errors import PgtraceError
 from pgtrace.postgres.cluster import PrivateCluster
 
-QUARTILES = ("lower_quartile", "median", "upper_quartile")
 BCC = "pgtrace --engine bcc"
 # As document 002 watches a backend. It handles the exit only once all are attached.
 SCRIPT = """
@@ -108,10 +107,7 @@ def document(runs: Runs, tracers: int, no_bcc: str | None) -> dict[str, Any]:
         "rounds": len(runs["pgtrace"]["seconds"]),
         "no_bcc": no_bcc,
         "tools": {
-            name: {
-                unit: dict(zip(QUARTILES, bench.quartiles(values), strict=True))
-                for unit, values in of_tool.items()
-            }
+            name: {unit: bench.named_quartiles(values) for unit, values in of_tool.items()}
             for name, of_tool in runs.items()
         },
         "ratios": ratios,
@@ -130,7 +126,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     ]
     for name, of_tool in found["tools"].items():
         for unit, (what, sign) in UNITS.items():
-            low, middle, high = (of_tool[unit][each] for each in QUARTILES)
+            low, middle, high = (of_tool[unit][each] for each in bench.QUARTILES)
             shown.append(
                 f"  {name:<20} {what:<12} {middle:7.4g} {sign:<3}  [{low:.4g}, {high:.4g}]"
             )

@@ -1,5 +1,6 @@
 """The benchmarks run, and print what they promise. What they measure is judged by people."""
 
+import importlib
 import json
 import subprocess
 from collections import Counter
@@ -75,6 +76,39 @@ def test_lab_versions() -> None:
     assert set(printed["random_block_us"]) == {"15", "17", "18"}
     assert all(each["median"] > 100 for each in printed["random_block_us"].values())
     assert [each["verdict"] for each in printed["ratios"]] == ["not decided"] * 2
+
+
+@pytest.mark.pg("15")
+def test_lab_versions_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    report = importlib.import_module("lab_versions").report
+    printed = report({15: [[100.0]], 17: [[105.0]], 18: [[140.0]]}, as_json=False).splitlines()
+    assert printed[-2].split() == [
+        "17",
+        "to",
+        "15",
+        "1.05",
+        "[1.05,",
+        "1.05]",
+        "goal",
+        "within",
+        "15%:",
+        "not",
+        "decided",
+    ]
+    assert printed[-1].split() == [
+        "18",
+        "to",
+        "15",
+        "1.40",
+        "[1.40,",
+        "1.40]",
+        "goal",
+        "within",
+        "15%:",
+        "not",
+        "decided",
+    ]
 
 
 def test_clients() -> None:
