@@ -2,8 +2,8 @@
 # Shared by scripts/demo and scripts/test: packages, the virtual environment, and an end that
 # takes everything with it. Source it with the repository as working directory.
 
-# Images of containers often set it. Each of thousands of commands would compile pgtrace anew then, a
-# third of a second each time, and what starting costs would be that of the compiler.
+# Images of containers often set it. Each of thousands of commands would compile pgtrace anew then, and
+# what starting costs would be the compiler's time, too.
 unset PYTHONDONTWRITEBYTECODE
 
 die() {
