@@ -28,6 +28,13 @@ def escape(text: str, *, lines: bool = False) -> str:
     return _UNSAFE.sub(shown, text)
 
 
+def shown(text: str | None, *, cut: bool) -> str:
+    """A statement as reports have it, which show where it was cut."""
+    if text is None:
+        return "(text not known)"
+    return f"{text.rstrip()} {ELLIPSIS}" if cut and not text.endswith(ELLIPSIS) else text
+
+
 def decode(raw: bytes, cut: bool = False, errors: str = "backslashreplace") -> str:
     r"""Read bytes as UTF-8; those that are not are shown as \xff.
 

@@ -4,11 +4,12 @@ Calls are those of pg_stat_statements.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .. import units
-from ..capture import Capture, Executions, Query, Reads, of_operation
-from ..statement import ELLIPSIS, escape
+from ..capture import Capture, Executions, Query, of_operation
+from ..statement import ELLIPSIS, escape, shown
+from . import places
 
 MOST = 10
 """Statements with a line of their own."""
@@ -47,21 +48,17 @@ def _by_id(capture: Capture) -> Mapping[int | None, list[Query]]:
 def _line(each: Executions, queries: Mapping[int | None, list[Query]], width: int) -> str:
     own = queries[each.query_id]
     reads = of_operation(r for query in own for r in query.reads)
+    device_ns = places.device_ns(reads)
     return (
         f"{units.count(each.calls):>11}"
         f"{units.duration(each.total_ns):>11}"
         f"{units.duration(sum(r.total_ns for r in reads)):>11}"
-        f"{_device(reads):>11}"
-        f"  {_shortened(own[0].text if own else None, max(width - _NUMBERS - 2, 20))}"
+        f"{'?' if device_ns is None else units.duration(device_ns):>11}"
+        f"  {_shortened(own, max(width - _NUMBERS - 2, 20))}"
     )
 
 
-def _device(reads: list[Reads]) -> str:
-    """How long reads waited for a device; of some it may not be known."""
-    told = [r for r in reads if r.source != "unknown"]
-    return units.duration(sum(r.total_ns for r in told if r.source == "device")) if told else "?"
-
-
-def _shortened(text: str | None, width: int) -> str:
-    words = " ".join(escape(text or "(text not known)").split())
+def _shortened(queries: Sequence[Query], width: int) -> str:
+    text = shown(queries[0].text, cut=queries[0].text_cut) if queries else shown(None, cut=False)
+    words = " ".join(escape(text).split())
     return words if len(words) <= width else f"{words[: width - 1].rstrip()}{ELLIPSIS}"

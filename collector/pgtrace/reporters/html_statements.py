@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from .. import units
 from ..capture import Capture, Executions, Query, Reads
 from ..histogram import Histogram
-from ..statement import ELLIPSIS
+from ..statement import shown
 from .html_charts import Charts
 from .html_parts import Row, paragraphs, part, table
 from .html_reads import view
@@ -29,11 +29,7 @@ class _Statement:
 
     @property
     def text(self) -> str:
-        query = self.queries[0]
-        if query.text is None:
-            return "(text not known)"
-        cut = query.text_cut and not query.text.endswith(ELLIPSIS)
-        return f"{query.text.rstrip()} {ELLIPSIS}" if cut else query.text
+        return shown(self.queries[0].text, cut=self.queries[0].text_cut)
 
 
 def _added_up(capture: Capture) -> list[_Statement]:

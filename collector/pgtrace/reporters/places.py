@@ -102,8 +102,7 @@ def _table(
 def _numbers(reads: Sequence[Reads], whole_ns: int) -> str:
     """Shares: of the time, that of reads that waited for a device; of reads, the random ones."""
     count, time = sum(r.count for r in reads), _time(reads)
-    told = [r for r in reads if r.source != "unknown"]
-    device = sum(r.total_ns for r in told if r.source == "device")
+    device = device_ns(reads)
     followed = sum(r.count for r in reads if r.pattern in _KNOWN_PATTERNS)
     random = sum(r.count for r in reads if r.pattern == "random")
     return (
@@ -111,9 +110,16 @@ def _numbers(reads: Sequence[Reads], whole_ns: int) -> str:
         f"{units.size(sum(r.bytes for r in reads)):>11}"
         f"{units.duration(time / max(count, 1)):>10}"
         f"{units.duration_beside(time, whole_ns):>10}"
-        f"{units.percent(device, time) if told else '?':>9}"
+        f"{'?' if device is None else units.percent(device, time):>9}"
         f"{units.percent(random, followed) if followed else '?':>8}"
     )
+
+
+def device_ns(reads: Sequence[Reads]) -> int | None:
+    """How long those waited for a device of which it is known; None if it is known of none."""
+    if all(r.source == "unknown" for r in reads):
+        return None
+    return sum(r.total_ns for r in reads if r.source == "device")
 
 
 def _time(reads: Sequence[Reads]) -> int:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from .. import losses, units
 from ..capture import COUNT_CALLS, Backend, Capture, Gap, Operation, Query, Reads, of_operation
 from ..histogram import Histogram
-from ..statement import ELLIPSIS, escape
+from ..statement import escape, shown
 from . import executed, places
 from .block import NAMES, apart, block
 from .chart import WIDTH
@@ -234,9 +234,7 @@ def _apart(backend: Backend) -> list[str]:
 def _statement(
     query: Query, missing: Sequence[str], operations: Sequence[Operation], width: int
 ) -> list[str]:
-    text = "(text not known)" if query.text is None else escape(query.text)
-    if query.text_cut and not text.endswith(ELLIPSIS):
-        text = f"{text.rstrip()} {ELLIPSIS}"
+    text = shown(query.text and escape(query.text), cut=query.text_cut)
     lines = _wrap(f"▶ {text}", width)
     latency, parts = query.latency, []
     if query.calls is not None and query.errors is not None:
