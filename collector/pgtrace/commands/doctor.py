@@ -47,11 +47,7 @@ class DoctorCommand:
             objects.print_messages()
             kernel_types.verbose = True
         servers = _server_groups(args.pid)
-        found = [*abilities.groups(_try_engines), *servers]
-        if args.measure:
-            from ..abilities import cost
-
-            found.insert(len(found) - len(servers), cost.group(_attached))
+        found = [*abilities.groups(_try_engines), *_cost(args.measure), *servers]
         code, said = abilities.exit_code(found), verdict(found)
         if args.json:
             import json
@@ -96,6 +92,14 @@ def _server_groups(pid: int | None) -> list[Group]:
     elif not found:
         found.append(Group("Servers", [Ability("servers", None, "none runs on this host")]))
     return found
+
+
+def _cost(measure: bool) -> list[Group]:
+    if not measure:
+        return []
+    from ..abilities import cost
+
+    return [cost.group(_attached)]
 
 
 @contextlib.contextmanager

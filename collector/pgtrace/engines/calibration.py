@@ -68,9 +68,7 @@ class _Votes:
         return fitting[0] if self.samples >= self.fewest and len(fitting) == 1 else None
 
     def failure(self) -> str | None:
-        if self.samples < _MOST or self.place() is not None:
-            return None
-        return "at two places or more" if self.fitting() else "at no place"
+        return _failure(self) if self.samples >= _MOST else None
 
 
 @dataclass(slots=True)
@@ -96,9 +94,7 @@ class _Apart:
     def failure(self) -> str | None:
         often = [each for each in self.votes.values() if each.samples >= _FEW]
         needed = _MOST if len(often) >= self.kinds else _MOST_ALIKE
-        if self._samples() < needed or self.place() is not None:
-            return None
-        return "at two places or more" if self.fitting() else "at no place"
+        return _failure(self) if self._samples() >= needed else None
 
     def _samples(self) -> int:
         return sum(each.samples for each in self.votes.values())
@@ -106,6 +102,13 @@ class _Apart:
     def _seen(self) -> list[_Votes]:
         """Others are too few to tell what fits."""
         return [each for each in self.votes.values() if each.samples >= _FEWEST_ALIKE]
+
+
+def _failure(votes: _Votes | _Apart) -> str | None:
+    """Why there is no place, once there are samples enough."""
+    if votes.place() is not None:
+        return None
+    return "at two places or more" if votes.fitting() else "at no place"
 
 
 @dataclass(slots=True)
