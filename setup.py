@@ -73,11 +73,8 @@ class PlatformWheel(bdist_wheel):
 setup(
     package_dir={"": "collector"},
     packages=[
-        "pgtrace",
-        *(
-            f"pgtrace.{p.parent.name}"
-            for p in sorted((ROOT / "collector" / "pgtrace").glob("*/__init__.py"))
-        ),
+        ".".join(p.parent.relative_to(ROOT / "collector").parts)
+        for p in sorted((ROOT / "collector" / "pgtrace").rglob("__init__.py"))
     ],
     package_data={
         "pgtrace": [
@@ -85,8 +82,8 @@ setup(
             "objects/*.bcc.c",
             "postgres/queries/*.sql",
             "py.typed",
-            "reporters/assets/*",
-            "reporters/assets/uplot/*",
+            "reporters/html/assets/*",
+            "reporters/html/assets/uplot/*",
         ]
     },
     distclass=BinaryDistribution,

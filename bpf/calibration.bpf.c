@@ -2,9 +2,12 @@
 /* Calls that change a PgBackendStatus, as samples: what they have written before tells user space
  * where in it that stands. Attached until it knows. */
 
+#include "slots.bpf.h"
+#include "tasks.bpf.h"
+
 #define OF_A_THREAD 12 /* samples at most in a round: consecutive ones tell most */
 
-struct reports {
+struct pgt_reports {
 	__u32 number;
 	__u32 round;
 	__u32 left; /* to be sampled in this round */
@@ -15,14 +18,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u32);
-	__type(value, struct reports);
+	__type(value, struct pgt_reports);
 } pgt_reports SEC(".maps");
 
 /* Counts a call of a thread. Returns whether to take a sample: of few threads in each round, as a
  * busy server reports faster than anybody can look at. */
-static __always_inline bool is_chosen(struct memory *memory, __u32 tid, __u32 *number)
+static __always_inline bool is_chosen(struct pgt_memory *memory, __u32 tid, __u32 *number)
 {
-	struct reports reports = {}, *known = bpf_map_lookup_elem(&pgt_reports, &tid);
+	struct pgt_reports reports = {}, *known = bpf_map_lookup_elem(&pgt_reports, &tid);
 	bool chosen;
 
 	if (known) {
@@ -49,8 +52,8 @@ static __always_inline int take_sample(__u32 of_id, __u64 argument, __u32 flag)
 {
 	__u32 postmaster = parent_tgid(), place = place_of(postmaster);
 	__u32 tid = bpf_get_current_pid_tgid(), number;
-	struct memory *memory;
-	struct sample *sample;
+	struct pgt_memory *memory;
+	struct pgt_sample *sample;
 	__u64 entry = 0;
 	__u32 i;
 

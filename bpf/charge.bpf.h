@@ -3,69 +3,9 @@
 #ifndef CHARGE_BPF_H
 #define CHARGE_BPF_H
 
-/* Set before the programs are loaded, so that the verifier drops what is not asked for. */
-const volatile struct options options SEC(".rodata.options");
-
-struct live live SEC(".data.live");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct task);
-} pgt_tasks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);   /* thread id */
-	__type(value, __u32); /* index in pgt_tasks */
-} pgt_indexes SEC(".maps");
-
-/* Tasks that nobody has, prepared by user space. A queue needs no atomic counter whose value
- * is used: those came with 5.12 (5ca419f2864a, "bpf: Add BPF_FETCH field / create
- * atomic_fetch_add instruction"). */
-struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1);
-	__type(value, __u32);
-} pgt_free_tasks SEC(".maps");
-
-/* Where those are who may have parallel workers. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct leader_key);
-	__type(value, __u32); /* index in pgt_tasks */
-} pgt_leaders SEC(".maps");
-
-static __always_inline struct task *task_at(__u32 index)
-{
-	return bpf_map_lookup_elem(&pgt_tasks, &index);
-}
-
-static __always_inline bool is_postmaster(__u32 tgid)
-{
-	__u32 i;
-
-	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
-		if (live.postmasters[i] == tgid)
-			return true;
-	return false;
-}
-
-/* Where in `live` the server of a postmaster is; SERVERS: it is none that is traced. */
-static __always_inline __u32 place_of(__u32 postmaster)
-{
-	__u32 i;
-
-#pragma clang loop unroll(disable)
-	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
-		if (live.postmasters[i] == postmaster)
-			return opaque(i);
-	return SERVERS;
-}
+#include "branchless.bpf.h"
+#include "statements.bpf.h"
+#include "tasks.bpf.h"
 
 #define WORKER 0x2072656b726f7720 /* " worker ", as a number */
 
@@ -102,24 +42,12 @@ static __always_inline __u32 leader_pid(const char *title)
 	return number;
 }
 
-int hash_query(__u32 asking_index, __u32 task_index);
-int look_up_statement(__u32 asking_index, __u32 task_index);
-
-/* Finds the statement of a task's open query, which may be one that was not called before. Who
- * asks is the task itself, or one of its parallel workers: they may do so at the same time.
- * One step calls not the other: 512 bytes of stack are all that nested functions have. */
-static __always_inline void find_statement(__u32 asking_index, __u32 task_index)
-{
-	hash_query(asking_index, task_index);
-	look_up_statement(asking_index, task_index);
-}
-
 /* A parallel worker is told for which of its leader's statements it was started; others may be
  * leaders. */
-static __always_inline void know_leader(struct task *task)
+static __always_inline void know_leader(struct pgt_task *task)
 {
-	struct leader_key key = {.postmaster = task->postmaster};
-	struct task *leader;
+	struct pgt_leader_key key = {.postmaster = task->postmaster};
+	struct pgt_task *leader;
 	__u32 *found, index = task->index;
 
 	key.inner_tgid = leader_pid(task->title);
@@ -144,7 +72,7 @@ static __always_inline void know_leader(struct task *task)
  * the verifier looks at it once for all callers. */
 __noinline int begin_task(__u32 tid)
 {
-	struct task *task;
+	struct pgt_task *task;
 	__u32 index;
 
 	if (bpf_map_pop_elem(&pgt_free_tasks, &index)) {
@@ -178,11 +106,11 @@ __noinline int begin_task(__u32 tid)
 	return index;
 }
 
-static __always_inline struct task *traced_task(void)
+static __always_inline struct pgt_task *traced_task(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	__u32 *found, index = 0;
-	struct task *task;
+	struct pgt_task *task;
 	bool child;
 	int fresh;
 
@@ -219,10 +147,10 @@ static __always_inline bool is_elsewhere(void)
 
 /* The same for probes that wait in the processes that matter alone: where that is one thread,
  * the verifier has nothing else to look at. */
-static __always_inline struct task *query_task(void)
+static __always_inline struct pgt_task *query_task(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), index = 0;
-	struct task *task;
+	struct pgt_task *task;
 
 	if (!options.only_tid)
 		return traced_task();

@@ -2,6 +2,9 @@
 /* When the phases of a server's last checkpoint began. Apart from the others, so that none of this
  * is loaded where nobody asks for it. */
 
+#include "charge.bpf.h"
+#include "tasks.bpf.h"
+
 static __always_inline int checkpoint_phase(__u32 phase)
 {
 	if (traced_task())

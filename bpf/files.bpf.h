@@ -3,12 +3,15 @@
 #ifndef FILES_BPF_H
 #define FILES_BPF_H
 
+#include "file_kind.bpf.h"
+#include "tasks.bpf.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct file_entry);
+	__type(value, struct pgt_file_entry);
 } pgt_files SEC(".maps");
 
 struct {
@@ -20,11 +23,11 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
-	__type(key, struct file_key);
+	__type(key, struct pgt_file_key);
 	__type(value, __u32);
 } pgt_file_indexes SEC(".maps");
 
-enum file_flags {
+enum pgt_file_flags {
 	REGULAR = 1,  /* a regular file of a real file system: its reads count */
 	DIRECT = 2,   /* opened with O_DIRECT */
 	TELLABLE = 4, /* the reading task itself submits the device's requests */
@@ -62,10 +65,10 @@ static __noinline __u32 file_system_flags(struct inode *inode, __u32 type)
 /* The entry on which reads of the file are booked, or of all files of its kind; 0, of which nothing
  * is known, if there is no room for another. User space gives back those of files that are gone,
  * once no task remembers them and no slot is theirs. */
-static __noinline __u32 file_entry(struct task *task, struct inode *inode, bool by_file)
+static __noinline __u32 file_entry(struct pgt_task *task, struct inode *inode, bool by_file)
 {
-	struct file_entry *found, *entry;
-	struct file_key key = {};
+	struct pgt_file_entry *found, *entry;
+	struct pgt_file_key key = {};
 	__u32 *known, index, kind;
 
 	if (!task)
@@ -93,7 +96,7 @@ static __noinline __u32 file_entry(struct task *task, struct inode *inode, bool 
 	found->kind = kind;
 	entry->inode = by_file ? key.inode : 0;
 	entry->generation = key.generation;
-	barrier();
+	store_barrier();
 	entry->kind = kind;
 	if (!bpf_map_update_elem(&pgt_file_indexes, &key, &index, BPF_NOEXIST))
 		return index;
@@ -105,16 +108,16 @@ static __noinline __u32 file_entry(struct task *task, struct inode *inode, bool 
 
 /* The same number, of which the verifier knows nothing: it would follow what comes after a loop
  * once for each number that the loop may end with. */
-static __always_inline __u32 unknown(struct task *task, __u32 number)
+static __always_inline __u32 unknown(struct pgt_task *task, __u32 number)
 {
 	*(volatile __u32 *)&task->chosen = number;
 	return *(volatile __u32 *)&task->chosen;
 }
 
 /* Where the relation was read last, whichever segment that was. */
-static __always_inline __u32 find_stream(struct task *task, __u64 identity)
+static __always_inline __u32 find_stream(struct pgt_task *task, __u64 identity)
 {
-	struct stream *stream;
+	struct pgt_stream *stream;
 	__u32 i;
 
 	for (i = 0; i < FILES; i++)
@@ -134,7 +137,7 @@ static __always_inline __u32 find_stream(struct task *task, __u64 identity)
 
 /* Whether its reads are told apart from those of others of its kind. Temporary files and segments
  * of WAL come and go, and are told by their directories. */
-static __always_inline bool is_told_apart(struct file_entry *found)
+static __always_inline bool is_told_apart(struct pgt_file_entry *found)
 {
 	return options.by_file && found->kind != TEMPORARY && found->kind != WAL;
 }
@@ -143,9 +146,9 @@ static __always_inline bool is_told_apart(struct file_entry *found)
  * looks at it once. */
 __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
 {
-	struct task *task = task_at(task_index);
-	struct file_state *state;
-	struct file_entry *found;
+	struct pgt_task *task = task_at(task_index);
+	struct pgt_file_state *state;
+	struct pgt_file_entry *found;
 	struct file *file = (void *)address;
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 
@@ -166,11 +169,11 @@ __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
 }
 
 /* Puts a file of that type among those that the task read last; FILES if its reads do not count. */
-static __noinline __u32 remember_file(struct task *task, struct file *file, struct inode *inode,
+static __noinline __u32 remember_file(struct pgt_task *task, struct file *file, struct inode *inode,
 				      __u32 type)
 {
 	__u32 i, opened, flags = file_system_flags(inode, type);
-	struct file_state *state;
+	struct pgt_file_state *state;
 	__u64 number;
 
 	if (!(flags & REGULAR)) {
@@ -205,7 +208,7 @@ static __noinline __u32 remember_file(struct task *task, struct file *file, stru
 }
 
 /* Whether reads of the file count; if so, task->file tells where its state is. */
-static __always_inline bool find_file(struct task *task, struct file *file)
+static __always_inline bool find_file(struct pgt_task *task, struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u32 i = task->file & (FILES - 1);
@@ -229,7 +232,7 @@ static __always_inline bool find_file(struct task *task, struct file *file)
 }
 
 /* The same for an fsync, which may be of a directory. */
-static __always_inline bool find_synced(struct task *task, struct file *file)
+static __always_inline bool find_synced(struct pgt_task *task, struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u32 i;

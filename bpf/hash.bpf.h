@@ -3,7 +3,9 @@
 #ifndef HASH_BPF_H
 #define HASH_BPF_H
 
+#include "branchless.bpf.h"
 #include "scanner.bpf.h"
+#include "tasks.bpf.h"
 
 #define FNV_BASIS 0xcbf29ce484222325ull
 #define FNV_PRIME 0x100000001b3ull
@@ -11,7 +13,7 @@
 #define HASHED 16 /* characters at a time */
 
 /* How '..' with a backslash before a quote is read */
-enum reading { STANDARD, WITH_ESCAPES };
+enum pgt_reading { STANDARD, WITH_ESCAPES };
 
 /* All ones if the entry has the bit. No comparison: the compiler may turn those into branches. */
 static __always_inline __u64 mask(__u32 entry, __u32 bit)
@@ -28,7 +30,7 @@ static __always_inline __u64 chosen(__u64 mask, __u64 yes, __u64 no)
 }
 
 /* What most characters do not need. Returns the next state. */
-static __always_inline __u64 scan_seldom(struct hashing *h, __u32 entry, __u64 c)
+static __always_inline __u64 scan_seldom(struct pgt_hashing *h, __u32 entry, __u64 c)
 {
 	__u64 state = entry & (STATES - 1), escaped, over, same;
 
@@ -53,7 +55,7 @@ static __always_inline __u64 scan_seldom(struct hashing *h, __u32 entry, __u64 c
 	return chosen(mask(entry, SHALLOWER) & -equal(h->depth, 0), S_BETWEEN, state);
 }
 
-static __always_inline void scan_character(struct hashing *h, __u64 c)
+static __always_inline void scan_character(struct pgt_hashing *h, __u64 c)
 {
 	__u32 entry = scanner[h->state & (STATES - 1)][character_classes[c] & (CLASSES - 1)];
 	__u64 symbol;
@@ -69,8 +71,8 @@ static __always_inline void scan_character(struct hashing *h, __u64 c)
 /* Not static, as what follows: the verifier looks at each once, and not once for each way there. */
 __noinline int hash_part(__u32 scratch_index, __u32 task_index, __u32 from)
 {
-	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
-	struct hashing h;
+	struct pgt_task *scratch = task_at(scratch_index), *task = task_at(task_index);
+	struct pgt_hashing h;
 	__u32 i;
 
 	if (!scratch || !task)
@@ -91,7 +93,7 @@ __noinline int hash_part(__u32 scratch_index, __u32 task_index, __u32 from)
  * the two. */
 __noinline int hash_statement(__u32 scratch_index, __u32 task_index, __u32 reading)
 {
-	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
+	struct pgt_task *scratch = task_at(scratch_index), *task = task_at(task_index);
 	__u32 from;
 
 	if (!scratch || !task)
@@ -109,7 +111,7 @@ __noinline int hash_statement(__u32 scratch_index, __u32 task_index, __u32 readi
 /* Of a text as it is. */
 __noinline int hash_whole(__u32 scratch_index, __u32 task_index)
 {
-	struct task *scratch = task_at(scratch_index), *task = task_at(task_index);
+	struct pgt_task *scratch = task_at(scratch_index), *task = task_at(task_index);
 	__u64 hash = FNV_BASIS;
 	__u32 i;
 
@@ -132,9 +134,9 @@ __noinline int hash_whole(__u32 scratch_index, __u32 task_index)
  * Whether backslashes escape in '..' is a setting of the session. Where it matters, that reading is
  * taken by which the text comes to an end. If both do, or none, or if the text was cut, then
  * statements are rather told apart by a literal than taken for one: the whole text counts. */
-static __always_inline __u64 text_hash(struct task *scratch, struct task *task)
+static __always_inline __u64 text_hash(struct pgt_task *scratch, struct pgt_task *task)
 {
-	struct hashing *h = &scratch->hashing;
+	struct pgt_hashing *h = &scratch->hashing;
 	__u64 hash, incomplete;
 
 	if (!options.literals) {

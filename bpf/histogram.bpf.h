@@ -4,6 +4,8 @@
 #ifndef HISTOGRAM_BPF_H
 #define HISTOGRAM_BPF_H
 
+#include "pgtrace.h"
+
 static __always_inline __u32 log2_u64(__u64 value)
 {
 	__u32 bits = 0;

@@ -6,9 +6,14 @@
 #ifndef LIGHT_BPF_H
 #define LIGHT_BPF_H
 
+#include "charge.bpf.h"
+#include "query_text.bpf.h"
+#include "statements.bpf.h"
+#include "tasks.bpf.h"
+
 #define LOOKS 3 /* so often at most, until nothing changed meanwhile */
 
-static __always_inline __u64 text_seen(struct memory *memory)
+static __always_inline __u64 text_seen(struct pgt_memory *memory)
 {
 	__u64 text = 0;
 
@@ -18,9 +23,9 @@ static __always_inline __u64 text_seen(struct memory *memory)
 }
 
 /* What the statement is found by. */
-static __always_inline int describe(struct task *task, __u64 query_id, __u64 text)
+static __always_inline int describe(struct pgt_task *task, __u64 query_id, __u64 text)
 {
-	struct query *query = &task->query;
+	struct pgt_query *query = &task->query;
 
 	if (!query->number)
 		read_title(task->title, TITLE); /* now its user and database stand in it */
@@ -37,9 +42,9 @@ static __always_inline int describe(struct task *task, __u64 query_id, __u64 tex
 
 /* What a task's entry says, as of one moment; false if it is always being changed. A state of 0 is
  * none: it has no entry, or has not touched it yet, as a process that starts. */
-static __noinline int read_entry(struct task *task, struct memory *memory, __u32 *state)
+static __noinline int read_entry(struct pgt_task *task, struct pgt_memory *memory, __u32 *state)
 {
-	struct seen *seen;
+	struct pgt_seen *seen;
 	__u32 i, after;
 
 	if (!task || !memory || !state)
@@ -75,11 +80,11 @@ static __noinline int read_entry(struct task *task, struct memory *memory, __u32
  * found then. */
 __noinline int look(__u32 task_index)
 {
-	struct task *task = task_at(task_index);
+	struct pgt_task *task = task_at(task_index);
 	__u64 start, query_id, text;
-	struct memory *memory;
+	struct pgt_memory *memory;
 	__u32 state = 0, place;
-	struct seen *seen;
+	struct pgt_seen *seen;
 
 	if (!task)
 		return 0;
@@ -117,9 +122,9 @@ __noinline int look(__u32 task_index)
 }
 
 /* The leader of a parallel worker; NULL: it has none, or its statement is known. */
-static __always_inline struct task *leader_to_ask(struct task *task)
+static __always_inline struct pgt_task *leader_to_ask(struct pgt_task *task)
 {
-	struct leader_key key = {.postmaster = task->postmaster};
+	struct pgt_leader_key key = {.postmaster = task->postmaster};
 	__u32 *found;
 
 	if (task->started_for || task->query.serial == task->serial)
@@ -130,7 +135,7 @@ static __always_inline struct task *leader_to_ask(struct task *task)
 }
 
 /* Whether an entry that was found is as it was then. All processes of a server share it. */
-static __always_inline int is_unchanged(struct task *task)
+static __always_inline int is_unchanged(struct pgt_task *task)
 {
 	__u32 changes, place = place_of(task->postmaster);
 
@@ -145,7 +150,7 @@ static __always_inline int is_unchanged(struct task *task)
  * leader was found to run, if the leader's entry has not changed since. */
 __noinline int learn_from_leader(__u32 task_index)
 {
-	struct task *task = task_at(task_index), *leader;
+	struct pgt_task *task = task_at(task_index), *leader;
 
 	if (!task)
 		return 0;
@@ -156,18 +161,18 @@ __noinline int learn_from_leader(__u32 task_index)
 }
 
 /* Or it is what the leader was found to run while the worker did, which lives in one statement. */
-static __always_inline void learn_at_exit(struct task *task)
+static __always_inline void learn_at_exit(struct pgt_task *task)
 {
-	struct task *leader = leader_to_ask(task);
+	struct pgt_task *leader = leader_to_ask(task);
 
 	if (leader && leader->seen.looked_ns >= task->began_ns)
 		task->started_for = leader->seen.statement;
 }
 
 /* The statement that the current task runs, or 0. */
-static __always_inline __u64 statement_seen(struct task *task, __u64 now)
+static __always_inline __u64 statement_seen(struct pgt_task *task, __u64 now)
 {
-	struct seen *seen = &task->seen;
+	struct pgt_seen *seen = &task->seen;
 
 	seen->looked_ns = now;
 	if (is_unchanged(task))
@@ -184,7 +189,7 @@ static __always_inline __u64 statement_seen(struct task *task, __u64 now)
 }
 
 /* What a task's own read is booked on. */
-static __always_inline __u64 query_of(struct task *task, __u64 now)
+static __always_inline __u64 query_of(struct pgt_task *task, __u64 now)
 {
 	if (options.light)
 		return statement_seen(task, now);

@@ -4,6 +4,8 @@
 #ifndef PGTRACE_H
 #define PGTRACE_H
 
+#include <linux/types.h>
+
 #define SUBS	   16	   /* buckets per power of two */
 #define SUB_BITS   4	   /* log2(SUBS) */
 #define MAX_BITS   40	   /* values from 2^40 ns (18 minutes) on share the last bucket */
@@ -27,11 +29,11 @@
 #define STATEMENT  (1ull << 62)	   /* in place of a query's number: a statement's index + 1 */
 #define OTHERS	   (STATEMENT - 1) /* a statement for which there was no room */
 
-enum operation { OP_READ, OP_WRITE, OP_FSYNC, OP_FDATASYNC, OP_SYNC_FILE_RANGE, OPERATIONS };
-enum source { PAGE_CACHE, READAHEAD_ISSUED, DEVICE, WAIT, SOURCE_UNKNOWN, SOURCES };
-enum pattern { SEQUENTIAL, NEAR, RANDOM, FIRST, PATTERN_UNKNOWN, PATTERNS };
-enum size { BLOCKS_1, BLOCKS_2_4, BLOCKS_5_15, BLOCKS_16, SIZES };
-enum kind {
+enum pgt_operation { OP_READ, OP_WRITE, OP_FSYNC, OP_FDATASYNC, OP_SYNC_FILE_RANGE, OPERATIONS };
+enum pgt_source { PAGE_CACHE, READAHEAD_ISSUED, DEVICE, WAIT, SOURCE_UNKNOWN, SOURCES };
+enum pgt_pattern { SEQUENTIAL, NEAR, RANDOM, FIRST, PATTERN_UNKNOWN, PATTERNS };
+enum pgt_size { BLOCKS_1, BLOCKS_2_4, BLOCKS_5_15, BLOCKS_16, SIZES };
+enum pgt_kind {
 	KIND_UNKNOWN,
 	RELATION,
 	VISIBILITY_MAP,
@@ -42,16 +44,16 @@ enum kind {
 	OTHER,
 	KINDS
 };
-enum scope { OUTSIDE, IN_QUERY, SCOPES };
-enum performer { ITSELF, IO_URING, PERFORMERS };
-enum protocol { PROTOCOL_UNKNOWN, SIMPLE, EXTENDED };
+enum pgt_scope { OUTSIDE, IN_QUERY, SCOPES };
+enum pgt_performer { ITSELF, IO_URING, PERFORMERS };
+enum pgt_protocol { PROTOCOL_UNKNOWN, SIMPLE, EXTENDED };
 
 /* A slot's key within its task:
  * (((((scope * OPERATIONS + operation) * PERFORMERS + performer) * 2 + direct) * SIZES + size)
  * * PATTERNS + pattern) * SOURCES + source */
 #define KEYS (SCOPES * OPERATIONS * PERFORMERS * 2 * SIZES * PATTERNS * SOURCES)
 
-struct options {
+struct pgt_options {
 	__u64 segment_bytes;  /* of a relation's files, all but the last are this long */
 	__u32 only_tid;	      /* the thread whose state is task 0, or 0 */
 	__u32 listed;	      /* threads in pgt_indexes are traced, whoever their parent is */
@@ -78,7 +80,7 @@ struct options {
 
 /* Where a server's processes keep what the light tier looks at: the same addresses in all of them.
  * The offsets are those of fields of PgBackendStatus, found by calibration. */
-struct memory {
+struct pgt_memory {
 	__u64 entry;	/* MyBEEntry */
 	__u64 text;	/* debug_query_string */
 	__u32 found;	/* the offsets are */
@@ -92,7 +94,7 @@ struct memory {
 };
 
 /* What user space changes while the programs run. */
-enum checkpoint_phase {
+enum pgt_checkpoint_phase {
 	CHECKPOINT_BEGIN,
 	CHECKPOINT_WRITE,
 	CHECKPOINT_SYNC,
@@ -101,7 +103,7 @@ enum checkpoint_phase {
 	CHECKPOINT_PHASES
 };
 
-struct live {
+struct pgt_live {
 	__u64 application_name[SERVERS]; /* where each one's children keep a pointer to it, or 0 */
 	__u32 postmasters[SERVERS];	 /* their children are traced; 0: no more of them */
 	__u32 io_workers[SERVERS]; /* whether it has such, to which its backends leave reads */
@@ -115,16 +117,16 @@ struct live {
 	__u64 lost_queries;	/* their records found the ring full */
 	__u64 by_kind;		/* counted on all files of a kind: no room to tell its file */
 	__u64 checkpoint_ns[CHECKPOINT_PHASES]; /* when each began in the last checkpoint, or 0 */
-	struct memory memory[SERVERS];
+	struct pgt_memory memory[SERVERS];
 	__u64 unseen; /* statements that could not be looked up when they read */
 };
 
 /* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only
  * the task that owns a slot writes to it, so that no counter needs an atomic operation. */
-struct slot {
-	__u32 owner; /* serial of the task that counts here */
-	__u32 payer; /* serial of the task on whose behalf: mostly itself */
-	__u64 query; /* number of the payer's query, or its statement; 0: outside queries */
+struct pgt_slot {
+	__u32 owner;	  /* serial of the task that counts here */
+	__u32 charged_to; /* serial of the task on whose behalf: mostly itself */
+	__u64 query;	  /* number of that one's query, or its statement; 0: outside queries */
 	__u32 key;
 	__u32 next; /* of the same owner's query: index + 1, or 0 */
 	__u32 file; /* index in pgt_files */
@@ -139,12 +141,12 @@ struct slot {
 	__u32 chunk[CHUNKS]; /* index + 1, or 0 where no value fell */
 };
 
-struct chunk {
+struct pgt_chunk {
 	__u64 count[SUBS];
 };
 
 /* Calls of one statement, or of several that are not told apart. */
-struct calls {
+struct pgt_calls {
 	__u64 calls;
 	__u64 errors;
 	__u64 total_ns;
@@ -155,17 +157,17 @@ struct calls {
 };
 
 /* Reads that are in no histogram because they failed or came short; or writes, or fsyncs. */
-struct apart {
+struct pgt_excluded {
 	__u64 count;
 	__u64 bytes;
 	__u64 device_bytes;
 	__u64 total_ns;
 };
 
-enum record { RECORD_QUERY = 1, RECORD_CHARGED, RECORD_SAMPLE };
+enum pgt_record { RECORD_QUERY = 1, RECORD_CHARGED, RECORD_SAMPLE };
 
 /* One query as the client sees it; sent as it is, with as much of the text as there is. */
-struct query {
+struct pgt_query {
 	__u32 record; /* RECORD_QUERY */
 	__u32 serial; /* of its task */
 	__u64 number; /* counted within the task, from 1 */
@@ -189,16 +191,16 @@ struct query {
 };
 
 /* A slot was taken by one task for reads that another pays. */
-struct charged {
+struct pgt_charged {
 	__u32 record; /* RECORD_CHARGED */
-	__u32 payer;
+	__u32 charged_to;
 	__u64 query;
 	__u32 slot; /* index + 1 */
 	__u32 unused;
 };
 
 /* A call that changes a PgBackendStatus, as that was before it. */
-struct sample {
+struct pgt_sample {
 	__u32 record; /* RECORD_SAMPLE */
 	__u32 postmaster;
 	__u32 tid;
@@ -211,8 +213,8 @@ struct sample {
 };
 
 /* Statements are told apart by this. */
-struct statement_key {
-	__u32 payer;
+struct pgt_statement_key {
+	__u32 charged_to;
 	__u8 protocol;
 	__u8 begun_before;
 	__u8 cut;
@@ -222,10 +224,10 @@ struct statement_key {
 };
 
 /* All calls of one statement by one backend; only its thread writes to it. */
-struct statement {
-	struct statement_key key;
+struct pgt_statement {
+	struct pgt_statement_key key;
 	__u64 query_id;
-	struct calls sums;
+	struct pgt_calls sums;
 	__u32 text_length;
 	__u32 used; /* at some time */
 	char application_name[NAME];
@@ -233,7 +235,7 @@ struct statement {
 };
 
 /* A file; or all files of one kind in one tablespace: then it is the first that was seen. */
-struct file_entry {
+struct pgt_file_entry {
 	__u64 inode; /* 0: of many */
 	__u64 space; /* inode of the directory that stands for its tablespace, or 0 */
 	__u32 device;
@@ -245,7 +247,7 @@ struct file_entry {
 	char path[COMPONENTS][COMPONENT]; /* its name, then the directories' */
 };
 
-struct file_key {
+struct pgt_file_key {
 	__u64 inode; /* of the file, or of the tablespace's directory */
 	__u32 generation;
 	__u32 device;
@@ -253,7 +255,7 @@ struct file_key {
 	__u32 unused;
 };
 
-struct file_state {
+struct pgt_file_state {
 	__u64 file;	/* struct file *, only compared */
 	__u64 inode;	/* struct inode *, only compared */
 	__u64 number;	/* i_ino and i_generation: the same inode, or another at its address? */
@@ -268,14 +270,14 @@ struct file_state {
 };
 
 /* Where a relation was last read. */
-struct stream {
+struct pgt_stream {
 	__u64 identity;
 	__u64 next; /* or NOWHERE */
 };
 
 /* Whom the next read of a task is for, if not for itself. */
-struct charge {
-	__u32 payer; /* serial; 0: itself */
+struct pgt_charge {
+	__u32 charged_to; /* serial; 0: itself */
 	__u32 unused;
 	__u64 query;
 	__u64 queued_ns;
@@ -284,27 +286,27 @@ struct charge {
 };
 
 /* Writes and fsyncs of one task that are in no histogram. */
-struct apart_writes {
+struct pgt_excluded_writes {
 	__u64 lost_writes;
 	__u64 lost_syncs;
-	struct apart failed;
-	struct apart cut_short;
-	struct apart failed_syncs;
+	struct pgt_excluded failed;
+	struct pgt_excluded cut_short;
+	struct pgt_excluded failed_syncs;
 };
 
 /* Requests of io_uring that completed in another thread than their task's. Whoever has a lane
  * counts in its slots, alone; the rest is added to by atomic operations, also by the task itself.
  */
-struct completed {
+struct pgt_completed {
 	__u64 requests;
 	__u64 lost;
-	struct apart failed;
-	struct apart cut_short;
+	struct pgt_excluded failed;
+	struct pgt_excluded cut_short;
 	__u32 lanes[LANES]; /* 1: somebody has it */
 };
 
 /* A hash of a text, as far as it has come. What is yes or no is all ones or 0. */
-struct hashing {
+struct pgt_hashing {
 	__u64 hash;
 	__u64 saved;
 	__u64 state; /* of the scanner */
@@ -319,7 +321,7 @@ struct hashing {
 };
 
 /* The light tier: what a task ran when it was last looked at. */
-struct seen {
+struct pgt_seen {
 	__u64 entry; /* its PgBackendStatus */
 	__u64 start;
 	__u64 query_id;
@@ -330,7 +332,7 @@ struct seen {
 };
 
 /* What is known of one traced thread. Only that thread writes to it, except where it says so. */
-struct task {
+struct pgt_task {
 	__u64 start_ns; /* of the read in flight; 0: none */
 	__u64 read_bytes;
 	__u64 switches;
@@ -356,78 +358,49 @@ struct task {
 	__u64 site;	 /* whence the text of its query was reported, without USDT */
 	__u64 lost_reads;
 	__u64 lost_queries;
-	struct charge charge;
-	struct apart failed;
-	struct apart cut_short;
-	struct apart_writes writes;
+	struct pgt_charge charge;
+	struct pgt_excluded failed;
+	struct pgt_excluded cut_short;
+	struct pgt_excluded_writes writes;
 	__u64 ignored_file; /* what was read last of what does not count: a signalfd, /proc */
 	__u64 ignored_inode;
 	__u64 last_request; /* struct io_kiocb *: who asked the device since request_bytes */
 	__u64 request_bytes;
 	__u64 requests; /* of io_uring: submitted, less those that completed in this thread */
-	struct completed completed;
+	struct pgt_completed completed;
 	__u64 wait_start_ns; /* it waits for an asynchronous read */
 	__u64 asked_blocks;  /* of the asynchronous read that is being prepared */
-	struct hashing hashing;
+	struct pgt_hashing hashing;
 	__u64 words; /* scratch: the hash of a text by its words */
-	struct file_state files[FILES];
-	struct stream streams[FILES];
+	struct pgt_file_state files[FILES];
+	struct pgt_stream streams[FILES];
 	__u64 written[FILES]; /* of the relation in streams[]: where its last write ended */
 	__u64 started_for;    /* of a parallel worker: its leader's statement; 0: not known */
-	struct seen seen;
-	struct file_entry found; /* scratch: what a new file is */
-	struct calls others;	 /* of statements for which there was no room */
+	struct pgt_seen seen;
+	struct pgt_file_entry found; /* scratch: what a new file is */
+	struct pgt_calls others;     /* of statements for which there was no room */
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */
-	struct query query;
+	struct pgt_query query;
 	char text[TEXT]; /* scratch: the text that a probe brought */
 };
 
-struct leader_key {
+struct pgt_leader_key {
 	__u32 postmaster;
 	__u32 inner_tgid;
 };
 
-struct handle_key {
-	__u64 handle; /* PgAioHandle *, in shared memory: the same in every process */
-	__u32 postmaster;
-	__u32 unused;
-};
-
 /* PostgreSQL 18: who asked for the I/O of a handle, and when. */
-struct handle {
-	__u32 payer;
+struct pgt_handle {
+	__u32 charged_to;
 	__u32 pattern;
 	__u64 query;
 	__u64 asked_ns;
 };
 
-/* A read that io_uring performs. */
-struct request {
-	__u64 start_ns;
-	__u64 asked;
-	__u64 device_bytes;
-	__u64 query;
-	__u64 statement;
-	__u32 payer;
-	__u32 pattern;
-	__u32 flags;
-	__u32 entry;
-	__u32 index; /* of its task in pgt_tasks */
-	__u32 by_kind;
-};
-
-/* One read, write or fsync. */
-struct measured {
-	__u64 ns;
-	__u64 bytes;
-	__u64 device_bytes;
-	__u64 queued_ns;
-};
-
 /* What is told apart of reads: whose slot it is. */
-struct slot_key {
+struct pgt_slot_key {
 	__u32 owner;
-	__u32 payer;
+	__u32 charged_to;
 	__u64 query;
 	__u32 key;
 	__u32 file;

@@ -5,7 +5,9 @@
 #ifndef SCANNER_BPF_H
 #define SCANNER_BPF_H
 
-enum class {
+#include "kernel_types.bpf.h"
+
+enum pgt_class {
 	C_OTHER,
 	C_BLANK,
 	C_NEWLINE,
@@ -29,7 +31,7 @@ enum class {
 	CLASSES = 32
 };
 
-enum state {
+enum pgt_state {
 	S_STRING, /* up to S_NAME, a text that ends here is not complete */
 	S_STRING_BACKSLASH,
 	S_BODY, /* of a string in dollar quotes */

@@ -5,12 +5,14 @@
 #ifndef SLOTS_BPF_H
 #define SLOTS_BPF_H
 
+#include "tasks.bpf.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct slot);
+	__type(value, struct pgt_slot);
 } pgt_slots SEC(".maps");
 
 struct {
@@ -18,7 +20,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct chunk);
+	__type(value, struct pgt_chunk);
 } pgt_chunks SEC(".maps");
 
 /* What was given back last is taken first, so that no more of the memory is touched than was in use
@@ -51,7 +53,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
-	__type(key, struct slot_key);
+	__type(key, struct pgt_slot_key);
 	__type(value, __u32); /* index of a slot */
 } pgt_slot_indexes SEC(".maps");
 
@@ -60,15 +62,16 @@ struct {
 	__uint(max_entries, 4096);
 } pgt_records SEC(".maps");
 
-static __always_inline struct slot *slot_at(__u32 index)
+static __always_inline struct pgt_slot *slot_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&pgt_slots, &index);
 }
 
-static __always_inline bool is_of(struct slot *slot, struct slot_key *key)
+static __always_inline bool is_of(struct pgt_slot *slot, struct pgt_slot_key *key)
 {
 	return slot->query == key->query && slot->owner == key->owner &&
-	       slot->payer == key->payer && slot->key == key->key && slot->file == key->file;
+	       slot->charged_to == key->charged_to && slot->key == key->key &&
+	       slot->file == key->file;
 }
 
 static __always_inline long give_slot(__u32 index)
@@ -86,9 +89,9 @@ static __always_inline long give_chunk(__u32 index)
 }
 
 /* Returns its index + 1, or 0 if none is left. */
-static __always_inline __u32 take_slot(struct slot_key *key, bool spare)
+static __always_inline __u32 take_slot(struct pgt_slot_key *key, bool spare)
 {
-	struct slot *slot;
+	struct pgt_slot *slot;
 	__u32 index;
 
 	if (spare ? bpf_map_pop_elem(&pgt_spare_slots, &index)
@@ -102,7 +105,7 @@ static __always_inline __u32 take_slot(struct slot_key *key, bool spare)
 		return 0;
 	}
 	slot->owner = key->owner;
-	slot->payer = key->payer;
+	slot->charged_to = key->charged_to;
 	slot->query = key->query;
 	slot->key = key->key;
 	slot->file = key->file;
@@ -111,18 +114,18 @@ static __always_inline __u32 take_slot(struct slot_key *key, bool spare)
 }
 
 /* The slot that is there already: index + 1, or 0. */
-static __always_inline __u32 known_slot(struct slot_key *key)
+static __always_inline __u32 known_slot(struct pgt_slot_key *key)
 {
 	__u32 *found = bpf_map_lookup_elem(&pgt_slot_indexes, key);
-	struct slot *slot = found ? slot_at(*found) : NULL;
+	struct pgt_slot *slot = found ? slot_at(*found) : NULL;
 
 	return slot && is_of(slot, key) ? *found + 1 : 0;
 }
 
 /* The same if its task does not remember it; those of a query are linked. */
-static __noinline __u32 find_slot(struct task *task, struct slot_key *key, bool spare)
+static __noinline __u32 find_slot(struct pgt_task *task, struct pgt_slot_key *key, bool spare)
 {
-	struct slot *slot;
+	struct pgt_slot *slot;
 	__u32 place;
 
 	if (!task || !key)
@@ -140,11 +143,11 @@ static __noinline __u32 find_slot(struct task *task, struct slot_key *key, bool 
 }
 
 /* The slot for what a task reads for itself. */
-static __always_inline struct slot *own_slot(struct task *task, struct file_state *state,
-					     struct slot_key *key)
+static __always_inline struct pgt_slot *
+own_slot(struct pgt_task *task, struct pgt_file_state *state, struct pgt_slot_key *key)
 {
 	__u32 *cached = &state->slot[key->key & (CACHED - 1)];
-	struct slot *slot;
+	struct pgt_slot *slot;
 
 	if (*cached) {
 		slot = slot_at(*cached - 1);
@@ -156,9 +159,9 @@ static __always_inline struct slot *own_slot(struct task *task, struct file_stat
 }
 
 /* The slot for what a task reads for another. Of those of a query user space is told. */
-static __noinline __u32 charged_slot(struct slot_key *key, bool spare)
+static __noinline __u32 charged_slot(struct pgt_slot_key *key, bool spare)
 {
-	struct charged charged = {};
+	struct pgt_charged charged = {};
 	__u32 place;
 
 	if (!key)
@@ -170,85 +173,11 @@ static __noinline __u32 charged_slot(struct slot_key *key, bool spare)
 	if (!place || !options.per_query)
 		return place;
 	charged.record = RECORD_CHARGED;
-	charged.payer = key->payer;
+	charged.charged_to = key->charged_to;
 	charged.query = key->query;
 	charged.slot = place;
 	bpf_ringbuf_output(&pgt_records, &charged, sizeof(charged), BPF_RB_NO_WAKEUP);
 	return place;
-}
-
-/* Puts a value into a histogram; false if there was no room to, with `spare` not even that. */
-static __always_inline bool count_value(__u32 *chunks, __u64 ns, bool spare)
-{
-	struct chunk *chunk;
-	__u32 which, sub, index;
-
-	locate(ns, &which, &sub);
-	/* The compiler may test one copy of it and use another, of which verifiers before 6.12 then
-	 * know nothing */
-	which = opaque(which);
-	if (which >= CHUNKS)
-		return false;
-	if (!chunks[which]) {
-		if (bpf_map_pop_elem(&pgt_free_chunks, &index) &&
-		    (!spare || bpf_map_pop_elem(&pgt_spare_chunks, &index)))
-			return false;
-		chunks[which] = index + 1;
-	}
-	index = chunks[which] - 1;
-	chunk = bpf_map_lookup_elem(&pgt_chunks, &index);
-	if (!chunk)
-		return false;
-	chunk->count[sub & (SUBS - 1)]++;
-	return true;
-}
-
-/* Counts one read; false if there was no room to. */
-static __always_inline bool count_read(struct slot *slot, struct measured *measured, bool spare)
-{
-	__u64 ns = measured->ns;
-
-	if (!count_value(slot->chunk, ns, spare))
-		return false;
-	if (!slot->count || ns < slot->min_ns)
-		slot->min_ns = ns;
-	if (ns > slot->max_ns)
-		slot->max_ns = ns;
-	slot->count++;
-	slot->bytes += measured->bytes;
-	slot->device_bytes += measured->device_bytes;
-	slot->total_ns += ns;
-	slot->queued_ns += measured->queued_ns;
-	return true;
-}
-
-#define KEYS_PER_OPERATION (KEYS / SCOPES / OPERATIONS)
-
-/* Counts what there was no room for, on all files of its kind: so much is spared. False if it is
- * lost. */
-static __noinline int count_by_kind(struct task *task, struct slot_key *key, __u32 by_kind,
-				    struct measured *measured)
-{
-	struct slot *slot;
-	__u32 place, operation;
-	bool own;
-
-	if (!task || !key || !measured)
-		return 0;
-	if (key->file != by_kind)
-		__sync_fetch_and_add(&live.by_kind, 1);
-	key->file = by_kind;
-	own = key->owner == task->serial && key->payer == task->serial &&
-	      (key->query >= OTHERS || !key->query || key->query == task->query.number);
-	place = own ? find_slot(task, key, true) : charged_slot(key, true);
-	slot = place ? slot_at(place - 1) : NULL;
-	if (slot && count_read(slot, measured, true))
-		return 1;
-	__sync_fetch_and_add(slot ? &live.no_chunk : &live.no_slot, 1);
-	operation = opaque(key->key / KEYS_PER_OPERATION % OPERATIONS);
-	if (operation < OPERATIONS)
-		__sync_fetch_and_add(&live.lost[operation], 1);
-	return 0;
 }
 
 #endif

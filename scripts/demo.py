@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pgtrace.errors import PgtraceError
-from pgtrace.postgres import sample
-from pgtrace.postgres.cache import evict, relation_files, residency
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.page_cache import evict, relation_files, residency
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 SETTINGS = {
     "shared_buffers": "16MB",  # so that a warm query still reads, from the page cache
@@ -94,15 +94,15 @@ def demonstrate(rows: int) -> None:
     """Load, attach, run both queries cold and warm."""
     say(f"Starting a private PostgreSQL below {DISK}")
     with PrivateCluster(SETTINGS, directory=DISK) as cluster:
-        say(f"Loading document 002's table, {rows:,} rows, with an index on its random id")
+        say(f"Loading the benchmark table, {rows:,} rows, with an index on its random id")
         with cluster.connect() as helper:
-            sample.create_table(helper, rows)
-            files = relation_files(cluster.datadir, helper, sample.TABLE)
+            benchmark_table.create_table(helper, rows)
+            files = relation_files(cluster.datadir, helper, benchmark_table.TABLE)
         cluster.restart()  # nothing of the table stays in shared buffers
         with cluster.connect(options=INDEX_FIRST) as backend:
             queries = {
-                "sequential scan": sample.SEQUENTIAL,
-                "index scan": sample.index_scan(rows),
+                "sequential scan": benchmark_table.SEQUENTIAL,
+                "index scan": benchmark_table.index_scan(rows),
             }
             for query in queries.values():
                 backend.execute(f"explain {query}")  # reads the catalogs before we watch
@@ -111,7 +111,7 @@ def demonstrate(rows: int) -> None:
             tracer = attach(pid)
             try:
                 for name, query in queries.items():
-                    say(f"Document 002's {name}: {query}")
+                    say(f"The {name} query: {query}")
                     show(backend, query, files, files)
                     show(backend, query, [], files)
                 say("Ending the backend: pgtrace ends with it")
@@ -137,8 +137,8 @@ def simulated(kind: str, base: Path) -> Iterator[str]:
 
 
 def compare() -> None:
-    """Document 002's experiment, on three storages side by side."""
-    say("Document 002's experiment: a simulated disk, a simulated SSD, and memory side by side")
+    """The pages experiment, on three storages side by side."""
+    say("The pages experiment: a simulated disk, a simulated SSD, and memory side by side")
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-", dir=DISK)))
         base.chmod(0o755)

@@ -118,11 +118,7 @@ def parts() -> tuple[Part, ...]:
         Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
         Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
         *(part for version in (17, 18, 19) for part in of_server(version)),
-        # Apart: files of both have the same names
-        *(
-            Part(f"{name} alone", "alone", "df", (*ALONE, f"tests/{name}"))
-            for name in ("unit", "integration")
-        ),
+        Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
         Part("unit", "beside", "qdf", (*BESIDE, "tests/unit")),

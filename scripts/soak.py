@@ -25,8 +25,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 import pgtrace
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 HERE = Path(__file__).parent
 DATABASES = ("shop", "books")
@@ -337,7 +339,7 @@ def held(capture: Any, before: Figures, after: Figures) -> list[Check]:
     blocks: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     for backend in capture.backends:
-        for reads in backend.reads:
+        for reads in backend.io:
             if reads.operation == "read" and reads.kind in RELATIONS:
                 blocks[backend.backend_type or "?"] += reads.blocks
                 tables[reads.relation or "?"] += reads.blocks
@@ -349,10 +351,10 @@ def held(capture: Any, before: Figures, after: Figures) -> list[Check]:
         figures.subtract(before[key])
     stay = grown["tables"]
     mine = sum(tables[name] for name in stay)
-    checks = [Check("blocks of tables that stay (pg_statio)", stay.total(), mine, lost.reads)]
+    checks = [Check("blocks of tables that stay (pg_statio)", stay.total(), mine, lost.read)]
     for kind, count in sorted(grown["blocks"].items()):
         if count > ENOUGH:
-            checks.append(Check(f"blocks, {kind} (pg_stat_io)", count, blocks[kind], lost.reads))
+            checks.append(Check(f"blocks, {kind} (pg_stat_io)", count, blocks[kind], lost.read))
     for text, count in grown["calls"].items():
         if count > ENOUGH:
             checks.append(Check(f"calls, {text[:50]}", count, calls[text], lost.queries))
@@ -366,13 +368,14 @@ def judged(capture: Any, checks: list[Check], samples: list[Sample], said: str) 
     grows = long and end > middle * MAY_GROW and end > middle + GROWTH_MIB
     silent = [
         name
-        for name in ("reads", "writes", "fsyncs", "queries", "backends")
+        for name in ("read", "write", "fsync", "queries", "backends")
         if getattr(capture.lost, name) and "lost" not in said.lower()
     ]
     return {
         "good": all(check.good for check in checks) and not grows and not silent,
         "checks": [check._asdict() | {"off": check.off} for check in checks],
-        "lost": {name: getattr(capture.lost, name) for name in capture.lost.__struct_fields__},
+        "lost": msgspec.structs.asdict(capture.lost)
+        | {"in_flight": sum(capture.lost.in_flight.values())},
         "silent": silent,
         "grows": grows,
         "backends": len(capture.backends),

@@ -4,15 +4,20 @@ TYPE_CHECKING = False  # as typing has it, which takes longer to import than all
 if TYPE_CHECKING:
     from typing import Any
 
-    from .capture import Capture as Capture
-    from .capture_file import load as load
-    from .histogram import Histogram as Histogram
-    from .tracer import trace as trace
+    from .files.documents import load as load
+    from .model.capture import Capture as Capture
+    from .model.histogram import Histogram as Histogram
+    from .tracing.tracer import trace as trace
 
 __all__ = ["Capture", "Histogram", "load", "trace"]
 __version__ = "0.1.0"
 
-_HOMES = {"Capture": "capture", "load": "capture_file", "Histogram": "histogram", "trace": "tracer"}
+_HOMES = {
+    "Capture": "model.capture",
+    "Histogram": "model.histogram",
+    "load": "files.documents",
+    "trace": "tracing.tracer",
+}
 
 
 def __getattr__(name: str) -> "Any":

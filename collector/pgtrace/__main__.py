@@ -17,13 +17,16 @@ import errno
 import io
 import resource
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from . import __version__, commands, interrupts
 from .errors import LeftError, NothingCapturedError, PgtraceError, UsageError
 
-DESCRIPTION = "Shows every read that a PostgreSQL query caused, how long it took, and from where."
+DESCRIPTION = """\
+Shows every read that a PostgreSQL query caused, how long it took, and where it
+was served."""
+_WIDTH = 80
 UNEXPECTED = 1
 MOST_FILES = 4096
 """Open files that a capture of the largest server needs: a pidfd for each backend, and probes."""
@@ -131,30 +134,57 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _run(argv: list[str], args: argparse.Namespace) -> int:
-    at = next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
-    width = max(map(len, commands.TABLE))
-    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in commands.TABLE.items()]
     top = _Parser(
         prog="pgtrace",
         usage="pgtrace COMMAND [options]",
         description=DESCRIPTION,
-        epilog="\n".join(["commands:", *lines, "", "`pgtrace COMMAND --help` says more."]),
+        epilog=_listed("commands", commands.TABLE, "pgtrace COMMAND"),
     )
     try:
+        at = _first_word(argv)
         top.parse_args(argv[:at], args)
         if at == len(argv):
-            raise UsageError("which command? `pgtrace --help` lists them")
-        command = commands.load(argv[at])
-        import inspect
-
-        parser = _Parser(prog=f"pgtrace {argv[at]}", description=inspect.getdoc(command))
-        command.prepare_parser(parser)
-        parser.parse_args(argv[at + 1 :], args)
+            top.print_help()
+            return 0
+        found, prog, rest = commands.load(argv[at]), f"pgtrace {argv[at]}", argv[at + 1 :]
+        if isinstance(found, commands.Group):
+            at, group = _first_word(rest), _parser(found, prog)
+            group.parse_args(rest[:at], args)
+            if at == len(rest):
+                group.print_help()
+                return 0
+            found, prog, rest = found.load(rest[at]), f"{prog} {rest[at]}", rest[at + 1 :]
+        parser = _parser(found, prog)
+        found.prepare_parser(parser)
+        parser.parse_args(rest, args)
     except SystemExit as error:  # --help and --version
         if sys.stdout:
             sys.stdout.flush()
         return error.code if isinstance(error.code, int) else 0
-    return command.run(args)
+    return found.run(args)
+
+
+def _first_word(argv: Sequence[str]) -> int:
+    """Where the first is that is no option."""
+    return next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
+
+
+def _parser(found: commands.Command | commands.Group, prog: str) -> _Parser:
+    import inspect
+    import textwrap
+
+    paragraphs = (inspect.getdoc(found) or "").split("\n\n")
+    about = "\n\n".join(textwrap.fill(" ".join(one.split()), _WIDTH) for one in paragraphs)
+    below = ["examples:", *(f"  {line}" for line in found.examples)]
+    if isinstance(found, commands.Group):
+        below = [_listed("experiments", found.subcommands, f"{prog} EXPERIMENT"), "", *below]
+    return _Parser(prog=prog, description=about, epilog="\n".join(below))
+
+
+def _listed(what: str, table: Mapping[str, tuple[str, str]], line: str) -> str:
+    width = max(map(len, table))
+    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in table.items()]
+    return "\n".join([f"{what}:", *lines, "", f"`{line} --help` says more."])
 
 
 def _prepare_output() -> None:
@@ -177,7 +207,7 @@ def _abandon_output() -> None:
 
 
 def _say(message: str) -> None:
-    from .statement import escape
+    from .terminal_text import escape
 
     with contextlib.suppress(OSError):
         print(f"pgtrace: {escape(message.rstrip(), lines=True)}", file=sys.stderr)

@@ -13,15 +13,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 COLLECTOR = """
 import cProfile, json, sys, threading, time
-from pgtrace import tracer as session
+from pgtrace.tracing import tracer as session
 pid, options, profiled = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 options["operations"] = tuple(options.get("operations", ("read",)))
-from pgtrace.targets import Target
-tracer = session.Tracer(Target.find(pid), **options)
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+tracer = session.Tracer(Target.find(pid), TraceOptions(**options))
 leave, slowest, polls = threading.Event(), 0.0, 0
 def fetch():
     global slowest, polls
@@ -51,7 +52,8 @@ sys.stdin.readline()
 leave.set()
 thread.join()
 lost = tracer.stop().lost
-print(json.dumps({name: getattr(lost, name) for name in lost.__struct_fields__}))
+names = [name for name in lost.__struct_fields__ if name != 'in_flight']
+print(json.dumps({name: getattr(lost, name) for name in names}))
 """
 SETTINGS: dict[str, object] = {"max_connections": 300, "shared_buffers": "16MB"}
 SCRIPT = "select count(*) from pg_class;\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import bench
 
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 SETTLE_S = 5
 

@@ -13,9 +13,9 @@ from collections import Counter
 import bench
 
 from pgtrace.errors import PgtraceError
-from pgtrace.lab.result import Finding
-from pgtrace.lab.sync_findings import is_difference
-from pgtrace.postgres.cluster import find_bindir
+from pgtrace.lab.core.private_cluster import find_bindir
+from pgtrace.lab.sync.findings import is_difference
+from pgtrace.model.lab_result import Finding
 
 MOST_FALSE = 0.1
 

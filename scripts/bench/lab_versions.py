@@ -12,9 +12,9 @@ from pathlib import Path
 import bench
 from bench import BenchError, Ratio
 
-from pgtrace import capture_file
 from pgtrace.errors import PgtraceError
-from pgtrace.lab.result import Cell, Result
+from pgtrace.files import documents
+from pgtrace.model.lab_result import Cell, Result
 
 VERSIONS = (15, 17, 18)
 FIRST, *OTHERS = VERSIONS
@@ -33,7 +33,7 @@ def run(*command: object) -> str:
 
 def random_block_us(cells: list[Cell]) -> float:
     """Microseconds of reading per block, of the query by index."""
-    reads = [read for cell in cells if cell.pattern == "random" for read in cell.reads]
+    reads = [read for cell in cells if cell.pattern == "random" for read in cell.io]
     return sum(r.total_ns for r in reads) / sum(r.blocks for r in reads) / 1000
 
 
@@ -45,7 +45,7 @@ def once(version: int, bindir: str, storage: Path, file: Path) -> float:
     run(sys.executable, "-m", "pgtrace", "lab", "pages", "--storage", f"ssd={place}",
         "--pg-bin", bindir, *sizes, "-o", file)  # fmt: skip
     place.rmdir()
-    result = capture_file.load_any(file)
+    result = documents.load_any(file)
     if not isinstance(result, Result) or not str(result.server.version).startswith(f"{version}"):
         raise BenchError(f"{bindir} is not PostgreSQL {version}")
     return random_block_us(result.cells)

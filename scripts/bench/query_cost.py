@@ -22,9 +22,10 @@ import psycopg
 from bench import BenchError
 
 from pgtrace.errors import PgtraceError
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 
 QUERIES = 1000
 """Of one series: some tens of milliseconds."""
@@ -110,7 +111,7 @@ class Client:
 @contextmanager
 def pgtrace(target: Target, **options: Any) -> Iterator[Callable[[], object]]:
     """As the commands do it."""
-    tracer = Tracer(target, **options)
+    tracer = Tracer(target, TraceOptions(**options))
     try:
         yield tracer.poll
     finally:

@@ -22,7 +22,7 @@ import bench
 from bench import BenchError
 
 from pgtrace.engines import Member, Postmaster, Request
-from pgtrace.engines.choice import start
+from pgtrace.engines.select import start
 from pgtrace.errors import PgtraceError
 from pgtrace.libbpf.objects import Object
 
@@ -142,11 +142,17 @@ def request(pid: int, *, by_file: bool = False) -> Request:
     """
     master = os.getpid()
     member = Member(pid, pid, pid, master)
-    return Request((member,), (Postmaster(master),), only=pid, helpers_only=True, by_file=by_file)
+    return Request(
+        members=(member,),
+        postmasters=(Postmaster(master),),
+        only=pid,
+        helpers_only=True,
+        by_file=by_file,
+    )
 
 
 def attach_pgtrace(by_file: bool, pid: int) -> Detach:
-    """By the way in that pgtrace takes by itself."""
+    """By the probe type that pgtrace takes by itself."""
     engine = start(request(pid, by_file=by_file))
 
     def detach() -> int:
@@ -276,11 +282,11 @@ def measure(directory: Path, rounds: int) -> dict[str, Series]:
     return series
 
 
-def reads_way() -> str:
-    """The way in that was measured."""
+def probe_type() -> str:
+    """The probe type that was measured."""
     engine = start(request(os.getpid()))
     engine.close()
-    return engine.reads_way
+    return engine.probe_type
 
 
 def document(series: dict[str, Series], tracers: int) -> dict[str, Any]:
@@ -294,7 +300,7 @@ def document(series: dict[str, Series], tracers: int) -> dict[str, Any]:
     return {
         "host": bench.host(),
         "other_tracers": tracers,
-        "reads": reads_way(),
+        "reads": probe_type(),
         "rounds": rounds,
         "pairs": rounds * PER_ATTACH,
         "tracers": {name: series[name].as_json() for name in NAMES if name not in BYSTANDERS},

@@ -9,7 +9,7 @@ object=collector/pgtrace/objects/pgtrace.bpf.o
 
 supervise install_packages bpftrace clang libbpf-dev libbpf1 postgresql-15 python3-venv || exit
 # What is measured is what the sources say now
-if ! .venv/bin/python -c 'import pgtrace.tracer, psycopg' 2>/dev/null ||
+if ! .venv/bin/python -c 'import pgtrace.tracing.tracer, psycopg' 2>/dev/null ||
     [[ ! -e $object || $(find bpf -type f -newer "$object") ]]; then
     supervise make_venv -e . || exit
 fi

@@ -24,9 +24,9 @@ import bench
 
 from pgtrace.engines import OPERATIONS
 from pgtrace.errors import PgtraceError
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import proc
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.tracer import trace
+from pgtrace.tracing.tracer import trace
 
 SCALE = 50
 SECONDS = 2
@@ -143,7 +143,7 @@ def traced(cluster: PrivateCluster, tier: Tier) -> Iterator[None]:
     with trace(cluster.postmaster_pid, dsn=dsn, **tier.options) as tracer:
         yield
         lost = tracer.lost()
-    if lost.reads or lost.queries or lost.backends:
+    if lost.read or lost.queries or lost.backends:
         raise bench.BenchError(f"something was lost: {lost}")
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import bench
 from bench import BenchError
 
-from pgtrace.engines.choice import reads_ways
+from pgtrace.engines.select import probe_types
 from pgtrace.errors import PgtraceError
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 BCC = "pgtrace --engine bcc"
-# As document 002 watches a backend. It handles the exit only once all are attached.
+# As the published script watches a backend. It handles the exit only once all are attached.
 SCRIPT = """
 usdt:{binary}:postgresql:query__start {{ printf("start %s\\n", str(arg0)); }}
 usdt:{binary}:postgresql:query__done {{ print(@ns); clear(@ns); }}
@@ -60,7 +60,7 @@ def launch(launcher: Path, command: Sequence[str | Path]) -> dict[str, float]:
 def why_no_bcc() -> str | None:
     """Why the second engine cannot be measured here."""
     try:
-        reads_ways(os.getpid(), "bcc")
+        probe_types(os.getpid(), "bcc")
     except PgtraceError as error:
         return str(error)
     return None

@@ -14,7 +14,7 @@ import pytest
 
 from bpf_left import leftovers, ours
 from fix_cluster import SEQUENTIAL, Connection
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import Pgtrace, wait_for
 
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -73,7 +73,7 @@ def test_query_that_began_before_is_shown_at_once_and_looked_at(
     pid = connection.info.backend_pid
     with (
         waiting(cluster, connection) as free,
-        Pgtrace("attach", pid, "--every", "0.4", "--reads", "tracepoint") as tracer,
+        Pgtrace("attach", pid, "--every", "0.4", "--probe", "tracepoint") as tracer,
     ):
         tracer.wait_for("'waits'")
         assert "…" not in tracer.out, "it was looked at before it was named"
@@ -81,7 +81,7 @@ def test_query_that_began_before_is_shown_at_once_and_looked_at(
         free.set()
         tracer.wait_for("since tracing began")
         code, out, err = tracer.stop()
-    first, second, *rest = out.splitlines()
+    first, second, _, *rest = out.splitlines()
     assert first.startswith(f"Backend {pid}  postgres@postgres  client backend  PostgreSQL ")
     assert second.startswith("Reads by tracepoint (")
     assert second.endswith("queries by USDT. Ctrl-C to stop.")
@@ -95,13 +95,13 @@ def test_query_that_began_before_is_shown_at_once_and_looked_at(
 
 
 def test_block_of_a_query_that_reads(connection: Connection) -> None:
-    """Sums, where it was served, the histogram, and a sentence with what was not measured."""
+    """Sums, where it was served, what that comes to, and the histogram."""
     connection.execute("set temp_buffers = '800kB'")
     connection.execute("create temp table big as select * from tbl_cost_align")
-    with Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint") as tracer:
+    with Pgtrace("attach", connection.info.backend_pid, "--probe", "tracepoint") as tracer:
         tracer.attached()
         connection.execute("select count(*) from big")
-        tracer.wait_for("Not measured: writes")
+        tracer.wait_for("Reading took")
         connection.execute("select 1 as first_after_it")
         tracer.wait_for("first_after_it")
         code, out, err = tracer.stop()
@@ -117,7 +117,7 @@ def test_block_of_a_query_that_reads(connection: Connection) -> None:
 
 
 def test_failed_query_is_marked(connection: Connection) -> None:
-    with Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint") as tracer:
+    with Pgtrace("attach", connection.info.backend_pid, "--probe", "tracepoint") as tracer:
         tracer.attached()
         connection.pgconn.exec_(b"select 1/0 as division")
         tracer.wait_for("✗")
@@ -130,7 +130,7 @@ def test_failed_query_is_marked(connection: Connection) -> None:
 
 def test_many_queries_are_summed_up_by_second(connection: Connection) -> None:
     """At most five a second one by one, the others by statement; none is left out."""
-    with Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint") as tracer:
+    with Pgtrace("attach", connection.info.backend_pid, "--probe", "tracepoint") as tracer:
         tracer.attached()
         for n in range(400):
             text = f"select {n}" if n % 4 else f"select {n}, {n}"
@@ -157,7 +157,7 @@ def test_many_queries_are_summed_up_by_second(connection: Connection) -> None:
 
 
 def test_per_query_prints_each(connection: Connection) -> None:
-    arguments = "attach", connection.info.backend_pid, "--per-query", "--reads", "tracepoint"
+    arguments = "attach", connection.info.backend_pid, "--per-query", "--probe", "tracepoint"
     with Pgtrace(*arguments) as tracer:
         tracer.attached()
         for n in range(50):
@@ -172,7 +172,7 @@ def test_per_query_prints_each(connection: Connection) -> None:
 @pytest.mark.parametrize("literals", [False, True])
 def test_json_prints_one_object_for_each_query(connection: Connection, literals: bool) -> None:
     """And nothing else on stdout; what people wrote into queries only if it is asked for."""
-    arguments = ["attach", connection.info.backend_pid, "--json", "--reads", "tracepoint"]
+    arguments = ["attach", connection.info.backend_pid, "--json", "--probe", "tracepoint"]
 
     with Pgtrace(*arguments, *["--literals"] * literals) as tracer:
 
@@ -211,7 +211,7 @@ def test_json_prints_one_object_for_each_query(connection: Connection, literals:
 
 def test_it_ends_with_its_backend(cluster: PrivateCluster) -> None:
     with cluster.connect() as connection:
-        tracer = Pgtrace("attach", connection.info.backend_pid, "--reads", "tracepoint")
+        tracer = Pgtrace("attach", connection.info.backend_pid, "--probe", "tracepoint")
         with tracer:
             tracer.attached()
             connection.execute("select 1 as last_words")
@@ -229,7 +229,7 @@ def test_query_that_has_not_ended_is_told_in_the_end(
     pid = connection.info.backend_pid
     with (
         waiting(cluster, connection),
-        Pgtrace("attach", pid, "--every", "0.001", "--reads", "tracepoint") as tracer,
+        Pgtrace("attach", pid, "--every", "0.001", "--probe", "tracepoint") as tracer,
     ):
         wait_for(lambda: LOOK.search(tracer.out))
         code, out, err = tracer.stop()
@@ -242,7 +242,7 @@ def test_reader_that_has_seen_enough(connection: Connection) -> None:
     """As in `pgtrace attach PID | head -1`: the end, and no traceback."""
     pid = connection.info.backend_pid
     reads, writes = os.pipe()
-    with Pgtrace("attach", pid, "--reads", "tracepoint", stdout=writes) as tracer:
+    with Pgtrace("attach", pid, "--probe", "tracepoint", stdout=writes) as tracer:
         os.close(writes)
         with os.fdopen(reads) as shown:
             assert shown.readline().startswith("Backend ")
@@ -258,7 +258,7 @@ def test_reader_that_has_seen_enough(connection: Connection) -> None:
 
 def test_lost_queries_are_in_the_last_line_of_json(connection: Connection) -> None:
     """Nobody fetches the records for a while: more queries end than the ring holds."""
-    arguments = ["attach", connection.info.backend_pid, "--json", "--reads", "tracepoint"]
+    arguments = ["attach", connection.info.backend_pid, "--json", "--probe", "tracepoint"]
     many = 4000
     with Pgtrace(*arguments, "--strict") as tracer:
 

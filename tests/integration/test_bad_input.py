@@ -15,9 +15,9 @@ from child import Child, Idle
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
-from pgtrace import capture_file
-from pgtrace.engines.choice import reads_ways
-from pgtrace.postgres.cluster import PrivateCluster, find_bindir
+from pgtrace.engines.select import probe_types
+from pgtrace.files import documents
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_bindir
 from pgtrace_command import PGTRACE, Ended, Pgtrace, copy_programs, patched, run, wait_for
 
 NOBODY = (
@@ -167,9 +167,9 @@ def test_root_without_the_capability(connection: Connection, kept: str, says: st
 
 STARTED = """
 import os, signal, time
-from pgtrace.engines import choice
+from pgtrace.engines import select
 
-def start(request, start=choice.start):
+def start(request, start=select.start):
     {before}
     engine = start(request)
     {after}
@@ -180,7 +180,7 @@ def end(pid):
     while os.path.exists(f"/proc/{{pid}}"):
         time.sleep(0.01)
 
-choice.start = start
+select.start = start
 """
 
 
@@ -206,7 +206,7 @@ def test_backend_that_ends_as_soon_as_it_is_traced(cluster: PrivateCluster, comm
     with cluster.connect() as connection:
         pid = connection.info.backend_pid
         code = STARTED.format(before="pass", after=f"end({pid})")
-        ended = run(command, pid, "--reads", "tracepoint", command=patched(code))
+        ended = run(command, pid, "--probe", "tracepoint", command=patched(code))
     assert ended.code == 0, ended
     assert "Traceback" not in ended.err
     assert f"{pid}" in ended.out
@@ -217,14 +217,14 @@ def test_backend_that_ends_while_it_is_traced(cluster: PrivateCluster, tmp_path:
     file = tmp_path / "file"
     with cluster.connect() as connection:
         pid = connection.info.backend_pid
-        with Pgtrace("capture", pid, "-o", file, "--reads", "tracepoint") as tracer:
+        with Pgtrace("capture", pid, "-o", file, "--probe", "tracepoint") as tracer:
             tracer.attached()
             connection.execute("select 1 as last_words")
             connection.close()
             code, out, err = tracer.ended()
     assert (code, out) == (0, "")
     assert err.splitlines()[-1] == f"Wrote {file}"
-    (query,) = capture_file.load(file).backends[0].queries
+    (query,) = documents.load(file).backends[0].queries
     assert (query.text, query.calls) == ("select $1 as last_words", 1)
 
 
@@ -241,7 +241,7 @@ def test_binary_that_was_replaced(disk_directory: Path) -> None:
         cluster.binary.unlink()
         cluster.binary.write_bytes(b"another version")
         pid = connection.info.backend_pid
-        with Pgtrace("capture", pid, "--json", "--reads", "tracepoint") as tracer:
+        with Pgtrace("capture", pid, "--json", "--probe", "tracepoint") as tracer:
             tracer.attached()
             connection.execute("select 1 as one")
             code, out, _ = tracer.stop()
@@ -255,11 +255,11 @@ def test_binary_that_was_replaced(disk_directory: Path) -> None:
 
 
 def test_way_in_that_is_refused(connection: Connection) -> None:
-    refused = [way for way, reason in reads_ways(os.getpid()).items() if reason]
+    refused = [way for way, reason in probe_types(os.getpid()).items() if reason]
     if not refused:
-        pytest.skip("this kernel refuses no way in")
+        pytest.skip("this kernel refuses no probe type")
     for way in refused:
-        ended = run("attach", connection.info.backend_pid, "--reads", way)
+        ended = run("attach", connection.info.backend_pid, "--probe", way)
         check(ended, 5, rf"{way}.*pgtrace doctor")
 
 
@@ -307,9 +307,9 @@ def test_force_overwrites(connection: Connection, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("old")
     arguments = "capture", connection.info.backend_pid, "--duration", "0.2", "-o", file, "--force"
-    ended = run(*arguments, "--reads", "tracepoint")
+    ended = run(*arguments, "--probe", "tracepoint")
     assert ended.code == 0, ended
-    assert capture_file.load(file).backends[0].pid == connection.info.backend_pid
+    assert documents.load(file).backends[0].pid == connection.info.backend_pid
 
 
 @pytest.mark.parametrize("why", ["the directory went", "another made the file"])
@@ -320,7 +320,7 @@ def test_capture_that_cannot_be_written_is_kept(
     file = tmp_path / "directory" / "file"
     file.parent.mkdir()
     pid = connection.info.backend_pid
-    with Pgtrace("capture", pid, "-o", file, "--reads", "tracepoint") as tracer:
+    with Pgtrace("capture", pid, "-o", file, "--probe", "tracepoint") as tracer:
         tracer.attached()
         connection.execute("select 1 as one")
         if why == "the directory went":
@@ -332,7 +332,7 @@ def test_capture_that_cannot_be_written_is_kept(
     kept = re.search(r"The capture was kept: (/\S+)$", last)
     assert kept and str(file.parent) in last
     try:
-        (query,) = capture_file.load(kept[1]).backends[0].queries
+        (query,) = documents.load(kept[1]).backends[0].queries
     finally:
         Path(kept[1]).unlink()
     assert query.text == "select $1 as one"
@@ -350,7 +350,7 @@ def captured(cluster: PrivateCluster, tmp_path_factory: pytest.TempPathFactory) 
     file = tmp_path_factory.mktemp("captured") / "file"
     with cluster.connect() as connection:
         pid = connection.info.backend_pid
-        with Pgtrace("capture", pid, "-o", file, "--reads", "tracepoint") as tracer:
+        with Pgtrace("capture", pid, "-o", file, "--probe", "tracepoint") as tracer:
             tracer.attached()
             connection.execute("select count(*) from pg_class")
             assert tracer.stop().code == 0
@@ -371,7 +371,7 @@ def changed(**members: Any) -> Callable[[bytes], bytes]:
         pytest.param(lambda _: b'{"a": 1}', "JSON of another program", id="foreign"),
         pytest.param(lambda _: b"[1, 2]", "JSON of another program", id="list"),
         pytest.param(changed(schema="pgtrace.capture/2"), "upgrade pgtrace", id="future"),
-        pytest.param(changed(schema="pgtrace.lab/1"), "not a whole lab result", id="lab"),
+        pytest.param(changed(schema="pgtrace.lab/2"), "not a whole lab result", id="lab"),
         pytest.param(changed(backends=[{"pid": "x"}]), r"not a whole capture.*pid", id="type"),
         pytest.param(changed(backends=[]), r"not a whole capture.*totals", id="contradiction"),
     ],
@@ -404,7 +404,6 @@ def test_report_of_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("", "which command"),
         ("atach 1", "did you mean `pgtrace attach`"),
         ("attach", "which process.*pgtrace list"),
         ("attach x", "'x' is not a pid"),
@@ -415,7 +414,7 @@ def test_report_of_no_file(tmp_path: Path) -> None:
         ("attach 1 --duration 0", "'0' is not a number of seconds above 0"),
         ("attach 1 --duration nan", "not a number of seconds"),
         ("attach 1 --every -1", "not a number of seconds|expected one argument"),
-        ("attach 1 --reads best", "invalid choice: 'best'"),
+        ("attach 1 --probe best", "invalid choice: 'best'"),
         ("attach 1 --dur 5", "unrecognized arguments: --dur"),
         ("attach 1 --per", "unrecognized arguments: --per"),
         ("attach 1 --server 5432", "unrecognized arguments: --server"),

@@ -14,9 +14,9 @@ from test_bad_input import check, without
 
 from fix_cluster import Connection
 from hidden import hide
-from pgtrace.engines import bcc_package
+from pgtrace.engines.bcc import package as bcc_package
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import binary
-from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Ended, run
 
 RELEASE = platform.release()
@@ -105,7 +105,7 @@ def test_what_lies_in_the_working_directory_is_not_run(
 
 
 def test_no_other_way_in_than_its_own(connection: Connection) -> None:
-    ended = run("attach", connection.info.backend_pid, "--engine", "bcc", "--reads", "fentry")
+    ended = run("attach", connection.info.backend_pid, "--engine", "bcc", "--probe", "fentry")
     check(ended, 5, "headers|fentry.*the kernel's own BTF")
 
 

@@ -10,7 +10,7 @@ import pytest
 from bpf_left import leftovers, ours, raised, semaphores, show
 from child import Child, Idle, wait_for
 from fix_cluster import Connection
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 pytestmark = pytest.mark.alone  # semaphores are those of all servers of one binary
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from fix_cluster import Connection
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.linux import capabilities
-from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace, run, wait_for
 
 UID = 47_110

@@ -17,14 +17,16 @@ from typing import Any
 import pytest
 
 from fix_cluster import Connection
-from pgtrace import places
-from pgtrace.engines import libbpf_engine, room
+from pgtrace.engines import libbpf_engine, map_sizes
 from pgtrace.engines.libbpf_engine import LibbpfEngine
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.postgres.names import Names
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.postgres.catalog import Names
+from pgtrace.tracing import file_names
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 from pgtrace_command import Pgtrace, patched, wait_for
+from scans import anything_lost
 
 RELATIONS = 100
 QUERIES = 4000
@@ -35,7 +37,7 @@ SETTLED_S = 0.6
 @contextmanager
 def tracing(target: Target, *, every_s: float = 0.05, **options: Any) -> Iterator[Tracer]:
     """A tracer that somebody looks at, as the commands do."""
-    tracer = Tracer(target, reads="tracepoint", **options)
+    tracer = Tracer(target, TraceOptions(probe_type="tracepoint", **options))
     leave = threading.Event()
 
     def look() -> None:
@@ -60,8 +62,8 @@ def engine_of(tracer: Tracer) -> LibbpfEngine:
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """As few slots as the options allow."""
-    monkeypatch.setattr(room, "_FEWEST_SLOTS", 256)
-    monkeypatch.setattr(room, "_SLOTS_PER_TASK", 1)
+    monkeypatch.setattr(map_sizes, "_FEWEST_SLOTS", 256)
+    monkeypatch.setattr(map_sizes, "_SLOTS_PER_TASK", 1)
 
 
 def reconnect(cluster: PrivateCluster, tmp_path: Path, times: int, text: str) -> None:
@@ -92,7 +94,7 @@ def test_clients_that_reconnect_take_nothing_for_good(
             samples.append(engine_of(tracer).in_use())
     taken = tracer.capture()
     print(*samples, sep="\n")
-    assert taken.lost.reads == taken.lost.backends == 0
+    assert taken.lost.read == taken.lost.backends == 0
     assert sum(query.calls for backend in taken.backends for query in backend.queries) == 800
     for name in ("tasks", "statements", "slots", "chunks"):
         first, *later = (getattr(sample, name) for sample in samples)
@@ -133,9 +135,9 @@ def test_a_query_of_many_relations_gives_all_its_slots_back(
         read_all(connection, relations)
         connection.execute("select 1")
     (backend,) = [one for one in tracer.capture().backends if one.pid == pid]
-    inside = sum(r.count for r in backend.reads if r.scope == "query")
-    assert inside == sum(r.count for query in backend.queries for r in query.reads)
-    read = {r.relation for query in backend.queries for r in query.reads}
+    inside = sum(r.count for r in backend.io if r.scope == "query")
+    assert inside == sum(r.count for query in backend.queries for r in query.io)
+    read = {r.relation for query in backend.queries for r in query.io}
     assert len(read) > RELATIONS > layout_folded()
     assert tracer.capture().lost.unplaced == 0
 
@@ -152,7 +154,7 @@ def test_queries_whose_records_are_lost_give_their_slots_back(
     """Nobody fetches the records; all reads stay counted, in queries."""
     with cluster.connect() as connection:
         pid = connection.info.backend_pid
-        tracer = Tracer(Target.find(pid), reads="tracepoint", per_query=True)
+        tracer = Tracer(Target.find(pid), TraceOptions(probe_type="tracepoint", per_query=True))
         long = "-- " + "x" * 900
         for _ in range(QUERIES):
             connection.execute(
@@ -161,9 +163,9 @@ def test_queries_whose_records_are_lost_give_their_slots_back(
         taken = tracer.stop()
     (backend,) = taken.backends
     lost = taken.lost
-    assert lost.queries > 0 and lost.reads == 0
+    assert lost.queries > 0 and lost.read == 0
     assert sum(query.calls for query in backend.queries) + lost.queries == QUERIES
-    assert sum(r.count for r in backend.reads if r.scope == "query") >= QUERIES
+    assert sum(r.count for r in backend.io if r.scope == "query") >= QUERIES
 
 
 @pytest.mark.parametrize("by_relation", [True, False])
@@ -171,9 +173,9 @@ def test_without_room_reads_are_counted_by_kind(
     cluster: PrivateCluster, relations: str, monkeypatch: pytest.MonkeyPatch, by_relation: bool
 ) -> None:
     """What is spared takes what no slot is left for: no read is lost, no minimum 0."""
-    monkeypatch.setattr(room, "_FEWEST_SLOTS", 64)
-    monkeypatch.setattr(room, "_SLOTS_PER_TASK", 1)
-    monkeypatch.setattr(room, "_FILES_APART", 1)
+    monkeypatch.setattr(map_sizes, "_FEWEST_SLOTS", 64)
+    monkeypatch.setattr(map_sizes, "_SLOTS_PER_TASK", 1)
+    monkeypatch.setattr(map_sizes, "_FILES_APART", 1)
     cluster.restart()
     with (
         cluster.connect() as connection,
@@ -187,17 +189,17 @@ def test_without_room_reads_are_counted_by_kind(
         read_all(connection, relations)
         connection.execute("select 1")
     taken = tracer.capture()
-    assert taken.lost.reads == 0
-    everything = [r for one in taken.backends for r in one.reads]
+    assert taken.lost.read == 0
+    everything = [r for one in taken.backends for r in one.io]
     assert (taken.lost.unplaced > 0) == by_relation
     if by_relation:
         unplaced = [r for r in everything if r.relation is None]
         assert sum(r.count for r in unplaced) == taken.lost.unplaced
         assert {r.kind for r in unplaced} <= {"relation", "other"}
-        assert taken.totals.reads > taken.lost.unplaced
-    assert all(r.min_ns for r in everything)
+        assert taken.totals["read"].count > taken.lost.unplaced
+    assert all(r.latency.min for r in everything)
     assert taken.probes.shortest_ns
-    assert all(sum(n for *_, n in r.histogram.buckets) == r.count for r in everything)
+    assert all(sum(n for *_, n in r.latency.buckets) == r.count for r in everything)
 
 
 def test_a_loss_is_told_at_once_with_its_share_its_cause_and_what_helps(
@@ -205,16 +207,15 @@ def test_a_loss_is_told_at_once_with_its_share_its_cause_and_what_helps(
 ) -> None:
     """On stderr while it happens, and in the report; not again and again."""
     code = """
-from pgtrace import places
-from pgtrace.engines import libbpf_engine, room
-room._FEWEST_SLOTS = room._SLOTS_PER_STATEMENT = 2
-room._SLOTS_PER_TASK = 0
-room._FILES_APART = 1
+from pgtrace.engines import map_sizes
+map_sizes._FEWEST_SLOTS = map_sizes._SLOTS_PER_STATEMENT = 2
+map_sizes._SLOTS_PER_TASK = 0
+map_sizes._FILES_APART = 1
 """
     cluster.restart()
     with cluster.connect() as connection, Pgtrace(
         "capture", cluster.postmaster_pid, "--by", "relation", "--max-backends", 1,
-        "--max-statements", 1, "--reads", "tracepoint", "--strict", command=patched(code),
+        "--max-statements", 1, "--probe", "tracepoint", "--strict", command=patched(code),
     ) as tracer:  # fmt: skip
         tracer.attached()
         for _ in range(3):
@@ -228,13 +229,14 @@ room._FILES_APART = 1
         r"[\d,]+ reads \([\d.]+ % of all\)\. No slot was left for [\d,]+.*: raise --max-statements"
     )
     assert re.search(rf"pgtrace: Lost so far: {pattern}", ended.err), ended.err
-    assert re.search(rf"Lost, and in no number below: {pattern}", ended.out), ended.out[:1000]
+    said = " ".join(ended.out.split())
+    assert re.search(rf"Lost, and in no number below: {pattern}", said), ended.out[:1000]
     assert " 0 ns" not in ended.out
 
 
 def test_lost_queries_are_in_the_last_line_of_json(cluster: PrivateCluster) -> None:
     with cluster.connect() as connection:
-        arguments = ["attach", connection.info.backend_pid, "--json", "--reads", "tracepoint"]
+        arguments = ["attach", connection.info.backend_pid, "--json", "--probe", "tracepoint"]
         with Pgtrace(*arguments, "--strict") as tracer:
 
             def heard() -> bool:
@@ -316,8 +318,7 @@ def test_a_busy_server_loses_nothing_with_the_defaults(cluster: PrivateCluster) 
             connection.execute("checkpoint")
     taken = tracer.capture()
     print(used, taken.totals)
-    lost = {name: getattr(taken.lost, name) for name in taken.lost.__struct_fields__}
-    assert {name: count for name, count in lost.items() if count} == {}
+    assert not anything_lost(taken), taken.lost
     statements = [
         query
         for backend in taken.backends
@@ -325,10 +326,10 @@ def test_a_busy_server_loses_nothing_with_the_defaults(cluster: PrivateCluster) 
         if "thousand" in (query.text or "")
     ]
     assert len(statements) == sum(query.calls for query in statements) == BACKENDS * STATEMENTS
-    touched = {r.relation for backend in taken.backends for r in backend.reads}
+    touched = {r.relation for backend in taken.backends for r in backend.io}
     assert len(touched) > TABLES
-    assert taken.totals.writes > TABLES // 2 and taken.totals.fsyncs > TABLES // 2
-    assert all(r.min_ns for backend in taken.backends for r in backend.reads)
+    assert taken.totals["write"].count > TABLES // 2 and taken.totals["fsync"].count > TABLES // 2
+    assert all(r.latency.min for backend in taken.backends for r in backend.io)
 
 
 ROUNDS, MADE = 6, 8
@@ -338,7 +339,7 @@ def in_operations(tracer: Tracer, pid: int) -> Counter[str]:
     """Of one backend, how many of each operation."""
     found: Counter[str] = Counter()
     for backend in tracer.capture().backends:
-        for reads in backend.reads if backend.pid == pid else ():
+        for reads in backend.io if backend.pid == pid else ():
             found[reads.operation] += reads.count
     return found
 
@@ -350,7 +351,7 @@ def test_relations_that_come_and_go_take_nothing_for_good(
     """One backend makes, reads, and drops tables for ever. What it did stays counted, exactly as a
     tracer counts it that tells no files apart, of relations that are gone under their names where a
     connection told them. Slots, chunks and entries are free for others."""
-    monkeypatch.setattr(places, "CHECK_S", 0.2)
+    monkeypatch.setattr(file_names, "CHECK_S", 0.2)
     monkeypatch.setattr(libbpf_engine, "_LEAVES_S", 0.3)
     target = Target.find(cluster.postmaster_pid)
     options: dict[str, Any] = {"operations": ("read", "write", "fsync")}
@@ -386,11 +387,11 @@ def test_relations_that_come_and_go_take_nothing_for_good(
     print(*samples, sep="\n")
     assert in_operations(tracer, pid) == in_operations(plain, pid)
     taken = tracer.capture()
-    assert taken.lost.reads == taken.lost.writes == taken.lost.fsyncs == taken.lost.unplaced == 0
+    assert taken.lost.read == taken.lost.write == taken.lost.fsync == taken.lost.unplaced == 0
     (backend,) = [one for one in taken.backends if one.pid == pid]
-    told = {r.relation for r in backend.reads if r.kind in {"relation", "heap"}}
+    told = {r.relation for r in backend.io if r.kind in {"relation", "heap"}}
     made = {f"public.made_{i}" for i in range(MADE)}
-    assert made <= told if named else places.GONE in told
+    assert made <= told if named else file_names.GONE in told
     assert in_operations(tracer, pid)["write"] > ROUNDS * MADE * 100
     # Catalogs and histograms take more for a while; three rounds of files that stayed would take
     # more than 500 slots, and 1,000 chunks

@@ -1,11 +1,11 @@
-"""Which way in for reads is taken, where a kernel refuses some."""
+"""Which probe type for reads is taken, where a kernel refuses some."""
 
 import pytest
 
 from fix_cluster import Connection
-from pgtrace.engines import choice, probes
+from pgtrace.engines import probes, select
 from pgtrace.errors import UnsupportedError
-from pgtrace.tracer import trace
+from pgtrace.tracing.tracer import trace
 
 
 def test_a_way_that_was_refused_is_not_tried_again(
@@ -18,14 +18,14 @@ def test_a_way_that_was_refused_is_not_tried_again(
         tried.append(way)
         return "out of order" if way == "fentry" else None
 
-    monkeypatch.setattr(choice, "_refused", {})
+    monkeypatch.setattr(select, "_refused", {})
     monkeypatch.setattr(probes, "why_not", why_not)
     pid = connection.info.backend_pid
     for _ in range(2):
         with trace(pid) as tracer:
             connection.execute("select 1")
-        assert tracer.capture().probes.reads != "fentry"
+        assert tracer.capture().probes.type != "fentry"
     assert tried.count("fentry") == 1
     with pytest.raises(UnsupportedError, match="out of order"):
-        trace(pid, reads="fentry").__enter__()
+        trace(pid, probe_type="fentry").__enter__()
     assert tried.count("fentry") == 2

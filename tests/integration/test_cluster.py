@@ -16,9 +16,9 @@ from copied_cluster import ROWS, CopiedCluster
 from fix_cluster import INDEX_SCAN, SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_reader import Counts, Reader
 from pgtrace.errors import PgtraceError, UnsupportedError
-from pgtrace.postgres import sample
-from pgtrace.postgres.cache import evict, relation_files, residency
-from pgtrace.postgres.cluster import PrivateCluster, find_bindir, keeper_command
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.page_cache import evict, relation_files, residency
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_bindir, keeper_command
 
 READS = 104_729
 
@@ -65,8 +65,9 @@ def test_a_copy_is_a_server_of_its_own(cluster: PrivateCluster, disk_directory: 
         with of.connect() as connection:
             query = (
                 "select system_identifier, current_setting('autovacuum'),"
-                f" (select count(*) from {sample.TABLE}),"
-                f" (select sum(hashtext(t::text)) from {sample.TABLE} t) from pg_control_system()"
+                f" (select count(*) from {benchmark_table.TABLE}),"
+                f" (select sum(hashtext(t::text)) from {benchmark_table.TABLE} t)"
+                " from pg_control_system()"
             )
             row = connection.execute(query).fetchone()
             assert row is not None
@@ -93,7 +94,7 @@ def test_removed_when_its_server_refuses_to_start(disk_directory: Path) -> None:
 MAKER = """
 import sys
 from pathlib import Path
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 with PrivateCluster(directory=Path(sys.argv[1])) as cluster:
     connection = cluster.connect()
     print(cluster.socket_dir, flush=True)
@@ -167,7 +168,7 @@ def test_no_binaries() -> None:
 
 def test_evict_and_read_again(cluster: PrivateCluster, connection: Connection) -> None:
     connection.execute(SEQUENTIAL)
-    files = relation_files(cluster.datadir, connection, sample.TABLE)
+    files = relation_files(cluster.datadir, connection, benchmark_table.TABLE)
     assert len(files) >= 4  # heap, its free space map and visibility map, index
     make_cold(cluster, connection)
     heap = files[0]
@@ -212,7 +213,7 @@ def test_explain_counts_every_page(cluster: PrivateCluster) -> None:
         make_cold(cluster, connection)
         cold = explain_buffers(connection, SEQUENTIAL)
         pages = connection.execute(
-            "select relpages from pg_class where relname = %s", (sample.TABLE,)
+            "select relpages from pg_class where relname = %s", (benchmark_table.TABLE,)
         ).fetchone()
     assert pages == (cold.hit + cold.read,)
     assert cold.io_ms > 0

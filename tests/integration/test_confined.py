@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from fix_cluster import Connection
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.linux import capabilities
-from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace
 
 DOCS = Path(__file__).parents[2] / "docs/security.md"

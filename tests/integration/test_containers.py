@@ -20,12 +20,12 @@ from fix_cluster import (
 )
 from fix_markers import PG_VERSION
 from pgtrace import trace
-from pgtrace.capture import Query
-from pgtrace.postgres import sample
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Query
 from pgtrace_command import PGTRACE, run, wait_for
 
-COUNT = f"select count(*) from {sample.TABLE}"
+COUNT = f"select count(*) from {benchmark_table.TABLE}"
 FIRST_ID = 200_000
 """What a user namespace's root is outside."""
 
@@ -75,11 +75,11 @@ def test_server_in_a_container(server: Server, version: int, whole: bool) -> Non
         one = server(version, pid_namespace=inside)
         assert inner_pid(one.postmaster_pid) == (1 if inside else one.postmaster_pid)
         buffers, query = scan_in_parallel(one, whole)
-        blocks = sum(reads.blocks for reads in query.reads)
+        blocks = sum(reads.blocks for reads in query.io)
         assert buffers.read > 1000
         assert buffers.read <= blocks <= buffers.read + 100, (inside, blocks, buffers)
         found.append(blocks)
-        performers = {reads.performed_by for reads in query.reads}
+        performers = {reads.performed_by for reads in query.io}
         assert "parallel worker" in performers, performers
     assert abs(found[0] - found[1]) <= 16, found
 
@@ -153,7 +153,7 @@ def test_server_in_a_user_namespace(
         assert Path(f"/proc/{pid}/ns/{name}").readlink() != own
     for one in unprivileged, server():
         buffers, query = scan_in_parallel(one, whole)
-        blocks = sum(reads.blocks for reads in query.reads)
+        blocks = sum(reads.blocks for reads in query.io)
         assert buffers.read > 1000
         assert buffers.read <= blocks <= buffers.read + 100
         found.append(blocks)

@@ -6,9 +6,9 @@ import pytest
 
 from fix_cluster import Server
 from pgtrace import trace
-from pgtrace.capture import Capture
-from pgtrace.postgres import sample
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture
 
 pytestmark = pytest.mark.alone  # they compare times
 
@@ -31,7 +31,7 @@ def scans(cluster: PrivateCluster, seconds: float) -> Capture:
         tracer.names.require()  # what the server counted until now is known
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            connection.execute(f"select max(info) from {sample.TABLE}")
+            connection.execute(f"select max(info) from {benchmark_table.TABLE}")
         time.sleep(1.2)  # a backend reports to pg_stat_database once a second
         connection.execute("select 1")
         time.sleep(0.2)
@@ -40,7 +40,7 @@ def scans(cluster: PrivateCluster, seconds: float) -> Capture:
 
 def test_intervals_add_up_to_all_reads_of_relations(small: PrivateCluster) -> None:
     capture = scans(small, 3)
-    reads = [r for b in capture.backends for r in b.reads if r.kind in RELATIONS]
+    reads = [r for b in capture.backends for r in b.io if r.kind in RELATIONS]
     costs = [cost for interval in capture.intervals for cost in interval.costs]
     assert sum(c.reads for c in costs) == sum(r.count for r in reads) > 0
     assert sum(c.blocks for c in costs) == sum(r.blocks for r in reads)

@@ -12,10 +12,12 @@ from copied_cluster import CopiedCluster
 from fix_cluster import INDEX_SCAN, SEQUENTIAL, SETTINGS, bindir, make_cold
 from fix_markers import PG_VERSION
 from fix_storage import Request, Simulated, SimulatedSsd
-from pgtrace import intervals, trace
-from pgtrace.capture import Pattern
-from pgtrace.planner import Cell, PatternCosts, costs
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace import trace
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Pattern
+from pgtrace.stats.page_costs import Cell, PatternCosts, costs
+from pgtrace.tracing import timeline
 from scans import ATTEMPTS
 
 pytestmark = pytest.mark.alone  # they compare times
@@ -23,7 +25,6 @@ pytestmark = pytest.mark.alone  # they compare times
 TOLERANCE = 0.15
 BLOCK = 8192
 LONG_S = 8.0
-INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
 
 
 @dataclass
@@ -47,7 +48,7 @@ def scans(stage: Stage, query: str) -> tuple[PatternCosts, list[Request]]:
     """Run it again and again with nothing cached: what blocks cost, and the device's requests."""
     mark = len(stage.device.requests())
     with (
-        stage.cluster.connect(options=INDEX_FIRST) as backend,
+        stage.cluster.connect(options=benchmark_table.INDEX_FIRST) as backend,
         stage.cluster.connect() as helper,
         trace(backend.info.backend_pid) as tracer,
     ):
@@ -84,7 +85,7 @@ def test_a_block_costs_what_its_requests_took(
     """Without read-ahead a block is two requests, in whatever order blocks are read. With it, a
     sequential scan goes on while the device reads: the log implies no time of a block.
     """
-    monkeypatch.setattr(intervals, "LENGTH_S", 0.2)  # enough of them in a short time
+    monkeypatch.setattr(timeline, "LENGTH_S", 0.2)  # enough of them in a short time
     stage.device.read_ahead(read_ahead_kib)
     tried = []
     for _ in range(ATTEMPTS):

@@ -8,16 +8,17 @@ from datetime import datetime
 
 import psycopg
 import pytest
-from test_queries import WAY
+from test_queries import PROBE_TYPE
 
 from child import wait_for
 from fix_cluster import Server
-from pgtrace.capture import Capture, Gap
-from pgtrace.postgres import processes
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.reporters.text import render
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture, Gap
+from pgtrace.postgres import discovery
+from pgtrace.reporters.terminal.capture_report import render
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 
 SETTINGS = {
     "autovacuum": True,
@@ -65,7 +66,7 @@ def log(server: PrivateCluster, begin: int) -> list[tuple[str, float]]:
 
 
 def pids(server: PrivateCluster) -> dict[str | None, int]:
-    return {b.backend_type: b.pid for b in processes.server(server.postmaster_pid).backends()}
+    return {b.backend_type: b.pid for b in discovery.server(server.postmaster_pid).backends()}
 
 
 def crash(server: PrivateCluster, backend_type: str) -> None:
@@ -106,7 +107,7 @@ def check_seen(server: PrivateCluster, taken: Capture) -> None:
 def test_crash_is_a_gap_and_the_new_processes_are_seen(restless: PrivateCluster) -> None:
     begin = restless.log.stat().st_size
     first = pids(restless)
-    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    tracer = Tracer(Target.find(restless.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         crash_of_a_client(restless)
         one = wait_for(lambda: [gap for gap in tracer.capture().gaps if gap.ended])
@@ -140,7 +141,7 @@ def test_crash_is_a_gap_and_the_new_processes_are_seen(restless: PrivateCluster)
 
 def test_crash_that_is_over_when_tracing_ends(restless: PrivateCluster) -> None:
     """However soon after it: nobody is waited for then."""
-    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    tracer = Tracer(Target.find(restless.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         crash_of_a_client(restless)
     finally:
@@ -153,7 +154,7 @@ def test_crash_that_is_over_when_tracing_ends(restless: PrivateCluster) -> None:
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_server_that_is_stopped_is_no_crash(restless: PrivateCluster, mode: str) -> None:
     """Its processes are ended as in a crash if that has to be immediate. One gap, either way."""
-    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    tracer = Tracer(Target.find(restless.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         with restless.connect() as connection:
             connection.execute("select 1")
@@ -168,7 +169,7 @@ def test_server_that_is_stopped_is_no_crash(restless: PrivateCluster, mode: str)
 
 
 def test_who_ends_by_error_or_is_terminated_has_not_crashed(restless: PrivateCluster) -> None:
-    tracer = Tracer(Target.find(restless.postmaster_pid), reads=WAY)
+    tracer = Tracer(Target.find(restless.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         with restless.connect() as connection:
             os.kill(connection.info.backend_pid, signal.SIGTERM)
@@ -185,7 +186,7 @@ def test_who_ends_by_error_or_is_terminated_has_not_crashed(restless: PrivateClu
 def test_logger_that_is_killed_takes_nobody_along(server: Server) -> None:
     collected = server(**SETTINGS, logging_collector=True)
     before = pids(collected)
-    tracer = Tracer(Target.find(collected.postmaster_pid), reads=WAY)
+    tracer = Tracer(Target.find(collected.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         os.kill(before["logger"], signal.SIGKILL)
         wait_for(lambda: pids(collected).get("logger") not in (None, before["logger"]))
@@ -221,7 +222,7 @@ def crash_of_a_standby(standby: PrivateCluster) -> None:
 
 def test_standby_is_ready_while_it_recovers(standby: PrivateCluster) -> None:
     begin = standby.log.stat().st_size
-    tracer = Tracer(Target.find(standby.postmaster_pid), reads=WAY)
+    tracer = Tracer(Target.find(standby.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         crash_of_a_standby(standby)
         wait_for(lambda: [gap for gap in tracer.capture().gaps if gap.ended])
@@ -236,7 +237,7 @@ def test_standby_is_ready_once_it_lets_a_client_in(standby: PrivateCluster) -> N
     """Where its file does not tell: its time is that of the last tick, before the recovery."""
     begin = standby.log.stat().st_size
     file = standby.datadir / "postmaster.pid"
-    tracer = Tracer(Target.find(standby.postmaster_pid), reads=WAY)
+    tracer = Tracer(Target.find(standby.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         crash_of_a_standby(standby)
         wait_for(lambda: "client backend" not in pids(standby))  # ours, by which it was ready

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from child import Child
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace
 
 MANY = 1_500

@@ -20,12 +20,12 @@ import pytest
 from child import Child, Idle, wait_for
 from copied_cluster import CopiedCluster
 from fix_markers import PG_VERSION
-from pgtrace.abilities import server as server_abilities
 from pgtrace.commands import doctor, list_
+from pgtrace.doctor import server as server_abilities
 from pgtrace.errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
-from pgtrace.postgres import binary, proc, processes
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.postgres.processes import Server
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.postgres import binary, discovery, proc
+from pgtrace.postgres.discovery import Server
 from pgtrace_command import run
 
 Connection = psycopg.Connection[Any]
@@ -65,7 +65,7 @@ def running(
 
 @pytest.fixture
 def known(cluster: PrivateCluster) -> Server:
-    return processes.server(cluster.postmaster_pid)
+    return discovery.server(cluster.postmaster_pid)
 
 
 # --- servers
@@ -75,7 +75,7 @@ def test_a_server_is_described_as_it_describes_itself(
     cluster: PrivateCluster, connection: Connection
 ) -> None:
     (found,) = [
-        each for each in processes.servers() if each.postmaster_pid == cluster.postmaster_pid
+        each for each in discovery.servers() if each.postmaster_pid == cluster.postmaster_pid
     ]
     row = connection.execute(
         "select current_setting('server_version'), current_setting('data_directory'),"
@@ -91,13 +91,13 @@ def test_a_server_is_described_as_it_describes_itself(
 
 
 def test_any_process_leads_to_its_server(cluster: PrivateCluster, connection: Connection) -> None:
-    assert processes.server(connection.info.backend_pid) == processes.server(cluster.postmaster_pid)
+    assert discovery.server(connection.info.backend_pid) == discovery.server(cluster.postmaster_pid)
 
 
 def test_tablespaces_are_found_where_they_are(
     cluster: PrivateCluster, connection: Connection, known: Server
 ) -> None:
-    assert processes.tablespaces(known) == []
+    assert discovery.tablespaces(known) == []
     real = cluster.socket_dir / "real"
     real.mkdir()
     shutil.chown(real, cluster.datadir.owner())
@@ -105,7 +105,7 @@ def test_tablespaces_are_found_where_they_are(
     link.symlink_to("real")
     connection.execute(f"create tablespace odd location '{link}'")
     try:
-        (space,) = processes.tablespaces(known)
+        (space,) = discovery.tablespaces(known)
         row = connection.execute("select oid from pg_tablespace where spcname = 'odd'").fetchone()
         assert (space.oid, space.location) == (row and row[0], str(link))
         assert space.path.samefile(real)
@@ -142,20 +142,20 @@ def test_backends_are_those_of_pg_stat_activity(connection: Connection, known: S
 
 def test_a_backend_s_activity(cluster: PrivateCluster, connection: Connection) -> None:
     pid = connection.info.backend_pid
-    assert processes.backend(pid).activity == "idle"
-    assert processes.backend(pid).client_addr == "[local]"
-    assert processes.backend(pid).postmaster_pid == cluster.postmaster_pid
+    assert discovery.backend(pid).activity == "idle"
+    assert discovery.backend(pid).client_addr == "[local]"
+    assert discovery.backend(pid).postmaster_pid == cluster.postmaster_pid
     connection.execute("begin")
-    assert processes.backend(pid).activity == "idle in transaction"
+    assert discovery.backend(pid).activity == "idle in transaction"
     connection.execute("rollback")
     with running(connection, "select pg_sleep(60)"):
-        assert processes.backend(pid).activity == "SELECT"
+        assert discovery.backend(pid).activity == "SELECT"
 
 
 def test_a_title_that_is_not_updated_tells_no_activity(connection: Connection) -> None:
     connection.execute("set update_process_title = off")
     connection.execute("begin")
-    found = processes.backend(connection.info.backend_pid)
+    found = discovery.backend(connection.info.backend_pid)
     assert found.activity is None
     assert found.datname == "postgres"
 
@@ -165,7 +165,7 @@ def test_odd_names(cluster: PrivateCluster, connection: Connection, user: str) -
     connection.execute(f'create role "{user}" login')
     try:
         with cluster.connect(user=user) as other:
-            found = processes.backend(other.info.backend_pid)
+            found = discovery.backend(other.info.backend_pid)
             assert found.backend_type == "client backend"
             assert found.usename == (None if " " in user else user)
             assert found.datname == (None if " " in user else "postgres")
@@ -294,7 +294,7 @@ def test_a_client_program_is_no_server(cluster: PrivateCluster) -> None:
 
 def message(pid: int) -> str:
     with pytest.raises(TargetError) as error:
-        processes.backend(pid)
+        discovery.backend(pid)
     return str(error.value)
 
 
@@ -313,7 +313,7 @@ def test_who_is_gone_costs_no_look_at_others(monkeypatch: pytest.MonkeyPatch) ->
     looks: list[int] = []
     monkeypatch.setattr(proc, "pids", lambda: looks.append(1) or [])
     with pytest.raises(TargetError) as error:
-        processes.backend(child.pid)
+        discovery.backend(child.pid)
     assert not looks
     assert "No process" in str(error.value) and looks
 
@@ -379,7 +379,7 @@ def test_another_user_is_told_what_is_missing(
     cluster: PrivateCluster, connection: Connection
 ) -> None:
     pid = connection.info.backend_pid
-    for look in (processes.backend, processes.server, binary.running_query):
+    for look in (discovery.backend, discovery.server, binary.running_query):
         said = as_nobody(lambda look=look: look(pid))  # type: ignore[misc]
         assert said.startswith(PermissionDeniedError.__name__)
         assert "CAP_SYS_PTRACE" in said
@@ -388,7 +388,7 @@ def test_another_user_is_told_what_is_missing(
 @as_root
 @pytest.mark.alone  # another test may have a server of nobody's, which can be listed
 def test_another_users_list_is_refused(cluster: PrivateCluster) -> None:
-    assert processes.server(cluster.postmaster_pid)
+    assert discovery.server(cluster.postmaster_pid)
     said = as_nobody(lambda: list_.COMMAND.run(argparse.Namespace(json=False)))
     assert said.startswith(PermissionDeniedError.__name__)
 
@@ -405,11 +405,11 @@ def test_a_backend_whose_postmaster_is_gone(disk_directory: Path) -> None:
         try:
             os.kill(postmaster, signal.SIGKILL)
             wait_for(lambda: not Path(f"/proc/{postmaster}").exists())
-            found = processes.backend(pid)
+            found = discovery.backend(pid)
             assert found.postmaster_pid is None
             assert (found.backend_type, found.datname) == ("client backend", "postgres")
             with pytest.raises(TargetError, match="postmaster is gone"):
-                processes.server(pid)
+                discovery.server(pid)
         finally:
             os.kill(pid, signal.SIGCONT)
 
@@ -453,13 +453,13 @@ def contained(disk_directory: Path) -> Iterator[tuple[PrivateCluster, int]]:
 
 def test_a_server_in_a_container(contained: tuple[PrivateCluster, int]) -> None:
     cluster, postmaster = contained
-    found = processes.server(postmaster)
+    found = discovery.server(postmaster)
     assert found.postmaster.inner_pid == 1
     assert found.postmaster.exe_replaced
     assert found.postmaster.exe == str(cluster.binary)
     assert found.major == PG_VERSION
     assert found.cluster_name == "in a box"
-    assert found in processes.servers()
+    assert found in discovery.servers()
     assert set(server_abilities.QUERY_PROBES) <= binary.probes(found.postmaster.binary)
 
 
@@ -469,7 +469,7 @@ def test_its_backends_have_pids_of_ours(contained: tuple[PrivateCluster, int]) -
         inner = connection.info.backend_pid
         clients = [
             each
-            for each in processes.server(postmaster).backends()
+            for each in discovery.server(postmaster).backends()
             if each.backend_type == "client backend"
         ]
         assert [client.process.inner_pid for client in clients] == [inner]

@@ -8,13 +8,14 @@ import pytest
 from test_no_usdt import no_notes as no_notes  # noqa: PLC0414  # a fixture
 from test_partings import either as either  # noqa: PLC0414  # a fixture
 from test_partings import ended, queries_of
-from test_queries import WAY, own, wait_for
+from test_queries import PROBE_TYPE, own, wait_for
 
 from pgtrace import trace
-from pgtrace.capture import Query
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Query
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 from wire import FLUSH, SYNC, Wire, bind, execute, parse, query
 
 
@@ -56,7 +57,9 @@ def test_query_in_which_its_backend_ends_is_an_error(
 ) -> None:
     with Wire(either) as wire, Wire(either) as other:
         target = Target.of_pids([wire.pid, other.pid])
-        tracer = Tracer(target, reads=WAY, per_query=per_query, literals=True)
+        tracer = Tracer(
+            target, TraceOptions(probe_type=PROBE_TYPE, per_query=per_query, literals=True)
+        )
         try:
             wire.send(*([query(SLOW)] if protocol == "simple" else EXTENDED))
             other.send(query(SLOW))
@@ -69,7 +72,7 @@ def test_query_in_which_its_backend_ends_is_an_error(
             taken = tracer.stop()
     (mine,), (others,) = queries_of(taken, wire, other)
     assert told(mine) == (SLOW, protocol, 1, 1, False)
-    assert 0 < mine.latency.total_ns < taken.duration_s * 1e9
+    assert 0 < mine.latency.sum < taken.duration_s * 1e9
     crashed = number == signal.SIGKILL
     assert told(others) == (SLOW, "simple", crashed, crashed, not crashed)
     if per_query:
@@ -85,7 +88,7 @@ def test_query_of_before_in_which_its_backend_ends_is_an_error(either: PrivateCl
     with Wire(either) as wire:
         wire.send(query(SLOW))
         busy(either, wire)
-        with trace(wire.pid, reads=WAY, literals=True) as tracer:
+        with trace(wire.pid, probe_type=PROBE_TYPE, literals=True) as tracer:
             os.kill(wire.pid, signal.SIGTERM)
             ended(wire)
         (one,) = own(tracer.capture())
@@ -108,7 +111,7 @@ def test_query_of_before_in_which_its_backend_ends_is_an_error(either: PrivateCl
 def test_client_that_leaves_before_a_sync(
     either: PrivateCluster, messages: list[bytes], expected: list[object]
 ) -> None:
-    with Wire(either) as wire, trace(wire.pid, reads=WAY, literals=True) as tracer:
+    with Wire(either) as wire, trace(wire.pid, probe_type=PROBE_TYPE, literals=True) as tracer:
         wire.send(*messages)
         wire.end()
         ended(wire)
@@ -119,7 +122,7 @@ def test_query_that_waits_to_be_parsed_and_is_terminated(either: PrivateCluster)
     """No portal ran: that it was none of a prepare's making is told by how the backend ended."""
     with either.connect() as holder, Wire(either) as wire:
         holder.execute("create table if not exists held (a int)")
-        with trace(wire.pid, reads=WAY, literals=True) as tracer, holder.transaction():
+        with trace(wire.pid, probe_type=PROBE_TYPE, literals=True) as tracer, holder.transaction():
             holder.execute("lock table held")
             wire.send(parse("select * from held"), bind(), execute(), SYNC)
             busy(either, wire)

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from pgtrace.engines import probes
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import binary
-from pgtrace.postgres.cluster import PrivateCluster
 
 OF_QUERIES = {name.split()[0] for name in probes.FUNCTIONS_OF_QUERIES}
 OF_AIO = (

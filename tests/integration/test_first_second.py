@@ -16,8 +16,8 @@ import pytest
 from captures import some_capture
 from child import Ended
 from fix_cluster import Connection
-from pgtrace import capture_file
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.files import documents
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace, run
 
 MOMENTS = 30
@@ -25,7 +25,7 @@ MOMENTS = 30
 
 @pytest.fixture
 def captured(tmp_path: Path) -> Path:
-    capture_file.write(some_capture(), tmp_path / "captured")
+    documents.write(some_capture(), tmp_path / "captured")
     return tmp_path / "captured"
 
 
@@ -126,7 +126,7 @@ def test_the_soft_limit_of_descriptors_is_raised(connection: Connection) -> None
     pid = connection.info.backend_pid
     ended = shell(f"ulimit -Sn 20; pgtrace capture {pid} --duration 0.2 --json")
     assert ended.code == 0, ended
-    assert '"pgtrace.capture/1"' in ended.out
+    assert '"pgtrace.capture/2"' in ended.out
 
 
 def test_the_hard_limit_is_not_and_told(connection: Connection) -> None:

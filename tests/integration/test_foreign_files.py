@@ -14,8 +14,8 @@ from elftools.elf.elffile import ELFFile
 
 from fix_cluster import Connection
 from hostile import SECRET, Pretended, compiled, pretended
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.targets import MOST_SERVERS
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.tracing.targets import MOST_SERVERS
 from pgtrace_command import PGTRACE, Pgtrace, run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")

@@ -13,13 +13,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from captures import some_backend, some_capture, some_query
 from fix_cluster import Connection
-from pgtrace import capture_file
 from pgtrace.__main__ import main
-from pgtrace.capture import Capture
 from pgtrace.errors import PgtraceError, UsageError
-from pgtrace.lab import given
-from pgtrace.postgres import connection, plans
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import existing_server
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model import encoding
+from pgtrace.model.capture import Capture
+from pgtrace.postgres import connection, explain
 
 DATABASE = "shared"
 ROLES = """
@@ -133,7 +133,7 @@ def test_no_superusers_session_is_lent(
 ) -> None:
     attack(TAKEN_BACK[how])
     with pytest.raises(UsageError, match="superuser"):
-        plans.explain(cluster.dsn(dbname=DATABASE, options=options), capture_by("eve"))
+        explain.explain(cluster.dsn(dbname=DATABASE, options=options), capture_by("eve"))
     assert not mark.exists()
 
 
@@ -144,7 +144,7 @@ def test_no_role_that_could_become_more_is_lent(
     """Not for its own statements either: eve's function may stand in these."""
     attack("set role middle; set role chief; set role pg_execute_server_program;")
     with pytest.raises(UsageError, match=r"superuser|could become (chief|pg_)"):
-        plans.explain(cluster.dsn(dbname=DATABASE, user=role), capture_by("eve", role))
+        explain.explain(cluster.dsn(dbname=DATABASE, user=role), capture_by("eve", role))
     assert not mark.exists()
 
 
@@ -153,7 +153,7 @@ def test_the_role_that_ran_a_statement_has_it_explained(
     cluster: PrivateCluster, attack: Callable[[str], None], mark: Path, how: str
 ) -> None:
     attack(TAKEN_BACK[how])
-    found = plans.explain(cluster.dsn(dbname=DATABASE, user="eve"), capture_by("eve"))
+    found = explain.explain(cluster.dsn(dbname=DATABASE, user="eve"), capture_by("eve"))
     assert (found.role, found.explained, found.failed) == ("eve", 1, {})
     assert not mark.exists()
 
@@ -171,7 +171,7 @@ def test_what_another_role_ran_is_not_run_as_oneself(
         )
     capture = capture_by("eve", "eve", None, text="select eve.reads()")
     capture.backends += capture_by("bob", text="select 1").backends
-    found = plans.explain(cluster.dsn(dbname=DATABASE, user="bob"), capture)
+    found = explain.explain(cluster.dsn(dbname=DATABASE, user="bob"), capture)
     assert (found.explained, found.of_others) == (1, {"eve": 2})
     assert found.failed == {"the role that ran it is not known": 1}
 
@@ -184,7 +184,7 @@ def test_the_words_to_type_name_a_connection_that_works(
 ) -> None:
     attack("")
     file = tmp_path / "a.json"
-    file.write_bytes(capture_file.encode(capture_by("chief", "eve")))
+    file.write_bytes(encoding.encode(capture_by("chief", "eve")))
     assert main(["report", "--planner", "--dsn", cluster.dsn(dbname=DATABASE), str(file)]) == 2
     said = capsys.readouterr().err
     assert "role postgres is a superuser" in said
@@ -200,22 +200,22 @@ def test_a_capture_of_superusers_alone_is_told_that_nothing_helps(
     cluster: PrivateCluster, db: Connection
 ) -> None:
     with pytest.raises(UsageError, match="no other role ran statements of database shared"):
-        plans.explain(cluster.dsn(dbname=DATABASE), capture_by("postgres", "chief"))
+        explain.explain(cluster.dsn(dbname=DATABASE), capture_by("postgres", "chief"))
 
 
 def test_a_function_that_never_ends_does_not_hold_the_report_up(
     cluster: PrivateCluster, db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It catches the cancellation of the server's statement_timeout."""
-    monkeypatch.setattr(plans, "MOST_S", 1.0)
-    monkeypatch.setattr(plans, "SPARE_S", 1.0)
+    monkeypatch.setattr(explain, "MOST_S", 1.0)
+    monkeypatch.setattr(explain, "SPARE_S", 1.0)
     with cluster.connect(dbname=DATABASE, user="eve") as eve:
         eve.execute(
             "create function eve.stays() returns int immutable language plpgsql as $$ begin loop "
             "begin perform pg_catalog.pg_sleep(1); exception when query_canceled then null; end; "
             "end loop; end $$"
         )
-        found = plans.explain(
+        found = explain.explain(
             cluster.dsn(dbname=DATABASE, user="eve"), capture_by("eve", text="select eve.stays()")
         )
     assert (found.explained, found.failed) == (0, {"the server gave no answer in time": 1})
@@ -247,7 +247,7 @@ def test_no_setting_of_a_databases_owner_leads_a_connection_of_ours_astray(
         for query in ("relations", "extension", "databases", "cluster", "activity"):
             own.ask(query)
     with pytest.raises(PgtraceError):
-        given.find(dsn, shared_host=False)
+        existing_server.find(dsn, shared_host=False)
     assert not mark.exists()
 
 

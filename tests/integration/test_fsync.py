@@ -19,11 +19,11 @@ from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, bindir
 from fix_markers import PG_VERSION
 from pgtrace import trace
-from pgtrace.capture import Capture, of_operation
-from pgtrace.capture_file import load, write
 from pgtrace.engines import OPERATIONS
-from pgtrace.postgres import processes
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.files.documents import load, write
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture, of_operation
+from pgtrace.postgres import discovery
 from pgtrace_command import run, wait_for
 
 LASTING = SETTINGS | {"fsync": True, "synchronous_commit": True}
@@ -79,12 +79,12 @@ def counted(capture: Capture) -> Counter[tuple[int, str]]:
     """By process and call."""
     found: Counter[tuple[int, str]] = Counter()
     for backend in capture.backends:
-        for each in backend.reads:
+        for each in backend.io:
             found[backend.pid, each.call or each.operation] += each.count
         for name, apart in (
-            ("write", backend.failed_writes),
-            ("write", backend.short_writes),
-            ("fsync", backend.failed_fsyncs),
+            ("write", backend.failed["write"]),
+            ("write", backend.short["write"]),
+            ("fsync", backend.failed["fsync"]),
         ):
             assert apart.count == 0, name
     return found
@@ -95,7 +95,7 @@ def strace(server: PrivateCluster, output: Path) -> Iterator[None]:
     """Every write and fsync of a file, by all processes of the server and those to come."""
     if shutil.which("strace") is None:
         pytest.skip("apt-get install strace")
-    master = processes.server(server.postmaster_pid)
+    master = discovery.server(server.postmaster_pid)
     pids = [
         server.postmaster_pid,
         *(b.pid for b in master.backends() if b.backend_type != "postmaster"),
@@ -134,7 +134,7 @@ def test_as_many_as_strace_counts(durable: PrivateCluster, tmp_path: Path) -> No
     assert sum(told.values()) > 150
     assert {call for _, call in told} >= {"write", "fsync", "fdatasync"}
     lost = taken.lost
-    assert (lost.writes, lost.fsyncs) == (0, 0)
+    assert (lost.write, lost.fsync) == (0, 0)
     assert found == told
 
 
@@ -145,7 +145,7 @@ def test_files_and_types_of_backends(durable: PrivateCluster) -> None:
     taken = tracer.capture()
     found: Counter[tuple[str | None, str, str]] = Counter()
     for backend in taken.backends:
-        for each in backend.reads:
+        for each in backend.io:
             found[backend.backend_type, each.call or each.operation, each.kind] += each.count
     assert found["client backend", "fdatasync", "wal"] >= 51
     assert found["client backend", "write", "wal"] >= 51
@@ -156,18 +156,17 @@ def test_files_and_types_of_backends(durable: PrivateCluster) -> None:
     (client,) = (backend for backend in taken.backends if backend.pid == pid)
     (insert,) = (q for q in client.queries if q.text and q.text.startswith("insert into t"))
     assert insert.calls == 50
-    fsyncs = of_operation(insert.reads, "fsync")
+    fsyncs = of_operation(insert.io, "fsync")
     assert sum(each.count for each in fsyncs) == 50, "one for each commit"
     assert {(r.call, r.kind, r.scope, r.performed_by) for r in fsyncs} == {
         ("fdatasync", "wal", "query", "backend")
     }
     totals = taken.totals
-    everything = [each for backend in taken.backends for each in backend.reads]
-    for operation, total in zip(
-        OPERATIONS, (totals.reads, totals.writes, totals.fsyncs), strict=True
-    ):
-        assert total == sum(r.count for r in everything if r.operation == operation)
-        assert total > 0
+    everything = [each for backend in taken.backends for each in backend.io]
+    for operation in OPERATIONS:
+        own = sum(r.count for r in everything if r.operation == operation)
+        assert totals[operation].count == own
+        assert own > 0
 
 
 def test_fsync_off_calls_none(disk_directory: Path, durable: PrivateCluster) -> None:
@@ -178,9 +177,9 @@ def test_fsync_off_calls_none(disk_directory: Path, durable: PrivateCluster) -> 
             with trace(server.postmaster_pid, operations=("write", "fsync")) as tracer:
                 work(server)
             totals = tracer.capture().totals
-            calls.append(totals.fsyncs)
-            writes.append(totals.writes)
-            assert totals.reads == 0
+            calls.append(totals["fsync"].count)
+            writes.append(totals["write"].count)
+            assert set(totals) == {"write", "fsync"}, "what was not asked for is not 0"
     assert calls[0] > 50
     assert calls[1] == 0
     assert min(writes) > 100
@@ -195,10 +194,10 @@ def test_open_datasync_counts_writes_that_last(disk_directory: Path) -> None:
             for i in range(20):
                 connection.execute(f"insert into t values ({i})")
     (backend,) = tracer.capture().backends
-    wal = [r for r in of_operation(backend.reads, "write") if r.kind == "wal"]
+    wal = [r for r in of_operation(backend.io, "write") if r.kind == "wal"]
     assert sum(r.count for r in wal) == 20
     assert {r.source for r in wal} - {"unknown"} == {"device"}
-    assert of_operation(backend.reads, "fsync") == []
+    assert of_operation(backend.io, "fsync") == []
 
 
 def test_the_command_line(durable: PrivateCluster, tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ import pytest
 from captures import some_capture
 from child import Child, Ended
 from hostile import UID
-from pgtrace import capture_file, output_file, output_stream
 from pgtrace.errors import UsageError
+from pgtrace.files import documents, output_file, output_stream
+from pgtrace.model import encoding
 from pgtrace_command import PGTRACE, run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
@@ -38,7 +39,7 @@ def attack(script: str, *arguments: object) -> None:
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("captured") / "file"
-    capture_file.write(CAPTURE, file)
+    documents.write(CAPTURE, file)
     return file
 
 
@@ -181,14 +182,14 @@ def test_directories_and_files_that_change_all_the_time(
     captured: Path, victim: Path, theirs: Path
 ) -> None:
     """Whatever comes of it, it is nothing of root's."""
-    document = capture_file.encode(CAPTURE)
+    document = encoding.encode(CAPTURE)
     with Child(*BECOME, "/usr/bin/python3", "-c", SWAPPING, theirs, victim) as attacker:
         assert attacker.line() == "ready\n"
         ended = set()
         for _ in range(30):
             for path in theirs / "real/o.json", theirs / "o.json":
                 try:
-                    capture_file.write(CAPTURE, path, force=True)
+                    documents.write(CAPTURE, path, force=True)
                     ended.add("written")
                 except UsageError:
                     ended.add("refused")

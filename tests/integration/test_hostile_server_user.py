@@ -26,11 +26,11 @@ from fix_markers import PG_VERSION
 from fix_storage import private_mounts
 from hidden import hide
 from pgtrace.errors import PgtraceError
-from pgtrace.lab import storages
-from pgtrace.lab.changes import Changes, Cluster, Directory, restore
+from pgtrace.lab.core import page_cache, storages
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.lab.core.undo_log import Changes, Cluster, Directory, restore
 from pgtrace.linux import as_user, foreign_files
-from pgtrace.postgres import cache, processes, tablespaces
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.postgres import discovery, tablespaces
 from pgtrace_command import Pgtrace
 
 pytestmark = pytest.mark.pg("15")
@@ -456,7 +456,7 @@ def test_a_relations_file_that_is_none(victim: Path, storage: Path, kind: str) -
     """A device would be opened by root, whatever that does; a large one mapped."""
     path = storage / "16384"
     lay(kind, path, victim / "file")
-    for look in cache.residency, lambda it: cache.evict([it]):
+    for look in page_cache.residency, lambda it: page_cache.evict([it]):
         with pytest.raises(OSError):
             look(path)
 
@@ -470,7 +470,7 @@ def test_a_tablespace_of_links_and_without_end(victim: Path, storage: Path) -> N
             cluster.datadir,
             victim,
         )
-        server = processes.server(cluster.postmaster_pid)
+        server = discovery.server(cluster.postmaster_pid)
         began = time.monotonic()
         found = list(tablespaces._directories(server))
         assert time.monotonic() - began < 5

@@ -15,10 +15,12 @@ import pytest
 from test_charging import blocks, create, explain, of, performers, read_bytes, the_query
 
 from fix_cluster import Connection, Server, make_cold
-from pgtrace.capture import Backend, Capture, Lost
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Backend, Capture
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
+from scans import anything_lost
 
 pytestmark = pytest.mark.pg(">= 18")
 SETTINGS = {"io_method": "io_uring", "max_connections": 60, "shared_buffers": "128MB"}
@@ -51,7 +53,7 @@ def tracing() -> Iterator[Tracing]:
     with ExitStack() as stack:
 
         def start(pids: Sequence[int], **options: Any) -> Tracer:
-            tracer = Tracer(Target.of_pids(pids), literals=True, **options)
+            tracer = Tracer(Target.of_pids(pids), TraceOptions(literals=True, **options))
             stack.callback(tracer.stop)
             return tracer
 
@@ -82,20 +84,20 @@ def scan(cluster: PrivateCluster, connection: Connection, table: str) -> list[tu
 def check(backend: Backend, counted: Sequence[tuple[str, int]]) -> None:
     """Each query has exactly the blocks that EXPLAIN counted."""
     for query, expected in counted:
-        reads = the_query(backend, query).reads
+        reads = the_query(backend, query).io
         print(f"{blocks(reads)} of {expected}, {performers(reads)}: {query}")
         assert expected > BLOCKS / 10
-    assert [blocks(the_query(backend, query).reads) for query, _ in counted] == [
+    assert [blocks(the_query(backend, query).io) for query, _ in counted] == [
         expected for _, expected in counted
     ]
-    assert "io_uring" in performers(backend.reads)
+    assert "io_uring" in performers(backend.io)
 
 
 def settled(tracer: Tracer) -> Capture:
     """What it measured, with the records of the last queries."""
     time.sleep(0.3)
     capture = tracer.stop()
-    assert capture.lost == Lost()
+    assert not anything_lost(capture), capture.lost
     assert not [reason for reason in capture.probes.not_measured if "io_uring" in reason]
     return capture
 
@@ -149,9 +151,9 @@ def test_bytes_of_devices_are_those_that_the_kernel_counts(
             explain(connection, query)
             grown = read_bytes([pid]) - before
             capture = settled(tracer)
-        print(f"{capture.totals.device_bytes} of {grown} bytes at {concurrency}")
-        assert 0.97 * grown <= capture.totals.device_bytes <= grown
-        sources = {one.source for one in of(capture, pid).reads if one.performed_by == "io_uring"}
+        print(f"{capture.totals['read'].device_bytes} of {grown} bytes at {concurrency}")
+        assert 0.97 * grown <= capture.totals["read"].device_bytes <= grown
+        sources = {one.source for one in of(capture, pid).io if one.performed_by == "io_uring"}
         assert {"device"} <= sources <= {"device", "unknown"}
 
 
@@ -188,5 +190,5 @@ def test_threads_of_a_backend_are_no_backends(uring: PrivateCluster, tracing: Tr
     clients = [one for one in capture.backends if one.backend_type == "client backend"]
     assert sorted(one.pid for one in clients) == sorted(pid for pid, _, _ in counted)
     for pid, expected, query in counted:
-        assert blocks(the_query(of(capture, pid), query).reads) == expected > BLOCKS / 20
-    assert all("io_uring" in performers(one.reads) for one in clients)
+        assert blocks(the_query(of(capture, pid), query).io) == expected > BLOCKS / 20
+    assert all("io_uring" in performers(one.io) for one in clients)

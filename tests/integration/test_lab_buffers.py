@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture_file
-from pgtrace.lab.buffers_figures import hits_of_scans, seen, table_reads, touched
-from pgtrace.lab.result import Cell, Finding, Result
+from pgtrace.files import documents
+from pgtrace.lab.buffers.figures import hits_of_scans, seen, table_reads, touched
+from pgtrace.model import encoding
+from pgtrace.model.lab_result import Cell, Finding, Result
 from pgtrace_command import PGTRACE, Pgtrace, run
 
 pytestmark = pytest.mark.pg("15")
@@ -39,7 +40,7 @@ def result(disk_directory: Path) -> Result:
     assert ended.returncode == 0, ended.stderr
     assert list(place.iterdir()) == []
     place.rmdir()
-    found = capture_file.load_any(file)
+    found = documents.load_any(file)
     file.unlink()
     assert isinstance(found, Result)
     return found
@@ -81,7 +82,7 @@ def test_levels_are_those_that_each_state_implies(result: Result) -> None:
 
 def test_where_the_table_fits_a_prewarmed_scan_reads_nothing(result: Result) -> None:
     for cell in cells(result, "64MB", "prewarmed"):
-        assert (cell.shared_hits, cell.shared_reads, cell.reads) == (ROWS, 0, [])
+        assert (cell.shared_hits, cell.shared_reads, cell.io) == (ROWS, 0, [])
         assert cell.io_timing_s == 0
 
 
@@ -90,7 +91,7 @@ def test_16_buffers_never_give_more_hits_than_explain_shows(result: Result) -> N
         assert cell.shared_hits is not None
         read = sum(read.blocks for read in table_reads(cell))
         assert ROWS - read <= cell.shared_hits < SIZES["128kB"]
-    # What pg_prewarm put there last, document 004's 14 pages, is found
+    # What pg_prewarm put there last, 14 pages as in the published experiment, is found
     assert all(c.shared_hits for c in cells(result, "128kB", "prewarmed"))
 
 
@@ -144,7 +145,7 @@ def test_every_two_states_and_sizes_are_compared(result: Result) -> None:
 
 def test_the_report_has_levels_and_scans(result: Result, tmp_path: Path) -> None:
     file = tmp_path / "again.json"
-    file.write_bytes(capture_file.encode(result))
+    file.write_bytes(encoding.encode(result))
     shown = run("report", file)
     assert shown.code == 0, shown.err
     for words in (
@@ -208,7 +209,7 @@ def test_an_interrupted_one_keeps_the_runs_that_were_whole(tmp_path: Path) -> No
         started.wait_for("run 2, server")
         ended = started.stop(signal.SIGINT)
     assert ended.code == 0, ended.err
-    found = capture_file.load_any(file)
+    found = documents.load_any(file)
     assert isinstance(found, Result)
     assert found.partial
     assert {cell.run for cell in found.cells} == {1}

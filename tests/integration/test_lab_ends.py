@@ -14,9 +14,9 @@ import pytest
 
 from fix_storage import private_mounts
 from hidden import hide
-from pgtrace import capture_file
-from pgtrace.lab.result import Result
-from pgtrace.postgres import processes
+from pgtrace.files import documents
+from pgtrace.model.lab_result import Result
+from pgtrace.postgres import discovery
 from pgtrace_command import Ended, Pgtrace, run, wait_for
 
 pytestmark = pytest.mark.pg("15")
@@ -122,7 +122,7 @@ def test_runs_that_were_whole_are_kept(place: Path, tmp_path: Path) -> None:
         started.send(signal.SIGINT)
         end = ended(started, place, bases)
     assert end.code == 0, end.err
-    result = capture_file.load_any(file)
+    result = documents.load_any(file)
     assert isinstance(result, Result)
     assert result.partial
     assert {cell.run for cell in result.cells} == {1}
@@ -140,7 +140,7 @@ def test_a_server_that_dies_is_an_error_and_leaves_nothing(place: Path, tmp_path
         sessions = wait_for(
             lambda: [
                 backend.pid
-                for backend in processes.server(master).backends()
+                for backend in discovery.server(master).backends()
                 if backend.backend_type == "client backend"
             ]
         )
@@ -157,7 +157,7 @@ def test_server_and_tracer_keep_to_their_cpus(place: Path, tmp_path: Path) -> No
         started.wait_for("Loading")
         (base,) = ours(started)
         master = int((base / "data/postmaster.pid").read_text().split()[0])
-        family = [backend.pid for backend in processes.server(master).backends()]
+        family = [backend.pid for backend in discovery.server(master).backends()]
         assert len(family) > 1
         for pid in family:
             with suppress(ProcessLookupError):
@@ -192,7 +192,7 @@ def test_what_a_killed_run_left_is_restored(place: Path, tmp_path: Path, moment:
 
 def test_a_setting_comes_back(tmp_path: Path) -> None:
     """As read-ahead does, which the next experiments set."""
-    from pgtrace.lab.changes import Changes, Setting
+    from pgtrace.lab.core.undo_log import Changes, Setting
 
     file = tmp_path / "read_ahead_kb"
     file.write_text("128\n")

@@ -11,8 +11,8 @@ import pytest
 
 from fix_storage import SimulatedSsd
 from lab_runs import blocks, lab, loaded, of, usable
-from pgtrace.postgres import processes
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.postgres import discovery
 from pgtrace_command import Pgtrace, run, wait_for
 
 pytestmark = pytest.mark.pg("15")
@@ -51,11 +51,11 @@ def test_each_run_reads_rows_of_its_own(
     assert result.server.postmaster_pid == server
     for pattern in "sequential", "random":
         for cell in of(result, "ssd", pattern):
-            assert blocks(cell.reads) == cell.shared_reads
+            assert blocks(cell.io) == cell.shared_reads
             assert cell.shared_hits is not None
             assert cell.resident_before == 0
     first, second = of(result, "ssd", "random")
-    assert first.rows != second.rows or first.reads != second.reads
+    assert first.rows != second.rows or first.io != second.io
     assert "and id <=" in result.options["queries"]["random"]
 
 
@@ -134,7 +134,7 @@ def test_libpqs_environment_is_enough(
 def affinities(cluster: PrivateCluster) -> list[set[int]]:
     """Of the server's sessions now."""
     found = []
-    for backend in processes.server(cluster.postmaster_pid).backends():
+    for backend in discovery.server(cluster.postmaster_pid).backends():
         if backend.backend_type == "client backend":
             with suppress(ProcessLookupError):
                 found.append(os.sched_getaffinity(backend.pid))

@@ -18,17 +18,17 @@ import pytest
 from fix_cluster import bindir
 from fix_markers import PG_VERSION
 from fix_storage import Request, Simulated, SimulatedSsd
-from pgtrace import capture_file
-from pgtrace.lab import planner_findings
-from pgtrace.lab.interruption import Interruption
-from pgtrace.lab.laboratory import Laboratory, Setup, laboratory
-from pgtrace.lab.planner_points import SELECTIVITIES, Circumstance
-from pgtrace.lab.planner_regret import Timed, best_range
-from pgtrace.lab.planner_sweep import Sweep
-from pgtrace.lab.planner_table import hold
-from pgtrace.lab.progress import Progress
-from pgtrace.lab.result import Cell, Finding, Result
-from pgtrace.lab.storages import Place
+from pgtrace.files import documents
+from pgtrace.lab.core.interruption import Interruption
+from pgtrace.lab.core.laboratory import Laboratory, Setup, laboratory
+from pgtrace.lab.core.progress import Progress
+from pgtrace.lab.core.storages import Place
+from pgtrace.lab.planner import findings as planner_findings
+from pgtrace.lab.planner.points import SELECTIVITIES, Circumstance
+from pgtrace.lab.planner.regret import Timed, best_range
+from pgtrace.lab.planner.sweep import Sweep
+from pgtrace.lab.planner.table import hold
+from pgtrace.model.lab_result import Cell, Finding, Result
 from pgtrace_command import Pgtrace, run
 
 pytestmark = pytest.mark.pg("15")
@@ -203,7 +203,7 @@ def test_the_command_on_memory_says_the_range_and_nothing_to_set(tmp_path: Path)
     file = tmp_path / "planner.json"
     ended = run("lab", "pages", "--memory", "--planner", "--rows", 20_000, "--runs", 1, "-o", file)
     assert ended.code == 0, ended.err
-    result = capture_file.load_any(file)
+    result = documents.load_any(file)
     assert isinstance(result, Result)
     swept = [cell for cell in result.cells if cell.plan]
     points = result.options["points"]
@@ -230,7 +230,7 @@ def test_an_interrupted_sweep_keeps_what_was_measured_and_decides_nothing(tmp_pa
         started.wait_for("4 of 24: planner")
         ended = started.stop()
     assert ended.code == 0, ended.err
-    result = capture_file.load_any(file)
+    result = documents.load_any(file)
     assert isinstance(result, Result)
     assert result.partial
     assert 3 <= sum(cell.plan is not None for cell in result.cells) < 24

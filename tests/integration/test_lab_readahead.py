@@ -16,12 +16,12 @@ import pytest
 from copied_cluster import CopiedCluster
 from fix_storage import Request, Simulated, SimulatedSsd, private_mounts
 from lab_runs import in_memory, lab, loaded, of, usable
-from pgtrace.capture import Reads
 from pgtrace.errors import UnsupportedError
-from pgtrace.lab.device_settings import ReadAhead, read_ahead
-from pgtrace.lab.knee import NEAR
-from pgtrace.lab.result import Cell, Finding, Result
-from pgtrace.lab.storages import Place
+from pgtrace.lab.core.storages import Place
+from pgtrace.lab.readahead.device_settings import ReadAhead, read_ahead
+from pgtrace.lab.readahead.knee import NEAR
+from pgtrace.model.capture import Io
+from pgtrace.model.lab_result import Cell, Finding, Result
 from pgtrace_command import Pgtrace, run, wait_for
 from scans import ATTEMPTS, histogram
 
@@ -81,7 +81,7 @@ def finding(result: Result, name: str) -> Finding:
     return found
 
 
-def from_device(reads: list[Reads]) -> int:
+def from_device(reads: list[Io]) -> int:
     return sum(r.device_bytes for r in reads if r.source in ("device", "readahead_issued"))
 
 
@@ -111,7 +111,7 @@ def test_both_queries_ran_cold_at_each_step_in_every_run(measured: Measured) -> 
 def test_the_bytes_asked_of_the_device_are_the_tables(measured: Measured) -> None:
     table = measured.result.options["table_bytes"]
     for cell in of(measured.result, "ssd", "sequential"):
-        assert from_device(cell.reads) == pytest.approx(table, rel=0.01)
+        assert from_device(cell.io) == pytest.approx(table, rel=0.01)
     assert finding(measured.result, "bytes").value == pytest.approx(1, abs=0.01)
     assert "exactly that at every step" in finding(measured.result, "bytes").verdict
 
@@ -148,34 +148,46 @@ def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measure
 
 @alone
 def test_without_read_ahead_one_hump_tells_the_latency(measured: Measured, tmp_path: Path) -> None:
-    cells = scans(measured.result, 0)
-    reads = [r for c in cells for r in c.reads]
-    assert {r.source for r in reads} == {"device"}
-    each = sum(c.device_requests or 0 for c in cells) / sum(r.count for r in reads)
-    assert each == 2, "of 4 KiB"
-    humps = [f for f in measured.result.findings if f.name == "hump" and f.details["sectors"] == 0]
-    # Where a busy host stalled a few, these hold time: no hump of reads
-    count = sum(r.count for r in reads)
-    (hump,) = [f for f in humps if f.details["reads"] > 0.01 * count]
-    assert hump.details["reads"] > 0.97 * count
-    assert {s for f in humps for s in f.details["by_source"]} == {"device"}
-    # What a busy host adds is longer reads: the fullest bucket is of those that it left alone
+    """A host that takes the CPU away for longer than a read makes another hump, or a read whose
+    process never slept: such a sweep is run once more, of a smaller table.
+    """
     seen = []
     for number in range(ATTEMPTS):
-        low, _, _ = max(histogram(reads).to_data().buckets, key=lambda bucket: bucket[2])
-        seen.append(low)
-        if low == pytest.approx(each * measured.device.latency_ns, rel=0.1):
+        if not (wrong := told_amiss(measured)):
             return
-        reads = reads_without(measured.device, tmp_path / f"{number}.json")
-    pytest.fail(f"{seen}, of {each} requests of {measured.device.latency_ns} ns")
+        seen.append(wrong)
+        measured = again(measured.device, tmp_path / f"{number}.json")
+    pytest.fail(f"{seen}")
 
 
-def reads_without(device: SimulatedSsd, file: Path) -> list[Reads]:
+def told_amiss(measured: Measured) -> str | None:
+    """What the reads without read-ahead tell otherwise than a program that times its own."""
+    cells = scans(measured.result, 0)
+    reads = [r for c in cells for r in c.io]
+    each = sum(c.device_requests or 0 for c in cells) / sum(r.count for r in reads)
+    assert each == 2, "of 4 KiB"
+    if (sources := {r.source for r in reads}) != {"device"}:
+        return f"reads by {sources}"
+    humps = [f for f in measured.result.findings if f.name == "hump" and f.details["sectors"] == 0]
+    assert {s for f in humps for s in f.details["by_source"]} == {"device"}
+    # Where a busy host stalled a few, these hold time: no hump of reads
+    count = sum(r.count for r in reads)
+    large = [f.details["reads"] for f in humps if f.details["reads"] > 0.01 * count]
+    if len(large) != 1 or large[0] <= 0.97 * count:
+        return f"humps of {large} of {count} reads"
+    # What a busy host adds is longer reads
+    found, timed = histogram(reads).percentile(25), measured.device.timed_by_its_reader(4096)
+    if found != pytest.approx(each * timed, rel=0.1):
+        return f"reads of {found} ns, of {each} requests of {timed} ns"
+    return None
+
+
+def again(device: SimulatedSsd, file: Path) -> Measured:
     """The same once more, of a smaller table."""
     place = usable(device.directory)
     few = "--sectors", "0,8", "--rows", 2_000, "--runs", 1
-    lab("readahead", "--storage", f"ssd={place}", *few, "-o", file)
-    return [r for c in scans(loaded(file), 0) for r in c.reads]
+    ended = lab("readahead", "--storage", f"ssd={place}", *few, "-o", file)
+    return Measured(device, loaded(file), ended.stderr)
 
 
 @alone
@@ -220,12 +232,12 @@ def test_on_the_hosts_own_disk_what_cannot_depend_on_its_speed(
         of(result, "disk", "sequential"), key=lambda c: c.read_ahead_sectors or 0
     )
     for cell in without, ahead:
-        assert from_device(cell.reads) == pytest.approx(result.options["table_bytes"], rel=0.01)
+        assert from_device(cell.io) == pytest.approx(result.options["table_bytes"], rel=0.01)
     # Of a fast one some reads are answered before they slept
-    assert {r.source for r in without.reads} <= {"device", "readahead_issued"}
+    assert {r.source for r in without.io} <= {"device", "readahead_issued"}
     # The device's requests are of anybody
-    assert (without.device_requests or 0) >= 2 * sum(r.count for r in without.reads)
-    assert sum(r.count for r in ahead.reads if r.source == "page_cache") > 0
+    assert (without.device_requests or 0) >= 2 * sum(r.count for r in without.io)
+    assert sum(r.count for r in ahead.io if r.source == "page_cache") > 0
     humps = [f for f in result.findings if f.name == "hump" and f.details["sectors"] == 0]
     assert humps
     assert all("page_cache" not in f.details["by_source"] for f in humps)
@@ -314,9 +326,9 @@ def test_a_server_that_was_there_gets_a_fresh_backend_for_each_step(
     assert result.options["restarted"] is False
     for sectors in (0, 64):
         for cell in scans(result, sectors):
-            own = sum(r.bytes for r in cell.reads if r.kind == "heap")
+            own = sum(r.bytes for r in cell.io if r.kind == "heap")
             assert own > 0
-            assert from_device(cell.reads) == pytest.approx(own, rel=0.05), "no other was missing"
+            assert from_device(cell.io) == pytest.approx(own, rel=0.05), "no other was missing"
             sizes = [r.length for r in requests_of(Measured(quick, result, ""), cell)]
             assert max(sizes) == max(sectors * SECTOR, 4096)
     rows = [c.rows for c in of(result, "ssd", "random")]
@@ -342,7 +354,7 @@ def test_another_file_system_on_the_device_is_another_user(
     quick: SimulatedSsd, tmp_path: Path
 ) -> None:
     """Not a second mount of the same one."""
-    from pgtrace.lab.device_settings import users
+    from pgtrace.lab.readahead.device_settings import users
 
     device = quick
     ahead, number = ahead_of(device), device.directory.stat().st_dev

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from fix_cluster import bindir
-from pgtrace.engines.choice import reads_ways
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.engines.select import probe_types
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import Ended, run
 
 pytestmark = pytest.mark.pg("15")
@@ -66,7 +66,7 @@ def pages(*arguments: object) -> Ended:
         (["--storage", "a=PLACE", "--dsn", "", "--direct-io"], 2, "--direct-io is for a server of"),
         (["--storage", "a=PLACE", "--dsn", "port=1"], 7, "--dsn: "),
         (["--storage", "a=PLACE", "-o", "/etc/passwd"], 2, "exists; --force overwrites it"),
-        (["--storage", "a=PLACE", "--reads", "magic"], 2, "invalid choice"),
+        (["--storage", "a=PLACE", "--probe", "magic"], 2, "invalid choice"),
     ],
 )
 def test_options_that_cannot_be(place: Path, options: list[str], code: int, message: str) -> None:
@@ -84,11 +84,11 @@ def assert_matches(pattern: str, text: str) -> None:
 
 def test_a_way_in_that_the_kernel_refuses(place: Path) -> None:
     """Said before hours of loading."""
-    ways = reads_ways(os.getpid())
+    ways = probe_types(os.getpid())
     refused = [way for way, why in ways.items() if why]
     if not refused:
-        pytest.skip("this kernel allows every way in")
-    end = pages("--storage", f"a={place}", "--reads", refused[0])
+        pytest.skip("this kernel allows every probe type")
+    end = pages("--storage", f"a={place}", "--probe", refused[0])
     assert end.code == 5
     assert "`pgtrace doctor` says what this kernel allows" in end.err
 

@@ -14,10 +14,10 @@ from fix_cluster import bindir
 from fix_markers import PG_VERSION
 from fix_storage import private_mounts
 from lab_runs import lab, loaded, usable
-from pgtrace import capture_file
-from pgtrace.capture import Reads
-from pgtrace.lab.result import Cell, Result
-from pgtrace.lab.sync_findings import is_difference
+from pgtrace.lab.sync.findings import is_difference
+from pgtrace.model import encoding
+from pgtrace.model.capture import Io
+from pgtrace.model.lab_result import Cell, Result
 from pgtrace_command import Ended, Pgtrace, run
 
 pytestmark = pytest.mark.pg("15")
@@ -83,7 +83,7 @@ def cells(result: Result, server: str, phase: str, *loads: str) -> list[Cell]:
     ]
 
 
-def done(cell: Cell, *backend_types: str) -> list[Reads]:
+def done(cell: Cell, *backend_types: str) -> list[Io]:
     return [
         each
         for backend_type, reads in cell.by_backend_type.items()
@@ -92,7 +92,7 @@ def done(cell: Cell, *backend_types: str) -> list[Reads]:
     ]
 
 
-def count(reads: list[Reads], kind: str | None = None, operation: str = "fsync") -> int:
+def count(reads: list[Io], kind: str | None = None, operation: str = "fsync") -> int:
     return sum(
         r.count for r in reads if r.operation == operation and (kind is None or r.kind == kind)
     )
@@ -136,7 +136,7 @@ def test_both_do_the_same_work_in_every_run(careless: Result) -> None:
     assert careless.options["differences"] == {"fsync": {"A": "on", "B": "off"}}
     assert not careless.partial
     lost = careless.lost
-    assert (lost.writes, lost.fsyncs, lost.backends) == (0, 0, 0)
+    assert (lost.write, lost.fsync, lost.backends) == (0, 0, 0)
 
 
 @alone
@@ -224,7 +224,7 @@ def test_wal_and_data_lie_where_they_were_put(careless: Result, places: dict[str
 def test_the_report_shows_both_servers(by_writes: Result, tmp_path: Path) -> None:
     """Also to another user, without root."""
     file = tmp_path / "again.json"
-    file.write_bytes(capture_file.encode(by_writes))
+    file.write_bytes(encoding.encode(by_writes))
     shown = subprocess.run(
         [sys.executable, "-m", "pgtrace", "report", "-"],
         input=file.read_bytes(),

@@ -22,12 +22,12 @@ def test_reads_are_the_blocks_that_explain_counts_on_every_version(
     assert result.server.version.startswith(f"{PG_VERSION}")
     assert list(place.iterdir()) == []
     for cell in result.cells:
-        assert blocks(cell.reads) == cell.shared_reads
-        assert {r.kind for r in cell.reads} <= {"heap", "index"}
-        assert {r.tablespace for r in cell.reads} == {cell.storage}
-    performers = {r.performed_by for cell in result.cells for r in cell.reads}
+        assert blocks(cell.io) == cell.shared_reads
+        assert {r.kind for r in cell.io} <= {"heap", "index"}
+        assert {r.tablespace for r in cell.io} == {cell.storage}
+    performers = {r.performed_by for cell in result.cells for r in cell.io}
     assert ("io worker" in performers) == (PG_VERSION >= 18)
-    sizes = {r.size for cell in result.cells for r in cell.reads}
+    sizes = {r.size for cell in result.cells for r in cell.io}
     assert ("16+" in sizes) == (PG_VERSION >= 17)
 
 
@@ -41,6 +41,6 @@ def test_direct_io_asks_the_device_for_every_read(
     result = loaded(file)
     assert result.options["direct_io"]
     for cell in result.cells:
-        assert blocks(cell.reads) == cell.shared_reads
-        assert all(r.direct for r in cell.reads)
-        assert sum(r.device_bytes for r in cell.reads) == sum(r.bytes for r in cell.reads)
+        assert blocks(cell.io) == cell.shared_reads
+        assert all(r.direct for r in cell.io)
+        assert sum(r.device_bytes for r in cell.io) == sum(r.bytes for r in cell.io)

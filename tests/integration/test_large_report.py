@@ -11,7 +11,8 @@ from typing import NamedTuple
 import pytest
 
 import large_capture
-from pgtrace import capture_file
+from pgtrace.files import documents
+from pgtrace.model import encoding
 
 SMALL, LARGE = 1 << 10, 20 << 20
 MOST_TIMES_PARSING = 3
@@ -87,8 +88,8 @@ def test_what_is_read_is_written_again_to_the_byte(
 ) -> None:
     """The parts in which it is written make the same file."""
     small, _ = files
-    text = capture_file.encode(capture_file.load(small))
+    text = encoding.encode(documents.load(small))
     again = tmp_path / "again.json"
     again.write_bytes(text)
-    assert capture_file.encode(capture_file.load(again)) == text
+    assert encoding.encode(documents.load(again)) == text
     assert json.loads(text) == json.loads(small.read_bytes())

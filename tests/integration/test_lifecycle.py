@@ -19,11 +19,12 @@ from child import Child
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_bindir
 from pgtrace.libbpf.objects import Object
 from pgtrace.postgres import binary
-from pgtrace.postgres.cluster import PrivateCluster, find_bindir
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer, trace
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer, trace
 from pgtrace_command import PGTRACE, Pgtrace, copy_programs, patched, wait_for
 
 CYCLES = 100
@@ -81,7 +82,7 @@ def test_first_signal_detaches_and_reports(
     connection: Connection, command: str, number: signal.Signals
 ) -> None:
     """What was measured is told, and the exit code is that of success."""
-    with Pgtrace(command, connection.info.backend_pid, "--reads", "tracepoint") as tracer:
+    with Pgtrace(command, connection.info.backend_pid, "--probe", "tracepoint") as tracer:
         tracer.attached()
         assert raised(connection.info.backend_pid).keys() == PROBES
         connection.execute("select 'seen'::text as column_of_a_query")
@@ -107,7 +108,7 @@ def test_kill_leaves_nothing(connection: Connection, command: str) -> None:
     """No code of ours runs then: the kernel takes everything away."""
     pid = connection.info.backend_pid
     before = ours()
-    with Pgtrace(command, pid, "--reads", "tracepoint") as tracer:
+    with Pgtrace(command, pid, "--probe", "tracepoint") as tracer:
         tracer.attached()
         assert raised(pid).keys() == PROBES
         assert {key.split()[0] for key in ours().keys() - before.keys()} >= {"prog", "map"}
@@ -119,7 +120,7 @@ def test_kill_leaves_nothing(connection: Connection, command: str) -> None:
 
 SLOW_STOP = """
 import time
-from pgtrace.tracer import Tracer, trace
+from pgtrace.tracing.tracer import Tracer, trace
 
 def stop(self, stop=Tracer.stop):
     if not self._finished:
@@ -142,15 +143,15 @@ def test_second_signal_leaves_at_once(connection: Connection) -> None:
 
 STARTED = """
 import os, signal
-from pgtrace.engines import choice
+from pgtrace.engines import select
 
-def start(request, start=choice.start):
+def start(request, start=select.start):
     {before}
     engine = start(request)
     {after}
     return engine
 
-choice.start = start
+select.start = start
 """
 KILL = "os.kill(os.getpid(), signal.{})"
 
@@ -162,7 +163,7 @@ def test_signal_during_the_start(connection: Connection, moment: str, number: st
     lines = {"before": "pass", "after": "pass"} | {moment: KILL.format(number)}
     command = patched(STARTED.format(**lines))
     pid = connection.info.backend_pid
-    with Pgtrace("capture", pid, "--reads", "tracepoint", command=command) as tracer:
+    with Pgtrace("capture", pid, "--probe", "tracepoint", command=command) as tracer:
         assert tracer.ended() == (
             130,
             "",
@@ -226,7 +227,7 @@ def test_nothing_is_told_wrong_while_only_some_probes_are_there(
 
     monkeypatch.setattr(Object, "attach_places", attach)
     with load(cluster, mode, "-R", 1000) as pids:
-        tracer = Tracer(Target.of_pids(pids[:watched]), reads="tracepoint")
+        tracer = Tracer(Target.of_pids(pids[:watched]), TraceOptions(probe_type="tracepoint"))
         for _ in range(10):
             time.sleep(0.02)
             tracer.poll()
@@ -238,7 +239,7 @@ def test_nothing_is_told_wrong_while_only_some_probes_are_there(
         assert sum(query.errors for query in ended) == 0
         protocols = {query.protocol for query in ended if not query.begun_before}
         assert protocols == {"simple" if mode == "simple" else "extended"}
-        longest = max(query.latency.max_ns for query in ended)
+        longest = max(query.latency.max for query in ended)
         assert 0 < longest <= taken.duration_s * 1e9 + 1e8  # it began as tracing did
         assert len(backend.queries) - len(ended) <= 1
 
@@ -249,7 +250,9 @@ def test_a_hundred_cycles_under_load(cluster: PrivateCluster) -> None:
 
     def cycle(pid: int) -> None:
         for _ in range(CYCLES // CLIENTS):
-            (backend,) = Tracer(Target.find(pid), reads="tracepoint").stop().backends
+            (backend,) = (
+                Tracer(Target.find(pid), TraceOptions(probe_type="tracepoint")).stop().backends
+            )
             errors.append(sum(query.errors for query in backend.queries))
 
     with load(cluster, "prepared", "-R", 500) as pids:
@@ -288,7 +291,7 @@ def test_attach_touches_one_process_alone(cluster: PrivateCluster, connection: C
     with cluster.connect() as other:
         relatives = other.info.backend_pid, cluster.postmaster_pid
         assert instructions(watched, offsets) == untouched
-        with Pgtrace("attach", watched, "--reads", "tracepoint") as tracer:
+        with Pgtrace("attach", watched, "--probe", "tracepoint") as tracer:
             tracer.attached()
             with cluster.connect() as later:
                 for pid in *relatives, later.info.backend_pid:
@@ -307,8 +310,8 @@ def test_attach_touches_one_process_alone(cluster: PrivateCluster, connection: C
 def test_two_tracers_end_one_after_the_other(connection: Connection) -> None:
     """The end of one takes nothing from the other: its breakpoints stay, and it counts on."""
     pid = connection.info.backend_pid
-    with trace(pid, reads="tracepoint") as second:
-        with trace(pid, reads="tracepoint") as first:
+    with trace(pid, probe_type="tracepoint") as second:
+        with trace(pid, probe_type="tracepoint") as first:
             connection.execute("select 1")
         time.sleep(1)
         assert raised(pid) == sites(pid)

@@ -4,6 +4,7 @@ It is held against the full tier, which traces the same load at the same time.
 """
 
 import json
+import re
 import struct
 import time
 from collections import Counter
@@ -20,18 +21,18 @@ from child import Child
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, Server, bindir
 from fix_markers import PG_VERSION
-from pgtrace.capture import Capture, Operation, Query, sums_of
-from pgtrace.capture_file import load
-from pgtrace.engines import ReadsWay, layout
+from pgtrace.engines import ProbeType, layout
 from pgtrace.engines.calibration import Calibration
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.engines.light import Light
+from pgtrace.files.documents import load
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture, Operation, Query, sums_of
 from pgtrace.postgres import binary
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.tracer import Tracer, trace
+from pgtrace.tracing.tracer import Tracer, trace
 from pgtrace_command import Pgtrace, run
 
-WAY: ReadsWay = "tracepoint"
+PROBE_TYPE: ProbeType = "tracepoint"
 WITHIN_S = 20.0
 SMALL = {"shared_buffers": "1MB", "max_wal_senders": 0}
 Sums = dict[str, tuple[int, int]]
@@ -55,7 +56,7 @@ def both(pid: int, **options: Any) -> Iterator[tuple[Tracer, Tracer]]:
     """The light tier, once it knows what lies where, and the full one."""
     with ExitStack() as stack:
         tracers = [
-            stack.enter_context(trace(pid, reads=WAY, queries=tier, **options))
+            stack.enter_context(trace(pid, probe_type=PROBE_TYPE, queries=tier, **options))
             for tier in ("light", "full")
         ]
         yield tracers[0], tracers[1]
@@ -89,7 +90,7 @@ def sums(found: list[Query], operation: Operation = "read") -> Sums:
     """Of statements that read anything."""
     counts, sizes = Counter[str](), Counter[str]()
     for query in found:
-        for each in query.reads:
+        for each in query.io:
             if each.operation == operation:
                 counts[query.text or "?"] += each.count
                 sizes[query.text or "?"] += each.bytes
@@ -98,7 +99,7 @@ def sums(found: list[Query], operation: Operation = "read") -> Sums:
 
 def outside(taken: Capture, pid: int) -> int:
     (backend,) = (each for each in taken.backends if each.pid == pid)
-    return sum(each.count for each in backend.reads if each.scope == "outside")
+    return sum(each.count for each in backend.io if each.scope == "outside")
 
 
 def simple(connection: Connection) -> None:
@@ -188,10 +189,10 @@ def test_both_tiers_count_the_same_for_each_statement(
 ) -> None:
     pid, one, all_of_it = captured(small, load, already=load is prepared)
     assert (one.probes.queries, one.probes.not_measured) == ("memory", [])
-    assert one.totals.reads == all_of_it.totals.reads > 200
+    assert one.totals["read"].count == all_of_it.totals["read"].count > 200
     assert sums(queries(one, pid)) == sums(queries(all_of_it, pid))
     assert outside(one, pid) == outside(all_of_it, pid)
-    known = {q.query_id for q in queries(all_of_it, pid) if q.reads and q.query_id}
+    known = {q.query_id for q in queries(all_of_it, pid) if q.io and q.query_id}
     assert {q.query_id for q in queries(one, pid) if q.query_id} == known
     assert bool(known) == (ids == "on")
     for query in queries(one, pid):
@@ -282,7 +283,7 @@ def test_a_backend_whose_entry_is_being_changed(server: Server) -> None:
     with small.connect() as connection, small.connect() as other:
         pid = connection.info.backend_pid
         entry = entry_of(pid)
-        with trace(small.postmaster_pid, reads=WAY, queries="light") as tracer:
+        with trace(small.postmaster_pid, probe_type=PROBE_TYPE, queries="light") as tracer:
             calibrate(tracer, other)
             connection.execute("select count(*) from tbl_cost_align")
             before = queries(tracer.capture(), pid)
@@ -316,7 +317,7 @@ def test_a_server_under_full_load_is_soon_known(
     script.write_text("select 1;\n")
     pgbench = [small.bindir / "pgbench", "-n", "-M", "prepared", "-T", 600, "-c", clients]
     with Child(*pgbench, "-f", script, small.dsn()), small.connect() as connection:
-        with Pgtrace("capture", small.postmaster_pid, "--reads", WAY, "-o", file) as started:
+        with Pgtrace("capture", small.postmaster_pid, "--probe", PROBE_TYPE, "-o", file) as started:
             started.attached()
             for _ in range(20):
                 simple(connection)
@@ -326,7 +327,7 @@ def test_a_server_under_full_load_is_soon_known(
     assert ended.code == 0, ended
     taken = load(file)
     assert taken.probes.not_measured == []
-    assert {query.query_id for query in queries(taken, pid) if query.reads} - {None}
+    assert {query.query_id for query in queries(taken, pid) if query.io} - {None}
 
 
 def test_a_server_that_reports_no_activities(server: Server) -> None:
@@ -359,9 +360,9 @@ def test_parallel_workers_read_for_their_leaders_statement(server: Server, ids: 
     )
     pid, one, all_of_it = captured(small, parallel)
     assert sums(queries(one, pid)) == sums(queries(all_of_it, pid))
-    (query,) = (each for each in queries(one, pid) if each.reads)
+    (query,) = (each for each in queries(one, pid) if each.io)
     performers = Counter[str]()
-    for each in query.reads:
+    for each in query.io:
         performers[each.performed_by] += each.count
     assert performers["parallel worker"] > 100
     assert "parallel worker" not in {backend.backend_type for backend in one.backends}
@@ -402,12 +403,12 @@ def test_no_trap_is_left_in_the_server(disk_directory: Path) -> None:
             return [b"\xcc" in binary.read_memory(pid, place, 32) for place in places]
 
         before = traps()
-        with trace(small.postmaster_pid, reads=WAY, queries="light") as tracer:
+        with trace(small.postmaster_pid, probe_type=PROBE_TYPE, queries="light") as tracer:
             begun = traps()
             calibrate(tracer, connection)
             connection.execute("select count(*) from tbl_cost_align")
             assert traps() == before
-        with trace(small.postmaster_pid, reads=WAY, queries="full"):
+        with trace(small.postmaster_pid, probe_type=PROBE_TYPE, queries="full"):
             connection.execute("select 1")
             assert traps() != before
     assert begun != before
@@ -419,7 +420,7 @@ def test_a_server_that_is_started_again(disk_directory: Path) -> None:
     with CopiedCluster(
         settings, table=True, bindir=bindir(PG_VERSION), directory=disk_directory
     ) as own:
-        with trace(own.postmaster_pid, reads=WAY, queries="light") as tracer:
+        with trace(own.postmaster_pid, probe_type=PROBE_TYPE, queries="light") as tracer:
             with own.connect() as connection:
                 calibrate(tracer, connection)
             own.restart()
@@ -433,7 +434,7 @@ def test_a_server_that_is_started_again(disk_directory: Path) -> None:
         taken = tracer.capture()
     (query,) = (each for each in queries(taken, pid) if "tbl_cost_align" in (each.text or ""))
     assert query.query_id is not None
-    assert sum(each.count for each in query.reads) > 1000
+    assert sum(each.count for each in query.io) > 1000
 
 
 def test_of_one_backend(small: PrivateCluster, ids: str) -> None:
@@ -455,20 +456,22 @@ def test_more_statements_than_there_is_room_for(server: Server) -> None:
     small = server(**SMALL)
     with small.connect() as connection:
         pid = connection.info.backend_pid
-        with trace(small.postmaster_pid, reads=WAY, queries="light", most_statements=2) as tracer:
+        with trace(
+            small.postmaster_pid, probe_type=PROBE_TYPE, queries="light", most_statements=2
+        ) as tracer:
             for i in range(5):
                 connection.execute(f"select count(*) as column_{i} from tbl_cost_align")
         taken = tracer.capture()
     (rest,) = (query for query in queries(taken, pid) if query.text is None)
-    assert taken.lost.statements == sum(each.count for each in rest.reads) > 1000
-    assert taken.totals.reads == sums_of(taken.backends).reads
+    assert taken.lost.statements == sum(each.count for each in rest.io) > 1000
+    assert taken.totals["read"].count == sums_of(taken.backends)["read"].count
 
 
 def test_commands(server: Server, tmp_path: Path) -> None:
     """Each says which tier it is, what the other would add, and nothing of what is not known."""
     small = server(compute_query_id="on", **SMALL)
     file = tmp_path / "light.json"
-    light = ("--queries", "light", "--reads", WAY)
+    light = ("--queries", "light", "--probe", PROBE_TYPE)
     with small.connect() as connection:
         pid = connection.info.backend_pid
         with Pgtrace("capture", small.postmaster_pid, *light, "-o", file) as tracer:
@@ -487,9 +490,10 @@ def test_commands(server: Server, tmp_path: Path) -> None:
     text = run("report", file).out
     for report in text, page:
         assert "of_capture" in report
-        assert "--queries full adds them" in report
+        assert "--queries full adds them" in " ".join(report.split())
+    assert re.search(r" \?  +select count\(\*\) as of_capture", text), "no time per call"
+    assert " calls" not in attached.out.replace("its calls", "")
     for report in text, attached.out:
-        assert " calls" not in report.replace("its calls", "")
         assert "latency p50" not in report
     assert "of_attach" in attached.out
     assert "0 queries" not in attached.out
@@ -505,17 +509,17 @@ def test_a_binary_that_does_not_export_what_is_looked_at(
     """Queries are not measured, and it is said why; nobody who did not ask for that gets it."""
     file = tmp_path / "a.json"
     with without(disk_directory, notes=True, lacking=[name]) as own, own.connect() as connection:
-        with trace(own.postmaster_pid, reads=WAY, queries="light") as tracer:
+        with trace(own.postmaster_pid, probe_type=PROBE_TYPE, queries="light") as tracer:
             connection.execute("select count(*) from tbl_cost_align")
         taken = tracer.capture()
-        arguments = ("capture", own.postmaster_pid, "--reads", WAY, "-o", file)
+        arguments = ("capture", own.postmaster_pid, "--probe", PROBE_TYPE, "-o", file)
         with Pgtrace(*arguments) as by_itself:
             by_itself.attached()
             connection.execute("select count(*) from tbl_cost_align")
             assert by_itself.stop().code == 0
     said = f"queries: a server's binary does not export {name}"
     assert (taken.probes.queries, taken.probes.not_measured) == ("none", [said])
-    assert taken.totals.reads > 1000
+    assert taken.totals["read"].count > 1000
     assert load(file).probes.queries == "usdt"
 
 
@@ -527,5 +531,5 @@ def test_what_is_taken_where_nothing_is_asked_for(
     file = tmp_path / "a.json"
     with cluster.connect() as connection:
         pid = cluster.postmaster_pid if whole else connection.info.backend_pid
-        assert run("capture", pid, "--reads", WAY, "--duration", 0.5, "-o", file).code == 0
+        assert run("capture", pid, "--probe", PROBE_TYPE, "--duration", 0.5, "-o", file).code == 0
     assert load(file).probes.queries == way

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 import test_queries
 from elftools.elf.elffile import ELFFile
-from test_queries import WAY, Watched, own, running
+from test_queries import PROBE_TYPE, Watched, own, running
 
 from copied_cluster import CopiedCluster
 from fix_cluster import (
@@ -30,13 +30,14 @@ from fix_cluster import (
     make_cold,
 )
 from fix_markers import PG_VERSION
-from pgtrace import capture as captures
 from pgtrace import trace
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_root
 from pgtrace.postgres import binary
-from pgtrace.postgres.cluster import PrivateCluster, find_root
-from pgtrace.reporters.text import render
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.reporters.terminal.capture_report import render
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
+from scans import anything_lost
 
 NAMES = (
     "AbortCurrentTransaction",
@@ -117,7 +118,10 @@ def no_names(disk_directory: Path) -> Iterator[PrivateCluster]:
 def watching(server: PrivateCluster, queries: str) -> Iterator[Watched]:
     """A backend of that server, of whose queries all can be measured in the end."""
     with server.connect() as connection:
-        tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY, per_query=True)
+        tracer = Tracer(
+            Target.find(connection.info.backend_pid),
+            TraceOptions(probe_type=PROBE_TYPE, per_query=True),
+        )
         try:
             watched = Watched(connection, tracer)
             # Without notes each kind of message is known from its first that was right
@@ -125,7 +129,7 @@ def watching(server: PrivateCluster, queries: str) -> Iterator[Watched]:
             yield watched
         finally:
             taken = tracer.stop()
-    assert taken.lost == captures.Lost()
+    assert not anything_lost(taken), taken.lost
     assert (taken.probes.queries, taken.probes.not_measured) == (queries, [])
 
 
@@ -244,10 +248,10 @@ def test_reads_are_in_the_query_that_made_them(no_notes: PrivateCluster) -> None
     with no_notes.connect() as connection:
         connection.execute(f"explain {SEQUENTIAL}")
         make_cold(no_notes, connection)
-        with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+        with trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer:
             buffers = explain_buffers(connection, SEQUENTIAL)
     (query,) = own(tracer.capture())
-    assert sum(reads.blocks for reads in query.reads) == buffers.read > 1000
+    assert sum(reads.blocks for reads in query.io) == buffers.read > 1000
 
 
 def test_query_that_runs_when_tracing_begins(
@@ -257,7 +261,7 @@ def test_query_that_runs_when_tracing_begins(
     with no_notes.connect() as connection:
         with (
             running(no_notes, connection, "select pg_advisory_xact_lock(7)") as finish,
-            trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer,
+            trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer,
         ):
             finish()
             connection.execute("select 1")
@@ -302,7 +306,7 @@ def test_without_names_reads_are_counted_and_queries_not_measured(
     with no_names.connect() as connection:
         connection.execute(f"explain {SEQUENTIAL}")
         make_cold(no_names, connection)
-        with trace(connection.info.backend_pid, reads=WAY) as tracer:
+        with trace(connection.info.backend_pid, probe_type=PROBE_TYPE) as tracer:
             buffers = explain_buffers(connection, SEQUENTIAL)
     taken = tracer.capture()
     assert taken.probes.queries == "none"
@@ -313,11 +317,11 @@ def test_without_names_reads_are_counted_and_queries_not_measured(
     assert all("I/O workers" in one for one in rest) and bool(rest) == (PG_VERSION >= 18)
     (backend,) = taken.backends
     assert backend.queries == []
-    assert {reads.scope for reads in backend.reads} <= {"outside"}
+    assert {reads.scope for reads in backend.io} <= {"outside"}
     assert buffers.read > 1000
     if PG_VERSION < 18:
-        assert sum(reads.blocks for reads in backend.reads) >= buffers.read
-    assert taken.lost == captures.Lost()
+        assert sum(reads.blocks for reads in backend.io) >= buffers.read
+    assert not anything_lost(taken), taken.lost
     report = render(taken)
     assert "queries not measured" in report
     assert f"Not measured: {why}" in report
@@ -325,7 +329,10 @@ def test_without_names_reads_are_counted_and_queries_not_measured(
 
 def test_without_names_a_whole_server_is_traced(no_names: PrivateCluster) -> None:
     """Backends that come are named by their titles, as ever."""
-    with trace(no_names.postmaster_pid, reads=WAY) as tracer, no_names.connect() as connection:
+    with (
+        trace(no_names.postmaster_pid, probe_type=PROBE_TYPE) as tracer,
+        no_names.connect() as connection,
+    ):
         pid = connection.info.backend_pid
         make_cold(no_names, connection)
         buffers = explain_buffers(connection, SEQUENTIAL)
@@ -339,5 +346,5 @@ def test_without_names_a_whole_server_is_traced(no_names: PrivateCluster) -> Non
     )
     readers = [b for b in taken.backends if b.pid == pid or b.backend_type == "io worker"]
     assert len(readers) == 1 or PG_VERSION >= 18
-    blocks = sum(reads.blocks for reader in readers for reads in reader.reads)
+    blocks = sum(reads.blocks for reader in readers for reads in reader.io)
     assert blocks >= buffers.read > 1000

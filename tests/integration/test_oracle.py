@@ -11,7 +11,7 @@ import pytest
 from bpf_left import raised
 from child import Child, wait_for
 from pgtrace import trace
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from scans import ATTEMPTS, SCANS, count, explain_traced, histogram, new_backend, prepare, the_query
 
 SCRIPT = Path(__file__).parents[1] / "oracles" / "seed_query_reads.bt"
@@ -57,7 +57,7 @@ def log2_of_rank(buckets: Iterable[tuple[int, int]], percentile: int) -> int:
 def test_bpftrace_counts_the_same_reads_of_a_query(
     cluster: PrivateCluster, tmp_path: Path, scan: str
 ) -> None:
-    """The same work watched at once by the script of document 002 in bpftrace: the same count, and
+    """The same work watched at once by the published script in bpftrace: the same count, and
     p50, p90, p99 at most one log2 bucket apart."""
     with new_backend(cluster) as backend, cluster.connect() as gate, ThreadPoolExecutor(1) as pool:
         text = f"select pg_advisory_lock(2); {prepare(cluster, backend, scan, 'cold')}"
@@ -72,7 +72,7 @@ def test_bpftrace_counts_the_same_reads_of_a_query(
                 gate.execute("select pg_advisory_unlock(2)")
             running.result()
             printed = oracle.first("hist")
-    ours = the_query(tracer.capture(), text).reads
+    ours = the_query(tracer.capture(), text).io
     theirs = [(bucket["min"], bucket["count"]) for bucket in printed["@ns"]]
     folded = [(low, n) for low, _, n in histogram(ours).fold()]
     assert count(ours) > 1000
@@ -93,6 +93,6 @@ def test_reads_take_the_time_that_track_io_timing_says(cluster: PrivateCluster) 
         with new_backend(cluster) as backend:
             query = prepare(cluster, backend, "index", "cold")
             buffers, traced, _ = explain_traced(backend, query, "tracepoint")
-        shares.append(sum(reads.total_ns for reads in traced.reads) / 1e6 / buffers.io_ms)
+        shares.append(sum(reads.total_ns for reads in traced.io) / 1e6 / buffers.io_ms)
     assert max(shares) <= 1, shares
     assert max(shares) >= 0.8, shares

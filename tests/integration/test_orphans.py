@@ -12,8 +12,8 @@ import pytest
 
 from copied_cluster import CopiedCluster
 from pgtrace import trace
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import proc
-from pgtrace.postgres.cluster import PrivateCluster
 from pgtrace_command import wait_for
 
 PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
@@ -53,7 +53,7 @@ def test_children_of_a_postmaster_that_died_are_traced_on(doomed: PrivateCluster
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: has_ended(pid))
     taken = tracer.capture()
-    assert taken.lost.reads == 0
+    assert taken.lost.read == 0
     assert pid in {backend.pid for backend in taken.backends}
     with pytest.raises(psycopg.Error):
         connection.execute("select 1")
@@ -107,8 +107,8 @@ def test_no_read_is_lost_under_a_sub_reaper(doomed: PrivateCluster) -> None:
     os.waitpid(postmaster, 0)
     taken = tracer.capture()
     assert after > at_death + SOME
-    assert (taken.lost.reads, taken.lost.backends) == (0, 0)
+    assert (taken.lost.read, taken.lost.backends) == (0, 0)
     (backend,) = (backend for backend in taken.backends if backend.pid == pid)
-    counted = sum(one.bytes for one in backend.reads) + backend.short.bytes
+    counted = sum(one.bytes for one in backend.io) + backend.short["read"].bytes
     # Signals are read too, from what is no file
     assert 0 <= after - before - counted < 8192

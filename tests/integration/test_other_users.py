@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fix_cluster import Connection
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import PGTRACE, run
 
 SETPRIV = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")

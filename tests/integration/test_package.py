@@ -16,8 +16,8 @@ import pytest
 
 from captures import some_backend, some_capture
 from fix_cluster import Connection
-from pgtrace import capture_file
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.files import documents
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 ROOT = Path(__file__).parents[2]
 NEEDED = ("sh", "env", "ld", "cc", "gcc", "as")
@@ -91,7 +91,7 @@ def test_wheel_holds_the_object_and_is_of_its_machine(wheel: Path) -> None:
     assert "pgtrace/objects/pgtrace.bpf.o" in names
     assert "pgtrace/objects/types.bcc.c" in names
     assert any(name.endswith("GPL-2.0-only.txt") for name in names)
-    assets = "collector/pgtrace/reporters/assets"
+    assets = "collector/pgtrace/reporters/html/assets"
     ours = [file for file in (ROOT / assets).rglob("*") if file.is_file()]
     assert ours
     for file in ours:
@@ -141,7 +141,7 @@ def test_what_hdrhistogram_asks_for_is_not_needed(host: Path, tmp_path: Path) ->
     """Its metadata has pbr and setuptools, which only building it takes."""
     pip = [host / "bin" / "python", "-m", "pip", "-q"]
     subprocess.run([*pip, "uninstall", "-y", "pbr", "setuptools"], check=True)
-    capture_file.write(some_capture(some_backend()), tmp_path / "capture")
+    documents.write(some_capture(some_backend()), tmp_path / "capture")
     done = installed(host, "report", "--format", "hlog", tmp_path / "capture")
     assert done.returncode == 0, done.stderr
     assert "HIST" in done.stdout

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import html_page
 import lab_results
 from captures import (
     CACHED,
@@ -27,9 +28,8 @@ from captures import (
 )
 from chromium import COMMAND, Chromium, Page
 from html_page import HtmlPage
-from pgtrace.capture import Backend, Capture
-from pgtrace.lab.result import Finding, Result
-from pgtrace.reporters import html
+from pgtrace.model.capture import Backend, Capture
+from pgtrace.model.lab_result import Finding, Result
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def chromium() -> Iterator[Chromium]:
 
 
 def a_capture() -> Capture:
-    several = some_backend(reads=[CACHED, ISSUED, DEVICE, WAITED], queries=[some_query()])
-    return some_capture(several, Backend(7, reads=[CACHED]))
+    several = some_backend(io=[CACHED, ISSUED, DEVICE, WAITED], queries=[some_query()])
+    return some_capture(several, Backend(7, io=[CACHED]))
 
 
 def a_result() -> Result:
@@ -76,7 +76,7 @@ COLOURS = """
 
 def opened(chromium: Chromium, folder: Path, document: Any, **how: Any) -> tuple[Page, HtmlPage]:
     """The page in the browser, and as it is without one."""
-    text = html.render(document)
+    text = html_page.render(document)
     file = folder / "page.html"
     file.write_text(text)
     return chromium.open(file, **how), HtmlPage(text)
@@ -124,7 +124,7 @@ def test_every_chart_is_drawn_in_its_colours(
 def test_a_single_read_is_drawn(chromium: Chromium, tmp_path: Path, ns: int) -> None:
     """The shortest and the longest that there are, and one within a decade of its own."""
     reads = [some_reads([(ns, 1)], source="device")]
-    page, written = opened(chromium, tmp_path, some_capture(Backend(7, reads=reads)))
+    page, written = opened(chromium, tmp_path, some_capture(Backend(7, io=reads)))
     assert [chart["kind"] for chart in written.charts] == ["latencies", "percentiles"]
     for canvas in (canvas for figure in page.run(COLOURS) for canvas in figure):
         # A share of no time has no height
@@ -215,7 +215,7 @@ def test_on_paper_it_is_light_and_fits(chromium: Chromium, tmp_path: Path) -> No
 
 def test_hostile_text_does_nothing_but_stand_there(chromium: Chromium, tmp_path: Path) -> None:
     backend = some_backend(application_name=HOSTILE, queries=[some_query(text=HOSTILE)])
-    page, _ = opened(chromium, tmp_path, some_capture(backend, Backend(7, reads=[CACHED])))
+    page, _ = opened(chromium, tmp_path, some_capture(backend, Backend(7, io=[CACHED])))
     assert page.run("document.querySelectorAll('img').length") == 0
     assert page.run("document.querySelectorAll('script').length") == 3
     assert HOSTILE_SHOWN in page.run("document.querySelector('#statements summary').textContent")
@@ -225,7 +225,7 @@ def test_hostile_text_does_nothing_but_stand_there(chromium: Chromium, tmp_path:
 def test_a_script_that_is_not_of_the_page_is_not_run(chromium: Chromium, tmp_path: Path) -> None:
     """The policy holds, should an escape be forgotten: the second line behind it."""
     file = tmp_path / "page.html"
-    text = html.render(a_capture())
+    text = html_page.render(a_capture())
     file.write_text(text.replace("</main>", "<script>document.title = 'run'</script></main>"))
     page = chromium.open(file)
     assert page.run("document.title") != "run"

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from test_no_usdt import no_notes as no_notes  # noqa: PLC0414  # a fixture
-from test_queries import WAY, wait_for
+from test_queries import PROBE_TYPE, wait_for
 
-from pgtrace.capture import Capture, Query
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.reporters.text import render
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture, Query
+from pgtrace.reporters.terminal.capture_report import render
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 from wire import SYNC, Wire, query
 
 
@@ -48,7 +49,7 @@ def test_idle_backend_that_disconnects_leaves_no_statement(
         target = Target.of_pids([wire.pid for wire in three])
         if whole:
             target = Target.find(either.postmaster_pid)
-        tracer = Tracer(target, reads=WAY)
+        tracer = Tracer(target, TraceOptions(probe_type=PROBE_TYPE))
         try:
             syncing.ask(SYNC)
             for wire in three:
@@ -71,7 +72,9 @@ def test_own_queries_are_left_out_unless_asked_for(
 ) -> None:
     """Of the connections by --dsn alone: who bears the same name is somebody else."""
     target = Target.find(cluster.postmaster_pid)
-    tracer = Tracer(target, reads=WAY, dsn=cluster.dsn(), own_queries=asked_for)
+    tracer = Tracer(
+        target, TraceOptions(probe_type=PROBE_TYPE, dsn=cluster.dsn(), own_queries=asked_for)
+    )
     try:
         assert tracer.names is not None
         tracer.names.require()

@@ -12,7 +12,7 @@ import pytest
 from fix_reader import Reader
 from fix_storage import READ_AHEAD_KIB
 from pgtrace import trace
-from pgtrace.engines import ReadsWay
+from pgtrace.engines import ProbeType
 from read_ahead import read_ahead
 from scans import BLOCK, only, patterns
 from worker import Worker
@@ -50,13 +50,13 @@ def holes(storage: Path) -> Iterator[Path]:
 
 
 def traced(
-    reader: Callable[..., Reader], file: Path, way: ReadsWay, *options: object
+    reader: Callable[..., Reader], file: Path, way: ProbeType, *options: object
 ) -> Counter[str]:
     """The patterns of the reads of a reader."""
     one = reader(file, *options)
-    with trace(one.pid, any_process=True, reads=way) as tracer:
+    with trace(one.pid, any_process=True, probe_type=way) as tracer:
         one.go()
-    return patterns(only(tracer.capture()).reads)
+    return patterns(only(tracer.capture()).io)
 
 
 def random_blocks(seed: int, count: int) -> Iterator[int]:
@@ -72,7 +72,7 @@ def random_blocks(seed: int, count: int) -> Iterator[int]:
 @pytest.mark.parametrize("call", ["pread", "read", "preadv"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_all_reads_but_the_first_are_of_one_pattern(
-    reader: Callable[..., Reader], holes: Path, way: ReadsWay, order: str, call: str
+    reader: Callable[..., Reader], holes: Path, way: ProbeType, order: str, call: str
 ) -> None:
     """A gap of as many blocks as are read ahead is near; one more is not."""
     step, pattern, *options = ORDERS[order]
@@ -81,7 +81,7 @@ def test_all_reads_but_the_first_are_of_one_pattern(
     assert told == {"first": 1, pattern: count - 1}
 
 
-def test_reads_at_random(reader: Callable[..., Reader], holes: Path, way: ReadsWay) -> None:
+def test_reads_at_random(reader: Callable[..., Reader], holes: Path, way: ProbeType) -> None:
     """Those that happen to be near, or next, are told as well."""
     expected: Counter[str] = Counter(first=1)
     blocks = list(random_blocks(7, 10 * BLOCKS))
@@ -95,7 +95,7 @@ def test_reads_at_random(reader: Callable[..., Reader], holes: Path, way: ReadsW
 
 @pytest.mark.parametrize("kib", [0, 512])
 def test_the_window_is_the_read_ahead_of_the_file(
-    reader: Callable[..., Reader], holes: Path, way: ReadsWay, kib: int
+    reader: Callable[..., Reader], holes: Path, way: ProbeType, kib: int
 ) -> None:
     """As it was when the file was opened; without read-ahead nothing is near."""
     window = kib * 1024 // BLOCK
@@ -107,14 +107,14 @@ def test_the_window_is_the_read_ahead_of_the_file(
 
 
 def test_an_advised_file_is_read_ahead_twice_as_far(
-    reader: Callable[..., Reader], holes: Path, way: ReadsWay
+    reader: Callable[..., Reader], holes: Path, way: ProbeType
 ) -> None:
     for step, pattern in (2 * WINDOW + 1, "near"), (2 * WINDOW + 2, "random"):
         told = traced(reader, holes, way, "--advise", "sequential", "--step", step, "--count", 20)
         assert told == {"first": 1, pattern: 19}, step
 
 
-def test_segments_continue(worker: Worker, storage: Path, way: ReadsWay) -> None:
+def test_segments_continue(worker: Worker, storage: Path, way: ProbeType) -> None:
     """The second gigabyte of a relation begins where the first ends; other forks, relations and
     databases are others.
     """
@@ -127,12 +127,12 @@ def test_segments_continue(worker: Worker, storage: Path, way: ReadsWay) -> None
         os.truncate(path, segment if name == "5/16385" else 1 << 20)
         worker.do(f"fds = globals().setdefault('fds', {{}}); path = {str(path)!r}")
         worker.do(f"fds[{name!r}] = os.open(path, os.O_RDONLY)")
-    with trace(worker.pid, any_process=True, reads=way) as tracer:
+    with trace(worker.pid, any_process=True, probe_type=way) as tracer:
 
         def pattern(name: str, position: int) -> str:
-            before = patterns(only(tracer.capture()).reads)
+            before = patterns(only(tracer.capture()).io)
             worker.do(f"assert call('pread', fds[{name!r}], position={position}) == 8192")
-            (found,) = (patterns(only(tracer.capture()).reads) - before).elements()
+            (found,) = (patterns(only(tracer.capture()).io) - before).elements()
             return found
 
         assert pattern("5/16385", segment - BLOCK) == "first"

@@ -5,10 +5,20 @@ from collections.abc import Iterator
 import pytest
 
 from fix_cluster import Connection
-from pgtrace.capture import Backend, Capture, Host, Latency, Lost, Probes, Query, Server, Totals
 from pgtrace.errors import DatabaseError
-from pgtrace.postgres import plans
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import (
+    Backend,
+    Capture,
+    Host,
+    Latencies,
+    Lost,
+    Probes,
+    Query,
+    Server,
+    Total,
+)
+from pgtrace.postgres import explain
 
 SCHEMA = """
 create table t (id int, filler text);
@@ -43,7 +53,7 @@ def db(cluster: PrivateCluster) -> Iterator[Connection]:
 
 def capture_of(*queries: str | Query | None, datname: str = "plans") -> Capture:
     """A capture in which each of these texts ran once."""
-    latency = Latency(1, 1000, 1000, 1000)
+    latency = Latencies(1, 1000, 1000, 1000)
     return Capture(
         started="2026-01-31T12:00:00.000000Z",
         duration_s=10.0,
@@ -51,7 +61,7 @@ def capture_of(*queries: str | Query | None, datname: str = "plans") -> Capture:
         server=Server("15.18"),
         probes=Probes("libbpf", "fentry", "usdt"),
         lost=Lost(),
-        totals=Totals(),
+        totals={"read": Total()},
         backends=[
             Backend(
                 1,
@@ -66,8 +76,8 @@ def capture_of(*queries: str | Query | None, datname: str = "plans") -> Capture:
     )
 
 
-def explained(cluster: PrivateCluster, capture: Capture) -> plans.Plans:
-    return plans.explain(cluster.dsn(dbname="plans", user="planner"), capture)
+def explained(cluster: PrivateCluster, capture: Capture) -> explain.Plans:
+    return explain.explain(cluster.dsn(dbname="plans", user="planner"), capture)
 
 
 def test_a_statement_whose_plan_hangs_on_random_page_cost_is_found(
@@ -156,7 +166,7 @@ def test_a_rule_may_make_no_plan_or_several(cluster: PrivateCluster, db: Connect
 def test_what_cannot_be_explained_is_counted_with_its_reason(
     cluster: PrivateCluster, db: Connection
 ) -> None:
-    latency = Latency(1, 1000, 1000, 1000)
+    latency = Latencies(1, 1000, 1000, 1000)
     found = explained(
         cluster,
         capture_of(
@@ -189,10 +199,10 @@ def test_only_statements_of_that_database_are_asked_for(
 
 
 def test_nothing_is_left_in_the_session(cluster: PrivateCluster, db: Connection) -> None:
-    with plans.connect(cluster.dsn(dbname="plans", user="planner")) as connection:
-        plans._plans(connection, "select * from t where id < $1", [1.0, 9.0])
+    with explain.connect(cluster.dsn(dbname="plans", user="planner")) as connection:
+        explain._plans(connection, "select * from t where id < $1", [1.0, 9.0])
         with pytest.raises(DatabaseError, match="does not exist"):
-            plans._plans(connection, "select * from gone", [1.0])
+            explain._plans(connection, "select * from gone", [1.0])
         with connection.undone() as session:
             rows = session.execute(
                 "select name, current_setting('random_page_cost') from pg_prepared_statements"
@@ -214,7 +224,7 @@ def test_a_table_that_is_locked_does_not_hold_it_up(
 
 def test_a_connection_that_fails_is_an_error(cluster: PrivateCluster) -> None:
     with pytest.raises(DatabaseError):
-        plans.explain("host=/nonexistent connect_timeout=1", capture_of("select 1"))
+        explain.explain("host=/nonexistent connect_timeout=1", capture_of("select 1"))
 
 
 def test_tablespaces_with_costs_of_their_own_are_named(
@@ -241,4 +251,4 @@ def test_tablespaces_with_costs_of_their_own_are_named(
 def test_settings_around_the_present_one_are_tried(
     current: float, sequential: float, tried: list[float]
 ) -> None:
-    assert plans.ladder(current, sequential) == tried
+    assert explain.ladder(current, sequential) == tried

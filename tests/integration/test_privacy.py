@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture_file
-from pgtrace.capture import Capture
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.reporters import hlog, html, text
-from pgtrace.tracer import trace
+import html_page
+from pgtrace.files import documents
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture
+from pgtrace.reporters import hlog
+from pgtrace.reporters.terminal import capture_report
+from pgtrace.tracing.tracer import trace
 
 SECRET = "ЖЗИЙ"
 STATEMENTS = (
@@ -46,7 +48,9 @@ def test_nothing_is_in_a_file_or_on_a_page(
     ]
     with cluster.connect() as connection:
         connection.execute("set default_transaction_read_only = on")
-        with trace(connection.info.backend_pid, reads="tracepoint", per_query=per_query) as tracer:
+        with trace(
+            connection.info.backend_pid, probe_type="tracepoint", per_query=per_query
+        ) as tracer:
             for each, protocol in itertools.product(texts, ("simple", "extended")):
                 if protocol == "simple":
                     connection.pgconn.exec_(each.encode())
@@ -56,10 +60,10 @@ def test_nothing_is_in_a_file_or_on_a_page(
     queries = taken.backends[0].queries
     assert sum(query.calls for query in queries) > 1200
     assert sum(query.text == "select $1, $2, $3 where $4 <> $5" for query in queries) == 2
-    capture_file.write(taken, tmp_path / "it.json", force=False)
+    documents.write(taken, tmp_path / "it.json", force=False)
     pages = [(tmp_path / "it.json").read_text(), *_rendered(taken)]
     assert not [page for page in pages if set(page) & set(SECRET)]
 
 
 def _rendered(taken: Capture) -> list[str]:
-    return [render(taken) for render in (text.render, html.render, hlog.render)]
+    return [render(taken) for render in (capture_report.render, html_page.render, hlog.render)]

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from child import wait_for
-from pgtrace.postgres import life as life_module
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.postgres.life import Event, Life
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.linux import process_events as life_module
+from pgtrace.linux.process_events import Event, Life
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 
 NETLINK_CONNECTOR, GROUP = 11, 1
 LISTEN = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, 1)
@@ -67,7 +68,7 @@ def test_a_backend_that_ended_is_told_once(cluster: PrivateCluster, tmp_path: Pa
     """Also where more ended between two looks than ever before."""
     script = tmp_path / "one.sql"
     script.write_text("select count(*) from pg_class;\n")
-    tracer = Tracer(Target.find(cluster.postmaster_pid), most_backends=2000)
+    tracer = Tracer(Target.find(cluster.postmaster_pid), TraceOptions(most_backends=2000))
     try:
         program = cluster.bindir / "pgbench"
         command = [program, "-n", "-C", "-c", "4", "-t", "75", "-f", script, cluster.dsn()]

@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import pytest
 from test_no_usdt import no_notes as no_notes  # noqa: PLC0414  # a fixture
-from test_queries import WAY, Record, wait_for
+from test_queries import PROBE_TYPE, Record, wait_for
 
-from pgtrace import capture as captures
 from pgtrace.engines import QueryEvent
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import binary
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
+from scans import anything_lost
 from wire import FLUSH, SYNC, Wire, bind, close, describe, execute, parse, query
 
 
@@ -30,8 +31,8 @@ class Session:
         self.cluster = cluster
         self.wire = Wire(cluster)
         target = Target.find(self.wire.pid)
-        self.tracer = Tracer(target, reads=WAY, per_query=True)
-        self.summed = Tracer(target, reads=WAY, literals=True)
+        self.tracer = Tracer(target, TraceOptions(probe_type=PROBE_TYPE, per_query=True))
+        self.summed = Tracer(target, TraceOptions(probe_type=PROBE_TYPE, literals=True))
         self._marks = 0
         self._events: list[QueryEvent] = []
         self.wire.ask(query("select 'so that each kind of message was seen once'"))
@@ -84,7 +85,7 @@ def session(either: PrivateCluster) -> Iterator[Session]:
         session.summed.stop()
         taken = session.tracer.stop()
         session.wire.end()
-    assert taken.lost == captures.Lost()
+    assert not anything_lost(taken), taken.lost
     assert taken.probes.queries == ("usdt" if binary.probes(either.binary) else "uprobe")
 
 

@@ -20,23 +20,26 @@ from psycopg import pq
 
 from child import Child, wait_for
 from fix_cluster import Connection
-from pgtrace import capture as captures
-from pgtrace import capture_file, live
-from pgtrace.capture import Capture, Query
-from pgtrace.engines import EngineName, QueryEvent, ReadsWay
+from pgtrace.commands import live_screen
+from pgtrace.engines import EngineName, ProbeType, QueryEvent
 from pgtrace.engines.libbpf_engine import LibbpfEngine
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_bindir
 from pgtrace.libbpf import objects
-from pgtrace.postgres.cluster import PrivateCluster, find_bindir
+from pgtrace.model import capture as captures
+from pgtrace.model.capture import Capture, Query
+from pgtrace.model.encoding import encode
 from pgtrace.postgres.redaction import redact
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer, trace
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer, trace
+from scans import anything_lost
 
 pytestmark = pytest.mark.vm
 
 Finish = Callable[[], None]
 
 MS = 10**6
-WAY: ReadsWay = "tracepoint"
+PROBE_TYPE: ProbeType = "tracepoint"
 """Which way reads come in is not the question here, and this one attaches fastest."""
 TRANSACTIONS = 500
 
@@ -106,12 +109,15 @@ class Watched:
 @pytest.fixture(scope="module")
 def shared(cluster: PrivateCluster, engine: EngineName) -> Iterator[Watched]:
     with cluster.connect() as connection:
-        tracer = Tracer(Target.find(connection.info.backend_pid), reads=WAY, per_query=True)
+        tracer = Tracer(
+            Target.find(connection.info.backend_pid),
+            TraceOptions(probe_type=PROBE_TYPE, per_query=True),
+        )
         try:
             yield Watched(connection, tracer)
         finally:
             taken = tracer.stop()
-    assert taken.lost == captures.Lost()
+    assert not anything_lost(taken), taken.lost
 
 
 @pytest.fixture
@@ -584,14 +590,17 @@ def benches(
             known = {pid for pid, _ in started.values()}
             (pid,) = wait_for(lambda known=known: set(waiting(connection)) - known)
             started[mode] = pid, pgbench
-        tracer = Tracer(Target.of_pids([pid for pid, _ in started.values()]), reads=WAY)
+        tracer = Tracer(
+            Target.of_pids([pid for pid, _ in started.values()]),
+            TraceOptions(probe_type=PROBE_TYPE),
+        )
         stack.callback(tracer.stop)
         connection.execute("select pg_advisory_unlock(7)")
         for _, pgbench in started.values():
             output = pgbench.ended().out
             assert f"actually processed: {TRANSACTIONS}/{TRANSACTIONS}" in output
         taken = tracer.stop()
-        assert taken.lost == captures.Lost()
+        assert not anything_lost(taken), taken.lost
         for mode, (pid, _) in started.items():
             (backends[mode],) = (backend for backend in taken.backends if backend.pid == pid)
     return backends
@@ -629,7 +638,7 @@ def test_queries_that_end_faster_than_they_are_handled_are_no_endless_work(
         connection.execute("select pg_advisory_lock(7)")
         pgbench = stack.enter_context(Child(*command, stdin=stack.enter_context(script.open())))
         (pid,) = wait_for(lambda: waiting(connection))
-        tracer = Tracer(Target.find(pid), reads=WAY, per_query=True)
+        tracer = Tracer(Target.find(pid), TraceOptions(probe_type=PROBE_TYPE, per_query=True))
         stack.callback(tracer.stop)
         connection.execute("select pg_advisory_unlock(7)")
         time.sleep(0.5)
@@ -646,12 +655,12 @@ def test_queries_that_end_faster_than_they_are_handled_are_no_endless_work(
 # One session from the midst of a query into another, traced twice at once
 
 
-def by_key(reads: list[captures.Reads]) -> dict[tuple[object, ...], tuple[int, ...]]:
+def by_key(reads: list[captures.Io]) -> dict[tuple[object, ...], tuple[int, ...]]:
     """Reads added up, so that lists of them can be compared."""
     sums: dict[tuple[object, ...], tuple[int, ...]] = {}
     for each in reads:
         key = each.scope, each.source, each.pattern, each.size, each.direct
-        for low, high, count in each.histogram.buckets:
+        for low, high, count in each.latency.buckets:
             sums[*key, low, high] = (sums.get((*key, low, high), (0,))[0] + count,)
         old = sums.get(key, (0, 0, 0, 0))
         new = each.count, each.bytes, each.device_bytes, each.total_ns
@@ -659,11 +668,11 @@ def by_key(reads: list[captures.Reads]) -> dict[tuple[object, ...], tuple[int, .
     return sums
 
 
-def count(reads: list[captures.Reads]) -> int:
+def count(reads: list[captures.Io]) -> int:
     return sum(each.count for each in reads)
 
 
-def blocks(reads: list[captures.Reads]) -> int:
+def blocks(reads: list[captures.Io]) -> int:
     """From 17 on, one read may be of several."""
     return sum(each.blocks for each in reads)
 
@@ -671,12 +680,12 @@ def blocks(reads: list[captures.Reads]) -> int:
 def check_sums(taken: Capture) -> None:
     """The totals are the reads of queries and those outside, kind by kind, to the bucket."""
     (backend,) = taken.backends
-    of_queries = [reads for query in backend.queries for reads in query.reads]
-    outside = [reads for reads in backend.reads if reads.scope == "outside"]
+    of_queries = [reads for query in backend.queries for reads in query.io]
+    outside = [reads for reads in backend.io if reads.scope == "outside"]
     assert {reads.scope for reads in of_queries} <= {"query"}
-    assert by_key(backend.reads) == by_key([*of_queries, *outside])
-    assert taken.totals.reads == count(backend.reads)
-    assert taken.lost == captures.Lost()
+    assert by_key(backend.io) == by_key([*of_queries, *outside])
+    assert taken.totals["read"].count == count(backend.io)
+    assert not anything_lost(taken), taken.lost
 
 
 @contextmanager
@@ -735,8 +744,8 @@ def session(cluster: PrivateCluster, engine: EngineName) -> Session:
         finish = stack.enter_context(running(cluster, connection, LOCK))
         before = time.monotonic_ns()
         pid = connection.info.backend_pid
-        literals = stack.enter_context(trace(pid, reads=WAY, literals=True))
-        plain = stack.enter_context(trace(pid, reads=WAY))
+        literals = stack.enter_context(trace(pid, probe_type=PROBE_TYPE, literals=True))
+        plain = stack.enter_context(trace(pid, probe_type=PROBE_TYPE))
         finish()
         first_ended = time.monotonic_ns()
         step("select 'secret', 4711008150, $$secret$$, E'secret' -- secret")
@@ -777,7 +786,7 @@ def test_query_that_runs_when_tracing_begins(session: Session) -> None:
     first = of_text(session.literals, LOCK)
     assert (first.protocol, first.begun_before, first.unfinished) == ("simple", True, False)
     assert (first.calls, first.errors, first.latency.count) == (1, 0, 1)
-    assert 0 < first.latency.total_ns <= session.first_ended_ns - session.before_ns
+    assert 0 < first.latency.sum <= session.first_ended_ns - session.before_ns
     assert [query.text for query in own(session.literals) if query.begun_before] == [LOCK]
 
 
@@ -793,8 +802,8 @@ def test_reads_of_a_session_add_up(session: Session) -> None:
     """To the bucket, with reads in many queries, and some of the prepare outside them."""
     for taken in session.plain, session.literals:
         check_sums(taken)
-        assert sum(count(query.reads) > 0 for query in own(taken)) >= 4
-        assert count([r for r in taken.backends[0].reads if r.scope == "outside"]) > 0
+        assert sum(count(query.io) > 0 for query in own(taken)) >= 4
+        assert count([r for r in taken.backends[0].io if r.scope == "outside"]) > 0
 
 
 def test_two_tracers_of_one_backend_see_the_same(session: Session) -> None:
@@ -805,17 +814,17 @@ def test_two_tracers_of_one_backend_see_the_same(session: Session) -> None:
         for query in own(taken):
             text = redact(query.text or "", query.text_cut)
             key = text, query.protocol, query.begun_before, query.unfinished
-            new = query.calls, query.errors, query.latency.count, count(query.reads)
+            new = query.calls, query.errors, query.latency.count, count(query.io)
             sums[key] = tuple(a + b for a, b in zip(sums.get(key, (0,) * 4), new, strict=True))
         return sums
 
     assert counted(session.plain) == counted(session.literals)
-    assert session.plain.totals.bytes == session.literals.totals.bytes > 0
+    assert session.plain.totals["read"].bytes == session.literals.totals["read"].bytes > 0
 
 
 def test_literals_are_left_out_unless_asked_for(session: Session) -> None:
     """Of queries that were begun before, ended, failed, were cut within a literal, or still run."""
-    plain, literals = capture_file.encode(session.plain), capture_file.encode(session.literals)
+    plain, literals = encode(session.plain), encode(session.literals)
     assert SECRET not in plain
     assert b"4711008150" not in plain
     queries = json.loads(literals)["backends"][0]["queries"]
@@ -842,7 +851,7 @@ def test_extended_query_that_runs_when_tracing_begins(
     pid = connection.info.backend_pid
     with (
         running(cluster, connection, "select pg_advisory_xact_lock(%s)", (7,)) as finish,
-        trace(pid, reads=WAY) as tracer,
+        trace(pid, probe_type=PROBE_TYPE) as tracer,
     ):
         finish()
         connection.execute("select %s::int", (1,))
@@ -875,7 +884,7 @@ def test_query_that_runs_when_tracing_begins_and_fails(
         thread = threading.Thread(target=execute)
         thread.start()
         wait_for(lambda: waiting(other))
-        with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+        with trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer:
             other.execute("select pg_advisory_unlock(7)")
             thread.join()
     (query,) = own(tracer.capture())
@@ -889,7 +898,7 @@ def test_query_that_runs_through_the_whole_of_tracing(
     """Its text is read from the process, as long as any other, and marked where it is cut."""
     statement = f"select pg_advisory_xact_lock(7) -- {'x' * 2000}"
     pid = connection.info.backend_pid
-    with running(cluster, connection, statement), trace(pid, reads=WAY) as tracer:
+    with running(cluster, connection, statement), trace(pid, probe_type=PROBE_TYPE) as tracer:
         taken = tracer.stop()
     (query,) = own(taken)
     assert (query.text, query.text_cut) == ("select pg_advisory_xact_lock($1) …", True)
@@ -899,7 +908,7 @@ def test_query_that_runs_through_the_whole_of_tracing(
 def test_idle_backend_has_no_query_begun_before(connection: Connection) -> None:
     """Nor if its first message is no query, so that it is reported idle a second time."""
     connection.execute("begin")
-    with trace(connection.info.backend_pid, reads=WAY) as tracer:
+    with trace(connection.info.backend_pid, probe_type=PROBE_TYPE) as tracer:
         assert own(tracer.capture()) == []
         connection.pgconn.enter_pipeline_mode()
         connection.pgconn.pipeline_sync()
@@ -923,7 +932,7 @@ def test_large_objects_are_no_queries(cluster: PrivateCluster, tmp_path: Path) -
             )
         )  # fmt: skip
         (pid,) = wait_for(lambda: waiting(other))
-        with trace(pid, reads=WAY, literals=True) as tracer:
+        with trace(pid, probe_type=PROBE_TYPE, literals=True) as tracer:
             other.execute("select pg_advisory_unlock(7)")
             assert psql.ended().code == 0
     lookup, *queries = sorted(own(tracer.capture()), key=lambda query: -len(query.text or ""))
@@ -945,7 +954,7 @@ def test_backend_that_is_terminated_in_its_query(
             connection.execute("select pg_sleep(60)")
 
     pid = connection.info.backend_pid
-    with trace(pid, reads=WAY) as tracer:
+    with trace(pid, probe_type=PROBE_TYPE) as tracer:
         thread = threading.Thread(target=execute)
         thread.start()
         wait_for(lambda: tracer.account().running)
@@ -957,7 +966,7 @@ def test_backend_that_is_terminated_in_its_query(
     (query,) = own(taken)
     assert (query.text, query.unfinished) == ("select pg_sleep($1)", False)
     assert (query.calls, query.errors, query.latency.count) == (1, 1, 1)
-    assert 0 < query.latency.total_ns <= taken.duration_s * 1e9
+    assert 0 < query.latency.sum <= taken.duration_s * 1e9
 
 
 # Reads
@@ -969,12 +978,12 @@ def test_reads_are_in_the_query_that_made_them(connection: Connection) -> None:
     connection.execute("create temp table big as select * from tbl_cost_align")
     row = connection.execute("select pg_relation_size('big') / 8192").fetchone()
     assert row is not None
-    with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+    with trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer:
         for text in "select 1", "select count(*) from big", "select 2":
             connection.pgconn.exec_(text.encode())
             connection.pgconn.exec_params(text.encode(), None)
     taken = tracer.capture()
-    found = {(query.text, query.protocol): blocks(query.reads) for query in own(taken)}
+    found = {(query.text, query.protocol): blocks(query.io) for query in own(taken)}
     assert len(found) == 6
     for (text, _), reads in found.items():
         if text == "select count(*) from big":
@@ -986,14 +995,14 @@ def test_reads_are_in_the_query_that_made_them(connection: Connection) -> None:
 
 def test_reads_of_a_prepare_are_outside(cluster: PrivateCluster) -> None:
     evict_catalogs(cluster)
-    with cluster.connect() as fresh, trace(fresh.info.backend_pid, reads=WAY) as tracer:
+    with cluster.connect() as fresh, trace(fresh.info.backend_pid, probe_type=PROBE_TYPE) as tracer:
         fresh.pgconn.prepare(b"one", b"select * from pg_stats, pg_locks, tbl_cost_align")
         fresh.pgconn.exec_(b"select 1")
     taken = tracer.capture()
     (query,) = own(taken)
-    assert (query.text, query.calls, count(query.reads)) == ("select $1", 1, 0)
-    assert taken.totals.reads > 0
-    assert {reads.scope for reads in taken.backends[0].reads} == {"outside"}
+    assert (query.text, query.calls, count(query.io)) == ("select $1", 1, 0)
+    assert taken.totals["read"].count > 0
+    assert {reads.scope for reads in taken.backends[0].io} == {"outside"}
     check_sums(taken)
 
 
@@ -1026,17 +1035,17 @@ def test_text_that_is_no_utf8(
             clients.append(stack.enter_context(cluster.connect(dbname=name)))
             clients[-1].execute(f"set client_encoding = '{encoding}'")
         pids = [client.info.backend_pid for client in clients]
-        tracer = Tracer(Target.of_pids(pids), reads=WAY, per_query=True)
+        tracer = Tracer(Target.of_pids(pids), TraceOptions(probe_type=PROBE_TYPE, per_query=True))
         stack.callback(tracer.stop)
         for client in clients:
             result = client.pgconn.exec_(text)
             assert result.status == pq.ExecStatus.TUPLES_OK, result.error_message
         taken = tracer.stop()
-        live.TextScreen(tracer, 60, per_query=True).end("signal")
+        live_screen.TextScreen(tracer, 60, per_query=True).end("signal")
     assert capsys.readouterr().out.count(r"select 'secret\xe9' as caf\xe9, ") == 2
     texts = [query.text for backend in taken.backends for query in backend.queries]
     assert texts == [r"select $1 as caf\xe9, $2, $3"] * 2
-    data = capture_file.encode(taken)
+    data = encode(taken)
     assert SECRET not in data
     assert json.loads(data.decode())["backends"][0]["queries"][0]["text"] == texts[0]
 
@@ -1047,7 +1056,7 @@ def test_what_acts_on_a_terminal_is_shown_escaped(
 ) -> None:
     """Clearing the screen, setting the title, overriding the direction of writing."""
     text = "select '\x1b[2J\x1b]0;title\x07\x9b31m\r\u202e' as \"a\x1b[31mb\u202e\"\n, 1"
-    screen = live.TextScreen(watched.tracer, 60, per_query=not summed_up)
+    screen = live_screen.TextScreen(watched.tracer, 60, per_query=not summed_up)
     for _ in range(20):
         watched.simple(text)()
     shown = ""

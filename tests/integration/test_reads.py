@@ -1,4 +1,4 @@
-"""Which reads are counted, and how: by each way in, of any program and of a PostgreSQL query.
+"""Which reads are counted, and how: by each probe type, of any program and of a PostgreSQL query.
 
 The host's kernel lets only the tracepoints in; fentry and kprobe are for the virtual machine.
 """
@@ -13,10 +13,10 @@ import pytest
 from fix_cluster import explain_buffers
 from fix_reader import Reader
 from pgtrace import trace
-from pgtrace.engines import ReadsWay
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.postgres.storage import storage
-from pgtrace.tracer import Tracer
+from pgtrace.engines import ProbeType
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.linux.storage import storage
+from pgtrace.tracing.tracer import Tracer
 from read_ahead import USUAL_KIB, read_ahead
 from scans import (
     ATTEMPTS,
@@ -64,48 +64,54 @@ def worker() -> Iterator[Worker]:
 @counts
 @pytest.mark.parametrize("call", CALLS)
 def test_every_read_is_counted(
-    reader: Callable[..., Reader], data_file: Path, way: ReadsWay, call: str
+    reader: Callable[..., Reader], data_file: Path, way: ProbeType, call: str
 ) -> None:
     """104,729 reads of 8 KiB are 104,729 in the totals, and as many in the histogram's buckets."""
     one = reader(data_file, "--call", call, "--count", READS, "--warm")
-    with trace(one.pid, any_process=True, reads=way) as tracer:
+    with trace(one.pid, any_process=True, probe_type=way) as tracer:
         made = one.go()
     capture = tracer.capture()
     assert (made.full, made.short, made.failed) == (READS, 0, 0)
-    assert capture.probes.reads == way
+    assert capture.probes.type == way
     totals = capture.totals
-    assert (totals.reads, totals.failed, totals.short) == (READS, 0, 0)
-    assert (totals.bytes, totals.blocks) == (READS * BLOCK, READS)
-    assert histogram(only(capture).reads).count == READS
+    assert (totals["read"].count, totals["read"].failed, totals["read"].short) == (READS, 0, 0)
+    assert (totals["read"].bytes, totals["read"].blocks) == (READS * BLOCK, READS)
+    assert histogram(only(capture).io).count == READS
     assert not anything_lost(capture), capture.lost
-    assert 0 < totals.read_ns < made.nanoseconds, "longer than the program took for all of it"
+    assert 0 < totals["read"].total_ns < made.nanoseconds, (
+        "longer than the program took for all of it"
+    )
 
 
 def test_direct_reads_are_marked_and_from_the_device(
-    reader: Callable[..., Reader], data_file: Path, way: ReadsWay
+    reader: Callable[..., Reader], data_file: Path, way: ProbeType
 ) -> None:
     """With O_DIRECT each read is the device's, to the byte; without it none is marked."""
     one = reader(data_file, "--direct", "--count", 500)
-    with trace(one.pid, any_process=True, reads=way) as tracer:
+    with trace(one.pid, any_process=True, probe_type=way) as tracer:
         one.go()
-    found = {(r.direct, r.source) for r in only(tracer.capture()).reads}
+    found = {(r.direct, r.source) for r in only(tracer.capture()).io}
     assert found == {(True, "device")}
     totals = tracer.capture().totals
-    assert (totals.reads, totals.bytes, totals.device_bytes) == (500, 500 * BLOCK, 500 * BLOCK)
+    assert (totals["read"].count, totals["read"].bytes, totals["read"].device_bytes) == (
+        500,
+        500 * BLOCK,
+        500 * BLOCK,
+    )
 
 
 @pytest.mark.parametrize("call", ["pread", "read", "readv", "preadv2"])
 def test_order_is_told(
-    reader: Callable[..., Reader], data_file: Path, way: ReadsWay, call: str
+    reader: Callable[..., Reader], data_file: Path, way: ProbeType, call: str
 ) -> None:
     """In order, every read but the first is sequential; in random order nearly none is."""
     blocks = data_file.stat().st_size // BLOCK
 
     def order(*options: object) -> Counter[str]:
         one = reader(data_file, "--call", call, "--count", blocks, "--warm", *options)
-        with trace(one.pid, any_process=True, reads=way) as tracer:
+        with trace(one.pid, any_process=True, probe_type=way) as tracer:
             one.go()
-        return patterns(only(tracer.capture()).reads)
+        return patterns(only(tracer.capture()).io)
 
     assert order() == {"first": 1, "sequential": blocks - 1}
     shuffled = order("--random", 7)
@@ -121,7 +127,7 @@ def test_order_is_told(
 
 @by_tracepoints_too
 def test_failed_and_short_reads_are_counted_apart(
-    worker: Worker, data_file: Path, way: ReadsWay
+    worker: Worker, data_file: Path, way: ProbeType
 ) -> None:
     """By every call: what fails on a file is failed, what the file's end cuts is short, and
     neither is a read with a latency; a descriptor of no file is nothing at all."""
@@ -130,7 +136,7 @@ def test_failed_and_short_reads_are_counted_apart(
     worker.do(f"unreadable = os.open({str(data_file)!r}, os.O_WRONLY)")
     worker.do(f"folder = os.open({str(data_file.parent)!r}, os.O_RDONLY)")
     names = ", ".join(map(repr, CALLS))
-    with trace(worker.pid, any_process=True, reads=way) as tracer:
+    with trace(worker.pid, any_process=True, probe_type=way) as tracer:
 
         def each(expression: str, returns: int) -> tuple[int, int, int, int]:
             """What one call of each kind adds: reads, failed, short, bytes of the short."""
@@ -144,10 +150,10 @@ def test_failed_and_short_reads_are_counted_apart(
             )
             after = tracer.capture()
             return (
-                after.totals.reads - before.totals.reads,
-                after.totals.failed - before.totals.failed,
-                after.totals.short - before.totals.short,
-                only(after).short.bytes - only(before).short.bytes,
+                after.totals["read"].count - before.totals["read"].count,
+                after.totals["read"].failed - before.totals["read"].failed,
+                after.totals["read"].short - before.totals["read"].short,
+                only(after).short["read"].bytes - only(before).short["read"].bytes,
             )
 
         worker.do("at = 0")
@@ -164,33 +170,35 @@ def test_failed_and_short_reads_are_counted_apart(
         # after all of that
         assert each("call(name, fd)", BLOCK) == (5, 0, 0, 0)
     totals = tracer.capture().totals
-    assert (totals.reads, totals.failed, totals.short) == (10, 10, 10)
-    assert totals.bytes == 10 * BLOCK
+    assert (totals["read"].count, totals["read"].failed, totals["read"].short) == (10, 10, 10)
+    assert totals["read"].bytes == 10 * BLOCK
 
 
-def test_a_vector_is_one_read_of_its_length(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+def test_a_vector_is_one_read_of_its_length(
+    worker: Worker, data_file: Path, way: ProbeType
+) -> None:
     """Of 1, 4, 15 and 16 blocks, in up to 64 parts, each is one read in its class of size; in up
     to 32 parts, PostgreSQL's most, it is known to be short."""
     end = data_file.stat().st_size
     vectors = (1, 1), (1, 2), (4, 4), (15, 15), (15, 5), (16, 16), (16, 32), (32, 64)
     worker.do(f"fd = os.open({str(data_file)!r}, os.O_RDONLY)")
-    with trace(worker.pid, any_process=True, reads=way) as tracer:
+    with trace(worker.pid, any_process=True, probe_type=way) as tracer:
         for blocks, parts in vectors:
             size = blocks * BLOCK
             worker.do(f"assert call('preadv', fd, {size}, 0, {parts}) == {size}")
         for parts in 1, 2, 32:
             worker.do(f"assert call('preadv', fd, {BLOCK}, {end - 100}, {parts}) == 100")
     sizes: Counter[str] = Counter()
-    for reads in only(tracer.capture()).reads:
+    for reads in only(tracer.capture()).io:
         sizes[reads.size] += reads.count
     assert sizes == {"1": 2, "2-4": 1, "5-15": 2, "16+": 3}
     totals = tracer.capture().totals
-    assert totals.blocks == sum(blocks for blocks, _ in vectors)
-    assert (totals.failed, totals.short) == (0, 3)
+    assert totals["read"].blocks == sum(blocks for blocks, _ in vectors)
+    assert (totals["read"].failed, totals["read"].short) == (0, 3)
 
 
 @by_tracepoints_too
-def test_each_pattern(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+def test_each_pattern(worker: Worker, data_file: Path, way: ProbeType) -> None:
     """A file's next read is sequential at the last one's end, near within its read-ahead, else
     random; whatever is read of other files meanwhile, and by whatever descriptor."""
     device = storage(data_file.parent).device
@@ -203,12 +211,12 @@ def test_each_pattern(worker: Worker, data_file: Path, way: ReadsWay) -> None:
     worker.do(f"fd = os.open({str(sparse)!r}, os.O_RDONLY)")
     worker.do(f"again = os.open({str(sparse)!r}, os.O_RDONLY)")
     worker.do(f"other = os.open({str(other)!r}, os.O_RDONLY)")
-    with trace(worker.pid, any_process=True, reads=way) as tracer:
+    with trace(worker.pid, any_process=True, probe_type=way) as tracer:
 
         def pattern(name: str, position: int) -> str:
-            before = patterns(only(tracer.capture()).reads)
+            before = patterns(only(tracer.capture()).io)
             worker.do(f"call('pread', {name}, position={position})")
-            (found,) = (patterns(only(tracer.capture()).reads) - before).elements()
+            (found,) = (patterns(only(tracer.capture()).io) - before).elements()
             return found
 
         kib = 1024
@@ -247,44 +255,44 @@ NOT_FILES = {
 
 
 @by_tracepoints_too
-def test_only_files_count(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+def test_only_files_count(worker: Worker, data_file: Path, way: ProbeType) -> None:
     """A pipe, a signalfd, a device, /proc and /sys are read, and do not count; files do."""
     worker.do(f"file = os.open({str(data_file)!r}, os.O_RDONLY)")
-    with trace(worker.pid, any_process=True, reads=way) as tracer:
+    with trace(worker.pid, any_process=True, probe_type=way) as tracer:
 
         def counted(code: str) -> tuple[int, int, int]:
             before = tracer.capture().totals
             worker.do(code)
             after = tracer.capture().totals
             return (
-                after.reads - before.reads,
-                after.failed - before.failed,
-                after.short - before.short,
+                after["read"].count - before["read"].count,
+                after["read"].failed - before["read"].failed,
+                after["read"].short - before["read"].short,
             )
 
         found = {name: counted(code) for name, code in NOT_FILES.items()}
         assert found == dict.fromkeys(NOT_FILES, (0, 0, 0))
         assert counted("call('pread', file)") == (1, 0, 0)
-    assert tracer.capture().totals.reads == 1
+    assert tracer.capture().totals["read"].count == 1
 
 
-def test_tmpfs_counts_as_page_cache(reader: Callable[..., Reader], way: ReadsWay) -> None:
+def test_tmpfs_counts_as_page_cache(reader: Callable[..., Reader], way: ProbeType) -> None:
     """Its reads count, and none is from a device."""
     assert Path("/dev/shm").is_mount()
     file = Path(f"/dev/shm/pgtrace-test-{way}")
     try:
         file.write_bytes(bytes(1 << 20))
         one = reader(file, "--count", 1000)
-        with trace(one.pid, any_process=True, reads=way) as tracer:
+        with trace(one.pid, any_process=True, probe_type=way) as tracer:
             one.go()
     finally:
         file.unlink()
     totals = tracer.capture().totals
-    assert (totals.reads, totals.device_bytes) == (1000, 0)
-    assert {r.source for r in only(tracer.capture()).reads} == {"page_cache"}
+    assert (totals["read"].count, totals["read"].device_bytes) == (1000, 0)
+    assert {r.source for r in only(tracer.capture()).io} == {"page_cache"}
 
 
-def test_every_thread_of_a_process(worker: Worker, data_file: Path, way: ReadsWay) -> None:
+def test_every_thread_of_a_process(worker: Worker, data_file: Path, way: ProbeType) -> None:
     """Each thread is traced by itself: those that read at the same time, and those that do not."""
     worker.do(
         f"fd = os.open({str(data_file)!r}, os.O_RDONLY)\n"
@@ -296,12 +304,12 @@ def test_every_thread_of_a_process(worker: Worker, data_file: Path, way: ReadsWa
         "threads = [threading.Thread(target=reads, args=[n]) for n in (0, 1000, 2000, 3000)]\n"
         "for thread in threads: thread.start()"
     )
-    with trace(worker.pid, any_process=True, reads=way) as tracer:
+    with trace(worker.pid, any_process=True, probe_type=way) as tracer:
         worker.do("go.set()\nfor thread in threads: thread.join()")
     capture = tracer.capture()
-    counts = sorted(count(thread.reads) for thread in capture.backends)
+    counts = sorted(count(thread.io) for thread in capture.backends)
     assert counts == [0, 0, 1000, 2000, 3000], "the first of them is the main thread"
-    assert capture.totals.bytes == 6000 * BLOCK
+    assert capture.totals["read"].bytes == 6000 * BLOCK
     assert not anything_lost(capture), capture.lost
 
 
@@ -315,9 +323,9 @@ scans = pytest.mark.parametrize("scan", SCANS)
 @scans
 @pytest.mark.parametrize("state", ["cold", "warm"])
 def test_a_query_makes_the_reads_that_explain_counts(
-    cluster: PrivateCluster, way: ReadsWay, scan: str, state: str
+    cluster: PrivateCluster, way: ProbeType, scan: str, state: str
 ) -> None:
-    """Document 002's two queries: `shared read`, planning included, and at most 16 more.
+    """The benchmark's two queries: `shared read`, planning included, and at most 16 more.
 
     All of its relations come from the device when they are cold, and none when they are warm;
     the reads take no longer than EXPLAIN says; a sequential scan is sequential, an index scan
@@ -332,21 +340,21 @@ def test_a_query_makes_the_reads_that_explain_counts(
         if state == "cold" or grown == 0:
             break
     assert buffers.read > 1000
-    reads = count(traced.reads)
+    reads = count(traced.io)
     assert 0 <= reads - buffers.read <= MAY_EXCEED, f"{reads} of {buffers.read}"
-    assert 0 <= capture.totals.reads - reads <= MAY_EXCEED, "reads outside of the query"
-    assert {(r.scope, r.size, r.direct) for r in traced.reads} == {("query", "1", False)}
+    assert 0 <= capture.totals["read"].count - reads <= MAY_EXCEED, "reads outside of the query"
+    assert {(r.scope, r.size, r.direct) for r in traced.io} == {("query", "1", False)}
 
-    from_device = device_bytes(traced.reads)
+    from_device = device_bytes(traced.io)
     assert from_device <= grown
     if state == "cold":
         assert from_device >= buffers.read * BLOCK
     else:
         assert (from_device, grown) == (0, 0)
-    read_ms = sum(r.total_ns for r in traced.reads) / 1e6
+    read_ms = sum(r.total_ns for r in traced.io) / 1e6
     assert 0 < read_ms <= buffers.io_ms, f"{read_ms} ms of {buffers.io_ms}"
 
-    of_pattern = patterns(traced.reads)
+    of_pattern = patterns(traced.io)
     if scan == "sequential":
         assert of_pattern["sequential"] >= buffers.read - 1, of_pattern
     else:
@@ -356,19 +364,21 @@ def test_a_query_makes_the_reads_that_explain_counts(
 
 
 @pg15
-def test_two_sessions_on_one_backend_are_both_right(cluster: PrivateCluster, way: ReadsWay) -> None:
+def test_two_sessions_on_one_backend_are_both_right(
+    cluster: PrivateCluster, way: ProbeType
+) -> None:
     """Each has the query, with its reads and all of its device bytes; the second goes first."""
     with new_backend(cluster) as backend:
         query = prepare(cluster, backend, "sequential", "cold")
         pid = backend.info.backend_pid
-        with trace(pid, reads=way, literals=True) as one:
-            with trace(pid, reads=way, literals=True) as two:
+        with trace(pid, probe_type=way, literals=True) as one:
+            with trace(pid, probe_type=way, literals=True) as two:
                 first = explain_buffers(backend, query)
             second = explain_buffers(backend, f"{query} where true")
 
     def found(tracer: Tracer, text: str) -> tuple[int, int]:
         traced = the_query(tracer.capture(), text)
-        return count(traced.reads), device_bytes(traced.reads)
+        return count(traced.io), device_bytes(traced.io)
 
     reads, from_device = found(two, query)
     assert first.read > 1000

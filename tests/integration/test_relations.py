@@ -14,17 +14,18 @@ import pytest
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, bindir, data_directory, explain_buffers
 from fix_markers import PG_VERSION
-from pgtrace import places as places_module
 from pgtrace import trace
-from pgtrace.capture import Capture, Kind
 from pgtrace.engines import File
 from pgtrace.errors import DatabaseError
 from pgtrace.failures import Failures
-from pgtrace.places import GONE, Place, Places
-from pgtrace.postgres import processes, sample
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.postgres.names import Names
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture, Kind
+from pgtrace.postgres import discovery
+from pgtrace.postgres.catalog import Names
 from pgtrace.postgres.tablespaces import Spaces
+from pgtrace.tracing import file_names as places_module
+from pgtrace.tracing.file_names import GONE, Place, Places
 from pgtrace_command import Pgtrace, wait_for
 from pgtrace_command import run as pgtrace
 from read_ahead import USUAL_KIB, read_ahead
@@ -59,7 +60,7 @@ class Files:
     """Files, and what they are called: an engine's side, and a session's."""
 
     def __init__(self, cluster: PrivateCluster, dsn: str | None) -> None:
-        server = processes.server(cluster.postmaster_pid)
+        server = discovery.server(cluster.postmaster_pid)
         self.files: dict[int, File] = {}
         self.names = None if dsn is None else Names(dsn, [server], Failures())
         if self.names:
@@ -123,7 +124,7 @@ def test_without_a_connection_a_path_is_all(
     spaces = {space.name: space for space in files.places.tablespaces()}
     assert list(spaces) == [oid, "pg_default", "pg_global"]
     assert spaces[oid].location == str(small.inside(small.datadir.parent / "fast disk"))
-    assert spaces["pg_default"].location == processes.server(small.postmaster_pid).data_directory
+    assert spaces["pg_default"].location == discovery.server(small.postmaster_pid).data_directory
     for space in spaces.values():
         assert space.filesystem
         assert not space.simulated
@@ -271,8 +272,8 @@ def test_names_come_back_with_the_server(small: PrivateCluster) -> None:
 
 
 def test_names_of_another_server_are_none(small: PrivateCluster, cluster: PrivateCluster) -> None:
-    here = processes.server(cluster.postmaster_pid)
-    there = processes.server(small.postmaster_pid)
+    here = discovery.server(cluster.postmaster_pid)
+    there = discovery.server(small.postmaster_pid)
     with (
         closing(Names(small.dsn(), [here], Failures())) as names,
         pytest.raises(DatabaseError, match="another"),
@@ -353,7 +354,7 @@ def test_a_database_without_an_encoding(small: PrivateCluster, own: Connection) 
 
 
 def test_two_servers_are_told_apart(small: PrivateCluster, cluster: PrivateCluster) -> None:
-    servers = [processes.server(one.postmaster_pid) for one in (small, cluster)]
+    servers = [discovery.server(one.postmaster_pid) for one in (small, cluster)]
     of_each = [
         file_of(one.datadir / "base/1/2619", one.datadir / "base") for one in (small, cluster)
     ]
@@ -421,7 +422,7 @@ def test_a_file_is_gone_when_its_name_is_no_longer_its_own(
 
 
 def test_a_tablespace_is_found_while_tracing(small: PrivateCluster, own: Connection) -> None:
-    server = processes.server(small.postmaster_pid)
+    server = discovery.server(small.postmaster_pid)
     spaces = Spaces(lambda: [server])
     files = Files(small, None)
     files.add(File("relation", space=1))  # looked for in vain, and not again for a second
@@ -534,7 +535,7 @@ def run(cluster: PrivateCluster, *settings: str) -> tuple[Capture, dict[str, tup
 def blocks(capture: Capture, table: str) -> tuple[int, int]:
     """Of a table, the blocks that were read: itself and its indexes, and its TOAST."""
     names = {f"public.{table}", f"public.{table}_pkey", f"public.{table}_id_idx"}
-    reads = [r for backend in capture.backends for r in backend.reads if r.relation in names]
+    reads = [r for backend in capture.backends for r in backend.io if r.relation in names]
     toast = sum(r.blocks for r in reads if r.kind == "toast")
     return sum(r.blocks for r in reads) - toast, toast
 
@@ -555,7 +556,7 @@ def test_with_workers_and_aio_they_are_within_half_a_percent(loaded: PrivateClus
         "set min_parallel_table_scan_size = 0",
         "set parallel_setup_cost = 0",
     )
-    performers = {r.performed_by for r in only(capture).reads}
+    performers = {r.performed_by for r in only(capture).io}
     assert "parallel worker" in performers
     for table, (own, toast) in grown.items():
         read, read_toast = blocks(capture, table)
@@ -573,8 +574,10 @@ def test_heap_and_index_are_told_apart(cluster: PrivateCluster, scan: str) -> No
             buffers = explain_buffers(connection, query)
     capture = tracer.capture()
     (found,) = only(capture).queries
-    heap = [r for r in found.reads if r.relation == f"public.{sample.TABLE}" and r.kind == "heap"]
-    index = [r for r in found.reads if r.relation == f"public.idx_{sample.TABLE}_id"]
+    heap = [
+        r for r in found.io if r.relation == f"public.{benchmark_table.TABLE}" and r.kind == "heap"
+    ]
+    index = [r for r in found.io if r.relation == f"public.idx_{benchmark_table.TABLE}_id"]
     assert {r.kind for r in index} <= {"index"}
     assert sum(r.blocks for r in heap + index) == buffers.read - buffers.planning_read
     seen = patterns(heap)
@@ -591,16 +594,16 @@ def test_heap_and_index_are_told_apart(cluster: PrivateCluster, scan: str) -> No
 def test_without_a_connection_a_relation_is_its_path(cluster: PrivateCluster) -> None:
     with new_backend(cluster) as connection:
         path = "select pg_relation_filepath(%s::regclass)"
-        row = connection.execute(path, [sample.TABLE]).fetchone()
+        row = connection.execute(path, [benchmark_table.TABLE]).fetchone()
         assert row is not None
         query = prepare(cluster, connection, "sequential", "cold")
         with trace(connection.info.backend_pid, by_relation=True) as tracer:
             buffers = explain_buffers(connection, query)
     (found,) = only(tracer.capture()).queries
-    assert {(r.kind, r.tablespace, r.relation) for r in found.reads} == {
+    assert {(r.kind, r.tablespace, r.relation) for r in found.io} == {
         ("relation", "pg_default", row[0])
     }
-    assert sum(r.blocks for r in found.reads) == buffers.read
+    assert sum(r.blocks for r in found.io) == buffers.read
 
 
 def test_without_being_asked_for_no_relation_is_told(cluster: PrivateCluster) -> None:
@@ -608,7 +611,7 @@ def test_without_being_asked_for_no_relation_is_told(cluster: PrivateCluster) ->
         query = prepare(cluster, connection, "index", "cold")
         with trace(connection.info.backend_pid, dsn=cluster.dsn()) as tracer:
             connection.execute(query)
-    reads = only(tracer.capture()).reads
+    reads = only(tracer.capture()).io
     assert {"heap", "index"} <= {r.kind for r in reads}
     assert {r.relation for r in reads} == {None}
 
@@ -616,8 +619,10 @@ def test_without_being_asked_for_no_relation_is_told(cluster: PrivateCluster) ->
 def test_a_spill_is_not_the_tables(cluster: PrivateCluster, connection: Connection) -> None:
     connection.execute("set work_mem = '64kB'")
     with trace(connection.info.backend_pid, by_relation=True, dsn=cluster.dsn()) as tracer:
-        connection.execute(f"select count(*) from (select * from {sample.TABLE} order by info) t")
-    spilled = [r for r in only(tracer.capture()).reads if r.kind == "temporary"]
+        connection.execute(
+            f"select count(*) from (select * from {benchmark_table.TABLE} order by info) t"
+        )
+    spilled = [r for r in only(tracer.capture()).io if r.kind == "temporary"]
     assert sum(r.bytes for r in spilled) > 1 << 20
     assert {(r.tablespace, r.relation) for r in spilled} == {("pg_default", "base/pgsql_tmp")}
 
@@ -630,7 +635,7 @@ def test_a_file_that_is_gone_has_the_name_that_it_had(disk_directory: Path) -> N
         path.unlink()
         with trace(one.pid, any_process=True, by_relation=True) as tracer:
             one.do("assert len(os.pread(file.fileno(), 8192, 0)) == 8192")
-    names = {r.relation for r in only(tracer.capture()).reads}
+    names = {r.relation for r in only(tracer.capture()).io}
     assert any(name and name.endswith(f"/{disk_directory.name}/gone") for name in names), names
 
 
@@ -644,8 +649,8 @@ def test_wal_is_known_by_its_name_on_another_disk_too(disk_directory: Path) -> N
     with Worker() as one, trace(one.pid, any_process=True, by_relation=True) as tracer:
         for name in names:
             one.do(f"open({str(folder / name)!r}, 'rb', buffering=0).read(8192)")
-    shown = {Place(r.kind, r.tablespace, r.relation) for r in only(tracer.capture()).reads}
-    wal = sum(r.count for r in only(tracer.capture()).reads if r.kind == "wal")
+    shown = {Place(r.kind, r.tablespace, r.relation) for r in only(tracer.capture()).io}
+    wal = sum(r.count for r in only(tracer.capture()).io if r.kind == "wal")
     assert (wal, Place("wal", None, "pg_wal") in shown) == (2, True)
     others = {place.relation for place in shown if place.kind == "other"}
     assert {name for name in others if name and "/15/" in name} == {
@@ -698,7 +703,7 @@ def test_a_report_by_relation(small: PrivateCluster, own: Connection) -> None:
             connection.execute("select count(*) from pg_proc")
             ended = started.stop()
         assert "pg_catalog.pg_proc" in {
-            reads["relation"] for reads in json.loads(ended.out)["backends"][0]["reads"]
+            reads["relation"] for reads in json.loads(ended.out)["backends"][0]["io"]
         }
         with Pgtrace("attach", *options) as started:
             started.attached()
@@ -757,6 +762,6 @@ def test_a_database_that_closes_while_names_are_demanded(small: PrivateCluster) 
             ended = started.stop()
         assert ended.code == 7, ended.err
         assert re.search(r"^pgtrace: names of database closed: .*denied", ended.err, re.MULTILINE)
-        assert json.loads(ended.out)["totals"]["reads"]
+        assert json.loads(ended.out)["totals"]["read"]["count"]
         connection.execute("drop database closed")
         connection.execute("drop role somebody")

@@ -26,17 +26,16 @@ from fix_cluster import SEQUENTIAL, SETTINGS, Connection, make_cold
 from fix_markers import PG_VERSION
 from lab_runs import usable
 from pgtrace.errors import UnsupportedError
-from pgtrace.postgres import sample
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import Pgtrace
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 UPDATE = "PGTRACE_UPDATE_DOCS" in os.environ
 ROWS = 1_000_000
-"""As document 002's demonstration: more than shared buffers hold, so that a warm scan reads."""
-INDEX_SCAN = sample.index_scan(ROWS)
-INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
+"""As the demonstration: more than shared buffers hold, so that a warm scan reads."""
+INDEX_SCAN = benchmark_table.index_scan(ROWS)
 ATTACHED = "Ctrl-C to stop."
 LOCK = 2
 """While somebody holds it, monthly_report() goes on."""
@@ -54,11 +53,11 @@ class Stage:
         self.cluster = cluster
         self.folder = folder
         with cluster.connect() as helper:
-            sample.create_table(helper, ROWS)
+            benchmark_table.create_table(helper, ROWS)
             helper.execute(
                 "create or replace function monthly_report() returns void language plpgsql as "
                 f"$$ begin while not pg_try_advisory_xact_lock({LOCK}) loop "
-                f"perform max(info) from {sample.TABLE}; end loop; end $$"
+                f"perform max(info) from {benchmark_table.TABLE}; end loop; end $$"
             )
 
     def run(self, *arguments: object, **environment: object) -> str:
@@ -81,8 +80,8 @@ class Stage:
 
     @contextmanager
     def backend(self, user: str = "postgres") -> Iterator[Connection]:
-        """A session that has planned document 002's queries, and prefers the index."""
-        with self.cluster.connect(options=INDEX_FIRST, user=user) as connection:
+        """A session that has planned the benchmark's queries, and prefers the index."""
+        with self.cluster.connect(options=benchmark_table.INDEX_FIRST, user=user) as connection:
             for query in (SEQUENTIAL, INDEX_SCAN, "select 1"):
                 connection.execute(f"explain {query}")
             connection.prepare_threshold = None  # the protocol is shown, and stays the same
@@ -287,9 +286,9 @@ def writes(stage: Stage) -> tuple[str, str]:
 
         asked = ("--operations", "write,fsync")
         shown = stage.watch(act, "capture", "--server", lasting.datadir, *asked)
-        table = shown[shown.index("      calls ") :].splitlines()
         wanted = ("what, of, by", "relation, checkpointer", "wal, client backend")
-        kept = "".join(f"{line}\n" for line in table if any(each in line for each in wanted))
+        lines = (line for line in shown.splitlines() if any(each in line for each in wanted))
+        kept = "".join(f"{line}\n" for line in lines)
         return f"sudo pgtrace capture {' '.join(asked)} | grep -E 'what|relation|wal, client'", kept
 
 
@@ -308,7 +307,7 @@ def one_row(stage: Stage) -> tuple[str, str]:
     """The file itself."""
     stage.restart()
     with stage.backend() as backend:
-        query = f"select id from {sample.TABLE} where ctid = '(1500,1)'"
+        query = f"select id from {benchmark_table.TABLE} where ctid = '(1500,1)'"
         backend.execute(f"explain {query}")
 
         def act() -> None:
@@ -326,6 +325,22 @@ def report(stage: Stage) -> tuple[str, str]:
     return "pgtrace report slow.json", stage.run("report", "slow.json")
 
 
+def report_of_server(stage: Stage) -> tuple[str, str]:
+    """Few rows: which catalogs a new backend reads is of no interest."""
+    stage.restart()
+    with stage.backend() as first, stage.backend() as second:
+
+        def act() -> None:
+            stage.make_cold()
+            first.execute(INDEX_SCAN)
+            for _ in range(3):
+                second.execute(INDEX_SCAN)
+
+        named = ("--by", "relation", "--dsn", stage.cluster.dsn(), "-o", "busy.json", "--force")
+        stage.watch(act, "capture", "--server", stage.cluster.datadir, *named)
+    return "pgtrace report --top 2 busy.json", stage.run("report", "--top", 2, "busy.json")
+
+
 def hlog(stage: Stage) -> tuple[str, str]:
     """Lines cut, as a terminal would."""
     report(stage)
@@ -334,12 +349,29 @@ def hlog(stage: Stage) -> tuple[str, str]:
     return "pgtrace report --format hlog slow.json", cut
 
 
+def csv(stage: Stage) -> tuple[str, str]:
+    report_of_server(stage)
+    shown = stage.run("report", "--format", "csv", "--relations", "busy.json")
+    return "pgtrace report --format csv --relations busy.json | head -3", _first(shown, 3)
+
+
+def openmetrics(stage: Stage) -> tuple[str, str]:
+    report_of_server(stage)
+    shown = stage.run("report", "--format", "openmetrics", "busy.json").splitlines()
+    kept = "".join(f"{line}\n" for line in shown if 'bucket{operation="read",source="dev' in line)
+    return "pgtrace report --format openmetrics busy.json | grep 'bucket.*read.*device'", kept
+
+
+def _first(text: str, lines: int) -> str:
+    return "".join(text.splitlines(keepends=True)[:lines])
+
+
 def planner(stage: Stage) -> tuple[str, str]:
     cluster = stage.cluster
     where = {"PGHOST": cluster.socket_dir, "PGPORT": cluster.port, "PGDATABASE": "postgres"}
     with cluster.connect() as chief:
         chief.execute("create role app login")
-        chief.execute(f"grant select on {sample.TABLE} to app")
+        chief.execute(f"grant select on {benchmark_table.TABLE} to app")
     with stage.backend(user="app") as backend:
 
         def act() -> None:
@@ -422,7 +454,10 @@ SCENES = {
     "capture, writes and fsync": writes,
     "capture, one row": one_row,
     "report": report,
+    "report, a whole server": report_of_server,
     "report --format hlog": hlog,
+    "report --format csv": csv,
+    "report --format openmetrics": openmetrics,
     "report --planner": planner,
     "no such process": no_such_process,
     "not PostgreSQL": not_postgresql,
@@ -430,11 +465,18 @@ SCENES = {
 
 _AMOUNT = r"\b[\d,.]+ (?:ns|µs|ms|s|B|KiB|MiB|GiB)\b"
 _FIGURE = rf"(?:{_AMOUNT}|[\d,.]+)"
+_CELL = r"(?:[<>]?[\d,.]+|\?)(?: (?:%|ns|µs|ms|s|B|KiB|MiB|GiB))?"
 _MASKS = [
+    # Rows of tables: which figures of a small thing are 0, and whether there is such, is chance
+    (rf"^ *(?:{_CELL} +){{3,}}(?:other waits|\(\d+ more\))$", ""),
+    (rf"^ *(?:{_CELL} +){{3,}}(?=[^\d\s%])", "ROW "),
+    (r"^(ROW .{20}).*…$", r"\1"),
+    (r'le="[^"]+"', "LE"),
+    (r"\b\d\.\d+e-\d+\b", "0.1"),
     (r"█+", " "),
     (r"^Tag=\d+\.read\.\w+\.\w+,[\d.,]+,HISTF.*", "TAG"),
-    (r"Reads by \w+ \([^)]*\)", "Reads by WAY"),
-    (r"Reads by \w+,", "Reads by WAY,"),
+    (r"Reads by \w+ \([^)]*\)", "Reads by PROBE_TYPE"),
+    (r"Reads by \w+,", "Reads by PROBE_TYPE,"),
     (r"/[\w/.-]*(?:/data|/main)\b", "DIRECTORY"),
     (r"kernel [\w.-]+", "kernel VERSION"),
     (r'"kernel": "[^"]+"', "KERNEL"),
@@ -468,11 +510,14 @@ _MASKS = [
 ]
 
 
+_LOOK = r"^… [\d.,]+ \S+ +(?:[\d,]+|no) reads?\b.*\n(?: +.*\n)*"
+
+
 def shape(text: str) -> list[str]:
     """The lines that differ in more than numbers, each once. Looks at a running query are left
     out, because when they come depends on the host's load.
     """
-    text = re.sub(r"^… .*?Not measured: [^\n]*\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(_LOOK, "", text, flags=re.MULTILINE)
     masked: dict[str, None] = {}
     for line in text.splitlines():
         words = line
@@ -545,5 +590,5 @@ def test_a_shape_has_words_and_no_numbers() -> None:
     other = "■ 1.2 s    1 read   mean 2 ns\n  16.4 µs   348  █████       0 %\n"
     assert shape(one) == shape(other) == ["■ AMOUNT N reads mean AMOUNT", "AMOUNT N N %"]
     assert shape(one) != shape(one.replace("mean", "median"))
-    looked = f"… 5.0 s    no reads\n  Not measured: writes.\n{one}"
+    looked = f"… 5.0 s    9 reads   mean 2 ns\n  Reading took 18 ns.\n  1.0 µs   9\n{one}"
     assert shape(looked) == shape(one)

@@ -21,7 +21,7 @@ from fix_storage import (
     simulated_device,
     simulated_disk,
 )
-from pgtrace.postgres.storage import storage
+from pgtrace.linux.storage import storage
 from pgtrace_command import wait_for
 from scans import ATTEMPTS
 

@@ -14,10 +14,10 @@ from fix_markers import PG_VERSION
 from fix_reader import Reader
 from fix_storage import READ_AHEAD_KIB
 from pgtrace import trace
-from pgtrace.capture import Reads
-from pgtrace.engines import ReadsWay
-from pgtrace.postgres.cache import evict, residency
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.engines import ProbeType
+from pgtrace.lab.core.page_cache import evict, residency
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Io
 from scans import (
     ATTEMPTS,
     BLOCK,
@@ -72,7 +72,7 @@ def read_ahead_kib(path: Path) -> int:
     return int((bdi / "read_ahead_kb").read_text())
 
 
-def test_a_scan_is_from_the_device_once(scanned: PrivateCluster, way: ReadsWay) -> None:
+def test_a_scan_is_from_the_device_once(scanned: PrivateCluster, way: ProbeType) -> None:
     """A cold sequential scan: its device bytes are at most those that the kernel accounts to the
     process, and at least 97 % of them; one read for each read-ahead of 128 KiB asked for them,
     within 2 %. A second, warm scan asks the device for nothing.
@@ -83,16 +83,16 @@ def test_a_scan_is_from_the_device_once(scanned: PrivateCluster, way: ReadsWay) 
         backend.execute(f"explain {QUERY}")
         make_cold(scanned, backend, TABLE)
 
-        def scan() -> tuple[list[Reads], int]:
+        def scan() -> tuple[list[Io], int]:
             """All of its reads, and what the kernel accounts to it."""
             before = accounted(pid)
-            with trace(pid, reads=way, literals=True) as tracer:
+            with trace(pid, probe_type=way, literals=True) as tracer:
                 assert backend.execute(QUERY).fetchone() == (8 * PAGES,)
             grown = accounted(pid) - before
             capture = tracer.capture()
             assert not anything_lost(capture), capture.lost
-            assert count(the_query(capture, QUERY).reads) >= 0.95 * PAGES
-            return only(capture).reads, grown
+            assert count(the_query(capture, QUERY).io) >= 0.95 * PAGES
+            return only(capture).io, grown
 
         cold, grown = scan()
         for _ in range(ATTEMPTS):
@@ -116,19 +116,19 @@ def test_a_scan_is_from_the_device_once(scanned: PrivateCluster, way: ReadsWay) 
 @pytest.mark.vm(core=True)
 @pytest.mark.parametrize("order", [(), ("--random", 7)], ids=["in_order", "random"])
 def test_device_bytes_are_those_that_came_into_the_page_cache(
-    reader: Callable[..., Reader], storage: Path, way: ReadsWay, order: tuple[object, ...]
+    reader: Callable[..., Reader], storage: Path, way: ProbeType, order: tuple[object, ...]
 ) -> None:
     """A cold file, of which mincore tells what is there afterwards; then all of it again."""
     file = storage / "file"
     file.write_bytes(os.urandom(8 << 20))
 
-    def go() -> tuple[list[Reads], int]:
+    def go() -> tuple[list[Io], int]:
         one = reader(file, "--count", 1000, *order)
-        with trace(one.pid, any_process=True, reads=way) as tracer:
+        with trace(one.pid, any_process=True, probe_type=way) as tracer:
             before = accounted(one.pid)
             one.go()
             grown = accounted(one.pid) - before
-        return only(tracer.capture()).reads, grown
+        return only(tracer.capture()).io, grown
 
     for _ in range(ATTEMPTS):
         evict([file])
@@ -170,7 +170,7 @@ def sleepy():
 
 @pytest.mark.vm(core=True)
 def test_a_read_that_slept_is_from_the_device_if_it_asked_it_and_else_waited(
-    worker: Worker, storage: Path, way: ReadsWay
+    worker: Worker, storage: Path, way: ProbeType
 ) -> None:
     """Made to sleep where it stores what it read: from a cold file and from memory."""
     cold, memory = storage / "file", Path(f"/dev/shm/pgtrace-test-{way}")
@@ -181,21 +181,21 @@ def test_a_read_that_slept_is_from_the_device_if_it_asked_it_and_else_waited(
         worker.do(SLEEPY)
         worker.do(f"cold = os.open({str(cold)!r}, os.O_RDONLY)")
         worker.do(f"tmpfs = os.open({str(memory)!r}, os.O_RDONLY)")
-        with trace(worker.pid, any_process=True, reads=way) as tracer:
+        with trace(worker.pid, any_process=True, probe_type=way) as tracer:
             for name in "cold", "tmpfs", "tmpfs":
                 worker.do(f"assert call('pread', {name}, base=sleepy()) == {BLOCK}")
             worker.do(f"assert call('pread', tmpfs) == {BLOCK}")
     finally:
         cold.unlink()
         memory.unlink()
-    reads = only(tracer.capture()).reads
+    reads = only(tracer.capture()).io
     assert by_source(reads) == {"device": 1, "wait": 2, "page_cache": 1}
-    least = {r.source: r.min_ns for r in reads}
+    least = {r.source: r.latency.min for r in reads}
     assert min(least["device"], least["wait"]) > 20_000_000, least
 
 
 def test_on_an_overlay_it_is_unknown(
-    reader: Callable[..., Reader], storage: Path, way: ReadsWay
+    reader: Callable[..., Reader], storage: Path, way: ProbeType
 ) -> None:
     """What lies below an overlay may read in threads of its own: its warm reads are counted, but
     never said to be from the page cache."""
@@ -211,7 +211,7 @@ def test_on_an_overlay_it_is_unknown(
         for _ in range(ATTEMPTS):
             with (
                 reader(merged / "file", "--count", 1000, "--warm") as one,
-                trace(one.pid, any_process=True, reads=way) as tracer,
+                trace(one.pid, any_process=True, probe_type=way) as tracer,
             ):
                 before = accounted(one.pid)
                 one.go()
@@ -221,4 +221,4 @@ def test_on_an_overlay_it_is_unknown(
     finally:
         subprocess.run(["umount", merged], check=True)
     assert grown == 0
-    assert by_source(only(tracer.capture()).reads) == {"unknown": 1000}
+    assert by_source(only(tracer.capture()).io) == {"unknown": 1000}

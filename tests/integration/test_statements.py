@@ -10,16 +10,16 @@ import psycopg
 import pytest
 
 from fix_cluster import Connection
-from pgtrace.capture import Capture, Query
-from pgtrace.engines import ReadsWay, layout
+from pgtrace.engines import ProbeType, layout
 from pgtrace.engines.libbpf_engine import LibbpfEngine
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture, Query
 from pgtrace.postgres.statement_hash import text_hash
-from pgtrace.reporters import text as report
-from pgtrace.tracer import Tracer, trace
+from pgtrace.reporters.terminal import capture_report as report
+from pgtrace.tracing.tracer import Tracer, trace
 from pgtrace_command import Pgtrace
 
-WAY: ReadsWay = "tracepoint"
+PROBE_TYPE: ProbeType = "tracepoint"
 MANY = 20_000
 ROOM = 5_000
 
@@ -68,7 +68,7 @@ def test_the_kernel_hashes_texts_as_python_does(cluster: PrivateCluster) -> None
     """Also those that are no SQL: errors are calls, too."""
     with (
         cluster.connect() as connection,
-        trace(connection.info.backend_pid, reads=WAY) as tracer,
+        trace(connection.info.backend_pid, probe_type=PROBE_TYPE) as tracer,
     ):
         for text in texts():
             connection.pgconn.exec_(text.encode())
@@ -81,7 +81,7 @@ def test_literals_do_not_make_statements(cluster: PrivateCluster) -> None:
     """A thousand texts that differ in a number and a string are one."""
     with (
         cluster.connect() as connection,
-        trace(connection.info.backend_pid, reads=WAY, most_statements=3) as tracer,
+        trace(connection.info.backend_pid, probe_type=PROBE_TYPE, most_statements=3) as tracer,
     ):
         for i in range(1000):
             connection.pgconn.exec_(f"select {i}, 'it is {i}'".encode())
@@ -112,7 +112,7 @@ def test_a_thousand_calls_of_a_statement_are_one(
     """What tells them apart is in literals and comments: they leave room for the others."""
     with (
         cluster.connect() as connection,
-        trace(connection.info.backend_pid, reads=WAY, most_statements=3) as tracer,
+        trace(connection.info.backend_pid, probe_type=PROBE_TYPE, most_statements=3) as tracer,
     ):
         server = connection.pgconn
         execute = (
@@ -131,7 +131,7 @@ def test_the_hash_of_a_text_does_not_tell_its_literals(cluster: PrivateCluster) 
     secrets = ("12345", "password")
     with (
         cluster.connect() as connection,
-        trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer,
+        trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer,
     ):
         for secret in secrets:
             connection.pgconn.exec_(f"select 1 as \"one\", '{secret}'".encode())
@@ -149,28 +149,30 @@ def test_totals_are_exact_with_more_statements_than_room(cluster: PrivateCluster
     """20,000 distinct ones and room for 5,000: the rest is one, with all its calls and reads."""
     with (
         cluster.connect() as connection,
-        trace(connection.info.backend_pid, reads=WAY, most_statements=ROOM) as tracer,
+        trace(connection.info.backend_pid, probe_type=PROBE_TYPE, most_statements=ROOM) as tracer,
     ):
         for i in range(MANY):
             connection.pgconn.exec_(distinct(i))
     taken = tracer.capture()
     queries = named(taken)
-    assert taken.lost.reads == taken.lost.queries == 0
+    assert taken.lost.read == taken.lost.queries == 0
     assert sum(query.calls for query in queries.values()) == MANY
     assert sum(query.latency.count for query in queries.values()) == MANY
     assert queries[None].calls == taken.lost.statements == MANY - ROOM
     assert "Lost: the statements of 15,000 calls, which are counted without" in report.render(taken)
     assert "raise --max-statements." in report.render(taken)
     assert sum(query.calls == 1 for query in queries.values()) >= ROOM - 1
-    inside = sum(r.count for r in taken.backends[0].reads if r.scope == "query")
-    assert inside == sum(r.count for query in queries.values() for r in query.reads)
+    inside = sum(r.count for r in taken.backends[0].io if r.scope == "query")
+    assert inside == sum(r.count for query in queries.values() for r in query.io)
 
 
 def test_as_many_statements_as_were_asked_for_have_a_name(cluster: PrivateCluster) -> None:
     """Also beyond what user space keeps otherwise."""
     with (
         cluster.connect() as connection,
-        trace(connection.info.backend_pid, reads=WAY, most_statements=2 * ROOM) as tracer,
+        trace(
+            connection.info.backend_pid, probe_type=PROBE_TYPE, most_statements=2 * ROOM
+        ) as tracer,
     ):
         for i in range(ROOM + 500):
             connection.pgconn.exec_(distinct(i))
@@ -197,8 +199,8 @@ def test_statements_and_records_say_the_same(cluster: PrivateCluster) -> None:
     with cluster.connect() as connection:
         pid = connection.info.backend_pid
         with (
-            trace(pid, reads=WAY, literals=True, per_query=True) as records,
-            trace(pid, reads=WAY, literals=True) as sums,
+            trace(pid, probe_type=PROBE_TYPE, literals=True, per_query=True) as records,
+            trace(pid, probe_type=PROBE_TYPE, literals=True) as sums,
         ):
             work(connection)
     for measure in (calls, reads):
@@ -245,8 +247,8 @@ def reads(taken: Capture) -> Counter[tuple[object, ...]]:
     (backend,) = taken.backends
     found: Counter[tuple[object, ...]] = Counter()
     for text, each in [
-        *((None, r) for r in backend.reads),
-        *((query.text, r) for query in backend.queries for r in query.reads),
+        *((None, r) for r in backend.io),
+        *((query.text, r) for query in backend.queries for r in query.io),
     ]:
         found[text, each.scope, each.kind, each.size, "count"] += each.count
         found[text, each.scope, each.kind, each.size, "bytes"] += each.bytes
@@ -266,7 +268,7 @@ def test_the_servers_query_ids(computing: PrivateCluster) -> None:
         plan = connection.execute("explain (verbose, format json) select i from t where i = 5")
         (row,) = plan.fetchall()
         expected = row[0][0]["Query Identifier"]
-        with trace(connection.info.backend_pid, reads=WAY) as tracer:
+        with trace(connection.info.backend_pid, probe_type=PROBE_TYPE) as tracer:
             for i in range(10):
                 connection.pgconn.exec_(f"select i from t where i = {i}".encode())
             connection.pgconn.exec_params(b"select i from t where i = $1", [b"1"])

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
+import html_page
 import pgtrace
 from fix_cluster import Connection
-from pgtrace import capture_file
-from pgtrace.capture import Capture
-from pgtrace.commands import lab_shared
+from pgtrace.commands.lab import lab_options
 from pgtrace.errors import PgtraceError
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.reporters import html, text
+from pgtrace.files import documents
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture
+from pgtrace.reporters.terminal import capture_report
 from pgtrace_command import PGTRACE, Pgtrace, patched, wait_for
 
 TABLES = 400
@@ -64,7 +65,7 @@ def broken(*arguments, true={name}.{function}, **settings):
 
 def captured(path: Path) -> Capture:
     """What is in a file, which has to be whole."""
-    return capture_file.load(path)
+    return documents.load(path)
 
 
 def test_relations_that_are_read_for_the_first_time_while_somebody_looks(
@@ -89,23 +90,23 @@ def test_relations_that_are_read_for_the_first_time_while_somebody_looks(
         taken = captured(output)
         assert taken.partial == []
         of_relations = {"relation", "heap", "index", "toast", "visibility map", "free space map"}
-        reads = [r for b in taken.backends for r in b.reads if r.kind in of_relations]
+        reads = [r for b in taken.backends for r in b.io if r.kind in of_relations]
         in_intervals = sum(cost.reads for each in taken.intervals for cost in each.costs)
         assert sum(r.count for r in reads) == in_intervals
 
 
 PLACES = {
-    "intervals Intervals look": "costs over time",
-    "places Places look": "which files were read",
-    "places Places place": "which files were read",
-    "registry Registry poll": "queries and backends",
-    "servers Servers watch": "servers that are started again",
-    "servers Servers hear": "processes that came and went",
-    "tracer Tracer poll": "tracing ended early",
-    "intervals Intervals listed": "costs over time",
-    "places Places tablespaces": "tablespaces",
-    "assembly Assembly queries": "process",
-    "assembly Assembly _query": "a statement is in no list",
+    "tracing.timeline Intervals look": "costs over time",
+    "tracing.file_names Places look": "which files were read",
+    "tracing.file_names Places place": "which files were read",
+    "tracing.charging Registry poll": "queries and backends",
+    "tracing.server_watch Servers watch": "servers that are started again",
+    "tracing.server_watch Servers hear": "processes that came and went",
+    "tracing.tracer Tracer poll": "tracing ended early",
+    "tracing.timeline Intervals listed": "costs over time",
+    "tracing.file_names Places tablespaces": "tablespaces",
+    "tracing.capture_builder Assembly queries": "process",
+    "tracing.capture_builder Assembly _query": "a statement is in no list",
     "engines.libbpf_engine LibbpfEngine detach": "the end of tracing",
 }
 
@@ -139,19 +140,19 @@ def test_an_error_of_ours_in_the_middle(
     # What an error says may be of a query: on the screen, never in a file
     assert "SECRET" in err
     assert "SECRET" not in output.read_text()
-    if place != "assembly Assembly queries":
-        assert taken.totals.reads > 0
-    lines = text.render(taken).splitlines()
+    if place != "tracing.capture_builder Assembly queries":
+        assert taken.totals["read"].count > 0
+    lines = capture_report.render(taken).splitlines()
     assert lines[1].startswith("Partial")
     assert reason in lines[1]
-    page = html.render(taken)
+    page = html_page.render(taken)
     assert 0 < page.index("Partial, because") < page.index('<section id="how"')
 
 
 def test_the_traceback_of_an_unexpected_error_is_for_those_who_ask(
     connection: Connection, tmp_path: Path
 ) -> None:
-    command = patched(failing("intervals Intervals look"))
+    command = patched(failing("tracing.timeline Intervals look"))
     pid = connection.info.backend_pid
     with Pgtrace("capture", pid, "--duration", "1", "-v", command=command) as tracer:
         code, out, err = tracer.ended()
@@ -167,9 +168,9 @@ def test_one_backend_that_cannot_be_told_costs_no_other(
     with cluster.connect() as one, cluster.connect() as other:
         bad, good = one.info.backend_pid, other.info.backend_pid
         code = f"""
-from pgtrace.assembly import Assembly
+from pgtrace.tracing.capture_builder import Assembly
 def backend(self, account, wall, true=Assembly._backend):
-    if account.person.pid == {bad}:
+    if account.process.pid == {bad}:
         raise KeyError("it")
     return true(self, account, wall)
 Assembly._backend = backend
@@ -186,7 +187,7 @@ Assembly._backend = backend
 
 
 def test_attach_sums_up_after_an_error(connection: Connection) -> None:
-    code = failing("live TextScreen tick", after=20)
+    code = failing("commands.live_screen TextScreen tick", after=20)
     with Pgtrace("attach", connection.info.backend_pid, command=patched(code)) as tracer:
         tracer.attached()
         connection.execute(QUERY)
@@ -230,7 +231,7 @@ def test_a_connection_that_is_killed_in_the_middle(
         cluster.start()
     assert code == 0, err
     assert "unexpected" not in err
-    assert captured(output).totals.reads > 0
+    assert captured(output).totals["read"].count > 0
 
 
 def test_an_error_in_the_thread_that_asks_for_names(
@@ -283,7 +284,7 @@ def test_the_result_of_an_experiment_on_a_full_disk(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     arguments = argparse.Namespace(output=full / "o.json", force=False)
     with pytest.raises(PgtraceError, match=f"No space left .* The result was kept: {tmp_path}/"):
-        lab_shared._write(bytes(ROOM), arguments)
+        lab_options._write(bytes(ROOM), arguments)
     (kept,) = tmp_path.glob("*.json")
     assert kept.read_bytes() == bytes(ROOM)
 
@@ -320,8 +321,8 @@ def test_a_full_device(connection: Connection, tmp_path: Path, output: str) -> N
 
 
 NO_ROOM = """
-from pgtrace import keeping
-keeping._directories = lambda near: iter([near.parent] if near else [])
+from pgtrace.files import rescue
+rescue._directories = lambda near: iter([near.parent] if near else [])
 """
 
 
@@ -364,8 +365,8 @@ def ask(self, connection, *, last=False):
         print("asking", flush=True)
         time.sleep(600)
 Relations.ask = ask
-from pgtrace.postgres import names
-names._LAST_S = 600
+from pgtrace.postgres import catalog
+catalog._LAST_S = 600
 """
 
 
@@ -391,11 +392,11 @@ def test_a_second_signal_keeps_the_capture(
 
 SLOW_REPORT = """
 import time
-from pgtrace.reporters import text
-def render(capture):
+from pgtrace.reporters.terminal import capture_report
+def render(capture, **_):
     print("drawing", flush=True)
     time.sleep(600)
-text.render = render
+capture_report.render = render
 """
 
 
@@ -424,7 +425,7 @@ def test_an_error_in_the_library(connection: Connection, monkeypatch: pytest.Mon
     def broken(*_: Any) -> None:
         raise ValueError
 
-    monkeypatch.setattr("pgtrace.intervals.Intervals.look", broken)
+    monkeypatch.setattr("pgtrace.tracing.timeline.Intervals.look", broken)
     with pgtrace.trace(connection.info.backend_pid) as tracer:
         connection.execute(QUERY)
     taken = tracer.capture()

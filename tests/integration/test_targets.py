@@ -14,11 +14,11 @@ from child import Child
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, bindir, data_directory
 from fix_markers import PG_VERSION
-from pgtrace.capture import Backend, Capture
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Backend, Capture
 from pgtrace_command import PGTRACE, Pgtrace, patched, run, wait_for
 
-OPTIONS = "--json", "--literals", "--reads", "tracepoint", "--queries", "full"
+OPTIONS = "--json", "--literals", "--probe", "tracepoint", "--queries", "full"
 PORT = 54399
 
 
@@ -61,16 +61,16 @@ def capturing(*arguments: object, command: Sequence[object] = PGTRACE) -> Iterat
     assert ended.code == 0, ended
     captured.err = ended.err
     captured.taken = msgspec.json.decode(ended.out, type=Capture)
-    assert captured.taken.lost.reads == captured.taken.lost.queries == 0
+    assert captured.taken.lost.read == captured.taken.lost.queries == 0
 
 
 def seeing(*servers: PrivateCluster) -> tuple[str, ...]:
     """A pgtrace on a host where there are no servers but these."""
     pids = [server.postmaster_pid for server in servers]
     return patched(
-        "from pgtrace.postgres import processes\n"
-        "found = processes.servers\n"
-        f"processes.servers = lambda: [s for s in found() if s.postmaster_pid in {pids}]"
+        "from pgtrace.postgres import discovery\n"
+        "found = discovery.servers\n"
+        f"discovery.servers = lambda: [s for s in found() if s.postmaster_pid in {pids}]"
     )
 
 
@@ -106,7 +106,7 @@ def test_server(cluster: PrivateCluster, other: PrivateCluster, tmp_path: Path, 
             assert f"select 'by {pid}'" in texts(backend)
         # What it reads as it starts, before it is anybody's backend, is its own too
         new_one = captured.backend(new_pid)
-        assert sum(reads.count for reads in new_one.reads if reads.scope == "outside") > 0
+        assert sum(reads.count for reads in new_one.io if reads.scope == "outside") > 0
         assert new_one.began is not None
         assert taken.server.data_directory == str(other.inside(other.datadir))
         assert taken.server.postmaster_pid == other.postmaster_pid
@@ -277,11 +277,13 @@ def test_filter_that_matches_later(named: PrivateCluster) -> None:
 # More backends than there is room for
 
 
-def test_more_backends_than_room(other: PrivateCluster) -> None:
+def test_more_backends_than_room(other: PrivateCluster, tmp_path: Path) -> None:
     """Those that ran have it; the others are lost, their number told, and what raises it."""
+    file = tmp_path / "capture.json"
     with other.connect() as before, ExitStack() as stack:
         pid = before.info.backend_pid
-        with Pgtrace("capture", "--server", PORT, "--max-backends", 2, *OPTIONS[2:]) as tracer:
+        arguments = ("capture", "--server", PORT, "--max-backends", 2, *OPTIONS[2:], "-o", file)
+        with Pgtrace(*arguments) as tracer:
             tracer.attached()
             for _ in range(10):
                 client = stack.enter_context(other.connect())
@@ -291,11 +293,13 @@ def test_more_backends_than_room(other: PrivateCluster) -> None:
             time.sleep(0.3)
             ended = tracer.stop()
     assert ended.code == 0, ended
-    (lost,) = re.findall(r"Lost, and in no number below: (\d+) whole backends\.(.*)", ended.out)
+    said = " ".join(run("report", file).out.split())
+    (lost,) = re.findall(r"Lost, and in no number below: (\d+) whole backends\.(.*)", said)
     assert lost[0] == "10"
     assert "--max-backends" in lost[1]
-    assert f"Backend {pid}  " in ended.out
-    assert "▶ select $1\n  1 call " in ended.out
+    whole = run("report", file, "--backends").out
+    assert f"Backend {pid}  " in whole
+    assert "▶ select $1\n  1 call " in whole
 
 
 def test_more_backends_than_room_is_incomplete(other: PrivateCluster) -> None:

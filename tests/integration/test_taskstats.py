@@ -17,7 +17,7 @@ from fix_cluster import SETTINGS, bindir
 from fix_markers import PG_VERSION
 from fix_storage import Simulated
 from pgtrace import trace
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from scans import ATTEMPTS, anything_lost, by_source, new_backend, only, prepare
 
 pytestmark = pytest.mark.alone  # delay accounting is the whole host's
@@ -78,9 +78,9 @@ def test_device_time_is_the_delay_that_the_kernel_counts(slow_server: PrivateClu
         capture = tracer.capture()
         assert not anything_lost(capture), capture.lost
         times = Counter[str]()
-        for one in only(capture).reads:
+        for one in only(capture).io:
             times[one.source] += one.total_ns
-        assert by_source(only(capture).reads)["device"] > 500
+        assert by_source(only(capture).io)["device"] > 500
         assert blocked <= times["device"] + times["wait"]
         assert times["device"] > 0.95 * blocked
         ratios.append(times["device"] / blocked)

@@ -42,7 +42,7 @@ def mounts(pid: int | str) -> list[str]:
 )
 def test_tracefs_is_mounted_for_pgtrace_alone(connection: Connection, command: list[str]) -> None:
     """In no namespace that anybody has a process in; with -v it is said."""
-    options = "capture", connection.info.backend_pid, "--reads", "tracepoint", "--json"
+    options = "capture", connection.info.backend_pid, "--probe", "tracepoint", "--json"
     before = mounts("self")
     for verbose in [], ["-v"]:
         with Pgtrace(*verbose, *options, command=command) as tracer:
@@ -62,14 +62,14 @@ def test_tracefs_is_mounted_for_pgtrace_alone(connection: Connection, command: l
 
 def test_reads_are_counted_there(connection: Connection) -> None:
     command = where(UNMOUNTED, *PGTRACE)
-    options = "capture", connection.info.backend_pid, "--reads", "tracepoint", "--json"
+    options = "capture", connection.info.backend_pid, "--probe", "tracepoint", "--json"
     file = "'/proc/self/exe'"  # no regular file of a real file system by its name, but by its inode
     with Pgtrace(*options, command=command) as tracer:
         tracer.attached()
         connection.execute(f"select length(pg_read_binary_file({file}, 0, 8192))")
         ended = tracer.stop()
     (query,) = json.loads(ended.out)["backends"][0]["queries"]
-    assert sum(reads["count"] for reads in query["reads"]) > 0
+    assert sum(each["latency"]["count"] for each in query["io"]) > 0
 
 
 def doctors(ended: Ended) -> str:
@@ -86,7 +86,7 @@ def test_a_mount_that_is_refused(connection: Connection) -> None:
     """The remedy is the flag that is missing."""
     command = where(UNMOUNTED, *patched(NO_MOUNTS))
     pid = connection.info.backend_pid
-    ended = run("capture", pid, "--reads", "tracepoint", command=command)
+    ended = run("capture", pid, "--probe", "tracepoint", command=command)
     assert (ended.code, ended.out) == (5, "")
     why = "tracefs is not mounted, and cannot be mounted here: Operation not permitted"
     assert re.search(f"{why}.*docker run --pid=host --privileged", ended.err), ended
@@ -98,7 +98,7 @@ def test_a_mount_that_is_refused(connection: Connection) -> None:
 def test_tracefs_below_debugfs_does_where_a_mount_is_refused(connection: Connection) -> None:
     debugfs = f"{UNMOUNTED}; mount -t debugfs none /sys/kernel/debug || exit 77"
     command = where(debugfs, *patched(NO_MOUNTS))
-    options = "--reads", "tracepoint", "--duration", "0.2", "--json"
+    options = "--probe", "tracepoint", "--duration", "0.2", "--json"
     ended = run("capture", connection.info.backend_pid, *options, command=command)
     if ended.code == 77:
         pytest.skip("the kernel has no debugfs")

@@ -20,8 +20,8 @@ from fix_cluster import (
     explain_buffers,
     make_cold,
 )
-from pgtrace.postgres import sample
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import copy_programs, run
 
 pytestmark = pytest.mark.pg("15")  # once, whatever version is under test
@@ -41,7 +41,7 @@ def old(disk_directory: Path) -> Iterator[PrivateCluster]:
         SETTINGS, bindir=bindir(VERSION), directory=data_directory(VERSION, disk_directory)
     ) as server:
         with server.connect() as connection:
-            sample.create_table(connection, ROWS)
+            benchmark_table.create_table(connection, ROWS)
         yield server
 
 
@@ -64,9 +64,9 @@ def test_reads_are_traced(old: PrivateCluster, whole: bool) -> None:
         f"charging reads of helpers to them: {reason}",
     ]
     assert backend.queries == []
-    assert {reads.scope for reads in backend.reads} == {"outside"}
+    assert {reads.scope for reads in backend.io} == {"outside"}
     assert buffers.read > 1000
-    assert buffers.read <= sum(reads.blocks for reads in backend.reads) <= buffers.read + 16
+    assert buffers.read <= sum(reads.blocks for reads in backend.io) <= buffers.read + 16
 
 
 def test_doctor_says_so(old: PrivateCluster) -> None:
@@ -92,7 +92,7 @@ def new(disk_directory: Path) -> Iterator[PrivateCluster]:
             )
         with PrivateCluster(SETTINGS, bindir=programs, directory=disk_directory) as server:
             with server.connect() as connection:
-                sample.create_table(connection, ROWS)
+                benchmark_table.create_table(connection, ROWS)
             yield server
 
 
@@ -110,7 +110,7 @@ def test_a_newer_version_is_tried(new: PrivateCluster, whole: bool) -> None:
     assert taken.server.version.startswith("95.")
     assert taken.probes.queries == "usdt"
     (query,) = backend.queries
-    assert sum(reads.blocks for reads in query.reads) == buffers.read > 1000
+    assert sum(reads.blocks for reads in query.io) == buffers.read > 1000
     (warning,) = [line for line in captured.err.splitlines() if "newer than pgtrace" in line]
     assert "14 to 19" in warning
     assert {missing.partition(": the binary")[0] for missing in taken.probes.not_measured} == {

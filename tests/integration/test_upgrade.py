@@ -13,9 +13,9 @@ from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace import trace
-from pgtrace.capture import Backend
-from pgtrace.postgres.cluster import PrivateCluster, find_root
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_root
+from pgtrace.model.capture import Backend
+from pgtrace.tracing.tracer import Tracer
 from pgtrace_command import wait_for
 
 SCAN = "select * from scanned"
@@ -82,9 +82,9 @@ def test_a_server_with_another_binary(upgradable: PrivateCluster) -> None:
     for read, backend in found:
         query = the_query(backend, f"format json) {SCAN}")
         assert read > 3000
-        assert read <= blocks(query.reads) <= read * 1.005
+        assert read <= blocks(query.io) <= read * 1.005
         if WORKERS:
-            assert "io worker" in performers(query.reads)
+            assert "io worker" in performers(query.io)
 
 
 def test_a_server_with_a_binary_that_has_no_probes(upgradable: PrivateCluster) -> None:
@@ -96,4 +96,4 @@ def test_a_server_with_a_binary_that_has_no_probes(upgradable: PrivateCluster) -
     assert missing.startswith("queries of the server started since: the binary has no USDT probe")
     assert backend.queries == []
     if not WORKERS:
-        assert blocks(backend.reads) >= read > 3000
+        assert blocks(backend.io) >= read > 3000

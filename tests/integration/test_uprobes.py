@@ -12,22 +12,22 @@ from bpf_left import descriptors
 from fix_cluster import Connection
 from fix_engines import RELEASE
 from fix_markers import matches
-from pgtrace.capture import Capture
+from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf import btf, uprobes
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.tracer import trace
+from pgtrace.model.capture import Capture
+from pgtrace.tracing.tracer import trace
 
-WAY = "tracepoint"
+PROBE_TYPE = "tracepoint"
 KIND = re.compile(r"^link_type:\s+(\w+)", re.M)
 LONG = "select 'a', " + "1 + " * 150 + "1 as long"
-WAYS = (
+PROBE_TYPES = (
     pytest.param("multi", marks=pytest.mark.kernel(">= 6.6")),
     pytest.param("single", marks=pytest.mark.kernel(">= 5.15")),
     "of libbpf",
 )
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=PROBE_TYPES)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """How probes are attached."""
     chosen: str = request.param
@@ -59,7 +59,7 @@ def seen(taken: Capture, pid: int) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def test_each_way_comes_to_the_same(connection: Connection, way: str) -> None:
-    with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+    with trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer:
         kinds = links()
         work(connection)
     if not matches(RELEASE, "< 5.15"):  # where perf's are no links
@@ -78,7 +78,7 @@ def test_each_way_comes_to_the_same(connection: Connection, way: str) -> None:
 
 def test_processes_to_come_are_followed(cluster: PrivateCluster, way: str) -> None:
     """Here also by what libbpf finds: it asks the kernel itself whether there are cookies."""
-    tracing = trace(cluster.postmaster_pid, reads=WAY, literals=True)
+    tracing = trace(cluster.postmaster_pid, probe_type=PROBE_TYPE, literals=True)
     with tracing as tracer, cluster.connect() as connection:
         work(connection)
         pid = connection.info.backend_pid
@@ -95,7 +95,7 @@ def test_an_argument_that_cannot_be_told_leaves_functions(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgtrace.engines.usdt.cookie", lambda _: None)
-    with trace(connection.info.backend_pid, reads=WAY, literals=True) as tracer:
+    with trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer:
         work(connection)
     taken = tracer.capture()
     assert taken.probes.queries == "uprobe"

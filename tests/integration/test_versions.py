@@ -17,8 +17,9 @@ from child import Child, wait_for
 from fix_cluster import SCRIPT, SETTINGS, Connection, Server, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.errors import PgtraceError, UsageError
-from pgtrace.postgres import processes, sample
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.postgres import discovery
 from pgtrace.postgres.versions import major_of
 
 ROWS = 20_000
@@ -106,11 +107,11 @@ def use(cluster: PrivateCluster) -> None:
     """Load a table, and let a leader and its workers read it."""
     with cluster.connect() as connection:
         assert major_of(value(connection, "show server_version")) == PG_VERSION
-        sample.create_table(connection, ROWS)
+        benchmark_table.create_table(connection, ROWS)
         for name in ("min_parallel_table_scan_size", "parallel_setup_cost", "parallel_tuple_cost"):
             connection.execute(f"set {name} = 0")
         connection.execute("set max_parallel_workers_per_gather = 2")
-        query = f"select count(*) from {sample.TABLE}"
+        query = f"select count(*) from {benchmark_table.TABLE}"
         (gather,) = value(connection, f"explain (analyze, format json) {query}")[0]["Plan"]["Plans"]
         assert gather["Workers Launched"] == 2
         assert value(connection, query) == ROWS
@@ -128,7 +129,7 @@ def test_life(make: Make, settings: dict[str, object], pid_namespace: bool) -> N
         assert postmaster in working_in(cluster.datadir)
         assert inner_pid(postmaster) == (1 if pid_namespace else postmaster)
         assert Path(f"/proc/{postmaster}/exe").samefile(cluster.binary)
-        found = processes.server(postmaster)
+        found = discovery.server(postmaster)
         assert (found.major, found.port) == (PG_VERSION, cluster.port)
         cluster.restart()
         assert cluster.postmaster_pid != postmaster
@@ -199,7 +200,7 @@ def test_long_path(make: Make, disk_directory: Path) -> None:
 MAKER = """
 import sys
 from pathlib import Path
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 bindir, directory, pid_namespace = sys.argv[1:]
 directory = Path(directory) if directory else None
 with PrivateCluster(
@@ -239,7 +240,7 @@ def test_one_server_for_one_set_of_arguments(server: Server) -> None:
     assert server(pid_namespace=True, work_mem="5MB") is other is not one
     with other.connect() as connection:
         assert value(connection, "show work_mem") == "5MB"
-        assert value(connection, f"select count(*) > {ROWS} from {sample.TABLE}")
+        assert value(connection, f"select count(*) > {ROWS} from {benchmark_table.TABLE}")
 
 
 def test_script_is_quick_once_it_has_made_a_server() -> None:

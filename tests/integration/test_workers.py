@@ -22,7 +22,7 @@ from test_charging import (
 
 from fix_cluster import Connection, Server
 from pgtrace import trace
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 pytestmark = pytest.mark.pg(">= 19")
 
@@ -107,17 +107,17 @@ def test_io_workers_that_come_and_go(
     assert capture.probes.not_measured == []
     (query,) = [q for q in of(capture, pid).queries if (q.text or "").endswith(SCAN)]
     assert query.calls == len(plans)
-    assert performers(query.reads) <= {"io worker", "backend"}
-    assert blocks(query.reads, "io worker") > 0
-    assert_all(query.reads, sum(plan["Shared Read Blocks"] for plan in plans))
-    assert sum(r.count for r in query.reads) == sum(plan["I/O Count"] for plan in plans)
+    assert performers(query.io) <= {"io worker", "backend"}
+    assert blocks(query.io, "io worker") > 0
+    assert_all(query.io, sum(plan["Shared Read Blocks"] for plan in plans))
+    assert sum(r.count for r in query.io) == sum(plan["I/O Count"] for plan in plans)
     if whole:
         of_them = {b.pid: b for b in capture.backends if b.backend_type == "io worker"}
         # One that was given nothing to read is known by its start and end alone
-        silent = {b.pid for b in capture.backends if b.backend_type is None and not b.reads}
+        silent = {b.pid for b in capture.backends if b.backend_type is None and not b.io}
         assert seen <= set(of_them) | silent
         assert all(of_them[worker].ended for worker in seen & set(of_them))
-        assert all(blocks(worker.reads) == 0 for worker in of_them.values())
+        assert all(blocks(worker.io) == 0 for worker in of_them.values())
 
 
 def test_two_backends_that_want_the_same_blocks(restless: PrivateCluster) -> None:
@@ -139,7 +139,7 @@ def hits_of_two(restless: PrivateCluster) -> int:
     check(capture)
     for pid, plan in zip(pids, plans, strict=True):
         query = the_query(of(capture, pid), SCAN)
-        assert_all(query.reads, plan["Shared Read Blocks"])
+        assert_all(query.io, plan["Shared Read Blocks"])
         assert query.waited_ns
     return sum(plan["Shared Hit Blocks"] for plan in plans)
 
@@ -192,8 +192,8 @@ def test_autovacuum_leads_parallel_workers(server: Server) -> None:
     (leader_pid,) = {leader for _, leader in workers}
     leader = of(capture, leader_pid)
     assert (leader.backend_type, leader.datname) == ("autovacuum worker", "postgres")
-    assert {r.scope for r in leader.reads} == {"outside"}
-    assert {"backend", "parallel worker"} <= performers(leader.reads)
-    assert blocks(leader.reads) > 4000
+    assert {r.scope for r in leader.io} == {"outside"}
+    assert {"backend", "parallel worker"} <= performers(leader.io)
+    assert blocks(leader.io) > 4000
     assert not {pid for pid, _ in workers} & {b.pid for b in capture.backends}
     assert "parallel worker" not in {b.backend_type for b in capture.backends}

@@ -14,8 +14,8 @@ from field_offsets import offsets, read_by_pgtrace
 from fix_cluster import Connection
 from fix_engines import ways
 from pgtrace import trace
-from pgtrace.engines import kernel_types
-from pgtrace.engines.choice import reads_ways
+from pgtrace.engines.bcc import kernel_types
+from pgtrace.engines.select import probe_types
 from pgtrace.errors import UnsupportedError
 from pgtrace_command import run
 
@@ -28,7 +28,7 @@ def test_the_engine_is_chosen_by_itself(connection: Connection, engine: str) -> 
         connection.execute("select 1")
     probes = tracer.capture().probes
     assert (probes.engine, probes.queries, probes.not_measured) == (engine, "usdt", [])
-    assert probes.reads == ways(engine)[0]
+    assert probes.type == ways(engine)[0]
     ended = run("capture", connection.info.backend_pid, "--duration", 1)
     assert ended.code == 0
     said = [line for line in ended.err.splitlines() if "bcc" in line]
@@ -43,12 +43,12 @@ def test_an_engine_can_be_asked_for(connection: Connection, engine: str) -> None
         connection.execute("select 1")
     assert tracer.engine.note is None
     probes = tracer.capture().probes
-    assert (probes.engine, probes.reads, probes.queries) == ("bcc", "kprobe", "usdt")
+    assert (probes.engine, probes.type, probes.queries) == ("bcc", "kprobe", "usdt")
     if engine == "libbpf":
-        assert reads_ways(os.getpid())["kprobe"] is None
+        assert probe_types(os.getpid())["kprobe"] is None
         return
     with pytest.raises(UnsupportedError, match="no BTF"):
-        reads_ways(os.getpid())
+        probe_types(os.getpid())
     ended = run("capture", pid, "--engine", "libbpf", "--duration", 1)
     assert (ended.code, ended.out) == (5, "")
     assert re.search("no BTF.*--engine bcc", ended.err)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace.lab.changes import Changes
-from pgtrace.lab.device_settings import read_ahead, usable, users
-from pgtrace.lab.storages import Place
+from pgtrace.lab.core.storages import Place
+from pgtrace.lab.core.undo_log import Changes
+from pgtrace.lab.readahead.device_settings import read_ahead, usable, users
 
 pytestmark = pytest.mark.vm(engines=["libbpf"])  # nothing is traced
 

@@ -1,4 +1,4 @@
-"""Whatever way in was taken, and however tracing ended: nothing of it is left."""
+"""Whatever the probe type, and however tracing ended: nothing of it is left."""
 
 import sys
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from bpf_left import leftovers, ours, raised
 from child import Child, wait_for
 from fix_cluster import Connection
 from pgtrace import trace
-from pgtrace.engines import ReadsWay
+from pgtrace.engines import ProbeType
 
 pytestmark = [pytest.mark.kernel(">= 6.1"), pytest.mark.vm]
 
 KILLED = """
 import sys, time
 from pgtrace import trace
-with trace(int(sys.argv[1]), reads=sys.argv[2]):
+with trace(int(sys.argv[1]), probe_type=sys.argv[2]):
     print(flush=True)
     time.sleep(600)
 """
@@ -37,16 +37,16 @@ def nothing_left(connection: Connection) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_nothing_is_left_after_an_end(connection: Connection, way: ReadsWay) -> None:
+def test_nothing_is_left_after_an_end(connection: Connection, way: ProbeType) -> None:
     """While it runs there are the programs and a raised semaphore, so that they would be seen."""
     pid = connection.info.backend_pid
-    with trace(pid, reads=way):
+    with trace(pid, probe_type=way):
         assert PROGRAMS[way] in ours().values()
         assert raised(pid)["query__start"] == 1
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_nothing_is_left_after_kill_9(connection: Connection, way: ReadsWay) -> None:
+def test_nothing_is_left_after_kill_9(connection: Connection, way: ProbeType) -> None:
     pid = connection.info.backend_pid
     with Child(sys.executable, "-c", KILLED, pid, way) as tracer:
         assert tracer.line() == "\n"

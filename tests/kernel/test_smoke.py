@@ -1,4 +1,4 @@
-"""Under each kernel of Debian's: every way in loads, attaches and counts, and doctor knows it.
+"""Under each kernel of Debian's: every probe type loads, attaches and counts, and doctor knows it.
 
 What is measured, and how exactly, tests/integration shows; what differs between kernels is in
 bpf/kernel.bpf.h.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -21,20 +21,22 @@ from fix_engines import RELEASE, engines, ways
 from fix_markers import PG_VERSION, matches
 from fix_reader import Reader
 from pgtrace import trace
-from pgtrace.capture import Call, Operation, of_operation, sums_of
 from pgtrace.engines import (
     OPERATIONS,
     EngineName,
+    EngineOptions,
     Member,
     Postmaster,
-    ReadsWay,
+    ProbeType,
     Request,
     TaskSnapshot,
-    choice,
+    select,
 )
-from pgtrace.postgres.cluster import PrivateCluster
-from pgtrace.targets import Target
-from pgtrace.tracer import Tracer
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Call, Operation, of_operation, sums_of
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 from pgtrace_command import run
 
 pytestmark = [pytest.mark.vm(tracepoints=True), pytest.mark.core]
@@ -51,28 +53,28 @@ def server(disk_directory: Path) -> Iterator[PrivateCluster]:
 class Processes(Target):
     """Several that are not PostgreSQL: each program is loaded once for all of them."""
 
-    def request(self, reads: ReadsWay | None, **options: Any) -> Request:
+    def request(self, options: TraceOptions) -> Request:
         members = tuple(Member(pid, pid) for pid in self.pids)
-        of_one = super().request(reads, **options)
+        of_one = super().request(options)
         return replace(of_one, members=members, most_tasks=len(members))
 
 
-def asked_for(way: ReadsWay, engine: EngineName) -> ReadsWay | None:
+def asked_for(way: ProbeType, engine: EngineName) -> ProbeType | None:
     """Nobody has to ask for the best one."""
     return None if way == ways(engine)[0] else way
 
 
 def test_way_counts_each_read(
-    reader: Callable[..., Reader], data_file: Path, engine: EngineName, way: ReadsWay
+    reader: Callable[..., Reader], data_file: Path, engine: EngineName, way: ProbeType
 ) -> None:
     asked = asked_for(way, engine)
-    with reader(data_file) as one, trace(one.pid, any_process=True, reads=asked) as tracer:
+    with reader(data_file) as one, trace(one.pid, any_process=True, probe_type=asked) as tracer:
         assert one.go().full == 1000
     taken = tracer.capture()
-    assert (taken.probes.engine, taken.probes.reads) == (engine, way)
-    assert (taken.totals.reads, taken.totals.bytes) == (1000, 1000 * 8192)
-    assert (taken.totals.failed, taken.totals.short) == (0, 0)
-    assert (taken.lost.reads, taken.lost.in_flight) == (0, 0)
+    assert (taken.probes.engine, taken.probes.type) == (engine, way)
+    assert (taken.totals["read"].count, taken.totals["read"].bytes) == (1000, 1000 * 8192)
+    assert (taken.totals["read"].failed, taken.totals["read"].short) == (0, 0)
+    assert (taken.lost.read, taken.lost.in_flight) == (0, {"read": 0})
 
 
 @pytest.mark.parametrize("per_query", [False, True])
@@ -82,13 +84,13 @@ def test_requests_of_io_uring(
     """Each is counted, whichever thread of the process it completes in; or said not to be."""
     with uring_reader(data_file, "inline,async", 1000) as one:
         request = Request(
+            EngineOptions(per_query=per_query),
             (Member(one.pid, one.pid, 0, os.getpid()),),
             (Postmaster(os.getpid(), io_uring=True),),
             only=one.pid,
             io_uring=True,
-            per_query=per_query,
         )
-        started = choice.start(request)
+        started = select.start(request)
         try:
             for made, how in ((1000, "inline"), (2000, "async")):
                 counts = one.go()
@@ -112,7 +114,7 @@ def _is_counted(task: TaskSnapshot, made: int, not_measured: list[str], engine: 
 
 
 def test_way_counts_each_write_and_fsync(
-    writer: Callable[..., Reader], disk_directory: Path, way: ReadsWay
+    writer: Callable[..., Reader], disk_directory: Path, way: ProbeType
 ) -> None:
     """A write into a file opened with O_DSYNC is one, and no fsync."""
     file = disk_directory / f"written by {way}"
@@ -124,24 +126,24 @@ def test_way_counts_each_write_and_fsync(
         wanted[writers[-1].pid] = (200, {sync: 20})
     writers.append(writer(file, "--dsync", "--count", 20))
     wanted[writers[-1].pid] = (20, {})
-    tracer = Tracer(Processes(tuple(wanted)), reads=way, operations=OPERATIONS)
+    tracer = Tracer(Processes(tuple(wanted)), TraceOptions(probe_type=way, operations=OPERATIONS))
     try:
         for one in writers:
             one.go()
     finally:
         taken = tracer.stop()
-    assert taken.probes.reads == way
-    assert (taken.lost.writes, taken.lost.fsyncs) == (0, 0)
+    assert taken.probes.type == way
+    assert (taken.lost.write, taken.lost.fsync) == (0, 0)
     assert {backend.pid for backend in taken.backends} == wanted.keys()
     for backend in taken.backends:
-        totals = sums_of([backend])
+        totals = sums_of([backend], OPERATIONS)
         writes, fsyncs = wanted[backend.pid]
         found: Counter[str | None] = Counter()
-        for each in of_operation(backend.reads, "fsync"):
+        for each in of_operation(backend.io, "fsync"):
             found[each.call] += each.count
-        assert (totals.writes, totals.written_bytes) == (writes, writes * 8192)
-        assert (totals.fsyncs, found) == (sum(fsyncs.values()), fsyncs)
-        assert (totals.reads, totals.failed_writes, totals.failed_fsyncs) == (0, 0, 0)
+        assert (totals["write"].count, totals["write"].bytes) == (writes, writes * 8192)
+        assert (totals["fsync"].count, found) == (sum(fsyncs.values()), fsyncs)
+        assert (totals["read"].count, totals["write"].failed, totals["fsync"].failed) == (0, 0, 0)
 
 
 def reading(file: Path) -> str:
@@ -153,41 +155,43 @@ def reading(file: Path) -> str:
     return f"select length(pg_read_binary_file('{file}', 0, {80 * 8192}))"
 
 
-def test_backend(server: PrivateCluster, engine: EngineName, way: ReadsWay, tmp_path: Path) -> None:
+def test_backend(
+    server: PrivateCluster, engine: EngineName, way: ProbeType, tmp_path: Path
+) -> None:
     """Reads are in the query that made them: those of a file, and no others."""
     read = reading(tmp_path / "file")
     with server.connect() as connection:
         connection.execute(read)
         asked = asked_for(way, engine)
-        with trace(connection.info.backend_pid, reads=asked, literals=True) as tracer:
+        with trace(connection.info.backend_pid, probe_type=asked, literals=True) as tracer:
             connection.execute(read)
             connection.pgconn.exec_(b"select 1/0")
     taken = tracer.capture()
     (backend,) = taken.backends
     probes = taken.probes
-    assert (probes.reads, probes.queries, probes.not_measured) == (way, "usdt", [])
+    assert (probes.type, probes.queries, probes.not_measured) == (way, "usdt", [])
     assert {(q.text, q.calls, q.errors) for q in backend.queries} == {
         (read, 1, 0),
         ("select 1/0", 1, 1),
     }
     (query,) = (query for query in backend.queries if query.text == read)
-    assert sum(reads.bytes for reads in query.reads) == 80 * 8192
+    assert sum(reads.bytes for reads in query.io) == 80 * 8192
 
 
 def test_whole_server(server: PrivateCluster, engine: EngineName) -> None:
-    """A backend that comes is named, and its queries are told, by the way in that is best."""
+    """A backend that comes is named, and its queries are told, by the probe type that is best."""
     with trace(server.postmaster_pid, literals=True) as tracer, server.connect() as connection:
         pid = connection.info.backend_pid
         connection.execute("select 'here'")
     taken = tracer.capture()
-    assert taken.probes.reads == ways(engine)[0]
+    assert taken.probes.type == ways(engine)[0]
     # There USDT probes reach no process to come, but those of functions do
     assert taken.probes.queries == ("uprobe" if OLD else "usdt")
     (backend,) = (backend for backend in taken.backends if backend.pid == pid)
     assert (backend.backend_type, backend.usename) == ("client backend", "postgres")
     assert "select 'here'" in [query.text for query in backend.queries]
-    assert taken.totals.reads > 0
-    assert (taken.lost.reads, taken.lost.queries, taken.lost.backends) == (0, 0, 0)
+    assert taken.totals["read"].count > 0
+    assert (taken.lost.read, taken.lost.queries, taken.lost.backends) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("operations", [("read",), OPERATIONS])
@@ -209,17 +213,17 @@ def test_whole_server_by_its_backends_memory(
     assert (taken.probes.queries, taken.probes.not_measured) == ("memory", [])
     (backend,) = (backend for backend in taken.backends if backend.pid == pid)
     (query,) = (query for query in backend.queries if query.text == read)
-    bytes_read = sum(reads.bytes for reads in query.reads if reads.operation == "read")
+    bytes_read = sum(reads.bytes for reads in query.io if reads.operation == "read")
     assert bytes_read == 12 * 80 * 8192
     assert query.calls is None
-    assert tracer.engine.queries_way == "memory"
+    assert tracer.engine.query_source == "memory"
 
 
 def test_two_backends(server: PrivateCluster) -> None:
     """Each is told its own queries, and no third's are told."""
     with server.connect() as one, server.connect() as two, server.connect() as three:
         pids = [each.info.backend_pid for each in (one, two)]
-        tracer = Tracer(Target.of_pids(pids), literals=True)
+        tracer = Tracer(Target.of_pids(pids), TraceOptions(literals=True))
         try:
             for each in one, two, three:
                 each.execute(f"select {each.info.backend_pid}")
@@ -235,7 +239,7 @@ def test_two_backends(server: PrivateCluster) -> None:
 
 @pytest.mark.kernel("< 5.17")
 def test_fentry_is_refused_before_anything_is_loaded(server: PrivateCluster) -> None:
-    ended = run("capture", server.postmaster_pid, "--reads", "fentry", "--duration", 1)
+    ended = run("capture", server.postmaster_pid, "--probe", "fentry", "--duration", 1)
     assert (ended.code, ended.out) == (5, "")
     assert "before Linux 5.17" in ended.err
 
@@ -249,7 +253,7 @@ def test_doctor(server: PrivateCluster, engine: EngineName) -> None:
     assert told["kernel"]["reason"].startswith(RELEASE)
     for name in (*ways(engine), "reads", "uprobes", "engine", "query probes", "version"):
         assert told[name]["ok"] is True, told[name]
-    assert told["reads"]["reason"] == f"by {ways(engine)[0]}, the best way in here"
+    assert told["reads"]["reason"] == f"by {ways(engine)[0]}, the best probe type here"
     if "fentry" not in ways(engine):
         assert told["fentry"]["ok"] is None
         why = "the kernel's own BTF" if engine == "bcc" else "before Linux 5.17"

@@ -1,24 +1,22 @@
-"""Captures made up for tests: of document 003's reads, unless told otherwise."""
+"""Captures made up for tests: of the reads of a sequential scan, unless told otherwise."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from pgtrace.capture import (
+from pgtrace.model.capture import (
     Backend,
     Capture,
     Host,
-    Latency,
+    Io,
     Lost,
     Probes,
     Query,
-    Reads,
     Server,
-    Totals,
 )
-from pgtrace.histogram import Histogram
+from pgtrace.model.histogram import Histogram
 
 
-def some_reads(latencies: Iterable[tuple[int, int]], **fields: Any) -> Reads:
+def some_reads(latencies: Iterable[tuple[int, int]], **fields: Any) -> Io:
     """Reads of one 8 KiB block each, from (ns, how many)."""
     histogram = Histogram()
     for ns, count in latencies:
@@ -29,16 +27,12 @@ def some_reads(latencies: Iterable[tuple[int, int]], **fields: Any) -> Reads:
         "pattern": "sequential",
         "size": "1",
         "scope": "query",
-        "count": count,
         "bytes": count * 8192,
         "blocks": count,
         "device_bytes": 0,
-        "total_ns": histogram.total_ns,
-        "min_ns": histogram.min_ns or 0,
-        "max_ns": histogram.max_ns or 0,
-        "histogram": histogram.to_data(),
+        "latency": histogram.to_data(),
     }
-    return Reads(**(usual | fields))
+    return Io(**(usual | fields))
 
 
 CACHED = some_reads([(6_000, 109), (9_400, 86_181), (23_000, 2_045)])
@@ -58,14 +52,13 @@ def some_histogram(latencies: Iterable[tuple[int, int]]) -> Histogram:
 
 def some_query(**fields: Any) -> Query:
     calls = some_histogram([(10**9, 2), (2 * 10**9, 1)])
-    latency = Latency(3, calls.total_ns, 10**9, 2 * 10**9, "ns", calls.to_data().buckets)
     usual: dict[str, Any] = {
         "text": "select $1",
         "protocol": "extended",
         "calls": 3,
         "errors": 1,
-        "latency": latency,
-        "reads": [CACHED],
+        "latency": calls.to_data(),
+        "io": [CACHED],
     }
     return Query(**(usual | fields))
 
@@ -77,7 +70,7 @@ def some_backend(**fields: Any) -> Backend:
         "datname": "digoal",
         "usename": "postgres",
         "application_name": "psql",
-        "reads": [CACHED, DEVICE, some_reads([(4_000, 51)], scope="outside")],
+        "io": [CACHED, DEVICE, some_reads([(4_000, 51)], scope="outside")],
         "queries": [some_query()],
     }
     return Backend(**(usual | fields))
@@ -91,7 +84,7 @@ def some_capture(*backends: Backend, **fields: Any) -> Capture:
         "server": Server("15.18", 1, "/data"),
         "probes": Probes("libbpf", "fentry", "usdt"),
         "lost": Lost(),
-        "totals": Totals(),
+        "totals": {},
         "backends": list(backends),
     }
     return Capture(**(usual | fields)).add_up()

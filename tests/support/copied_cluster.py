@@ -1,7 +1,7 @@
 """Private clusters of tests: copies of one that was made once, in a tenth of initdb's time.
 
 The originals are kept in $PGTRACE_CACHE (~/.cache/pgtrace), two for each build of PostgreSQL: with
-document 002's table and without.
+the benchmark table and without.
 """
 
 import fcntl
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pgtrace.postgres import sample
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 ORIGINALS = Path(os.environ.get("PGTRACE_CACHE", "~/.cache/pgtrace")).expanduser() / "clusters"
 ROWS = 200_000
@@ -46,7 +46,7 @@ class CopiedCluster(PrivateCluster):
                 _keep(self.datadir, plain)
         original = plain
         if self._table:
-            original = ORIGINALS / _key((*built, ROWS, Path(sample.__file__).read_text()))
+            original = ORIGINALS / _key((*built, ROWS, Path(benchmark_table.__file__).read_text()))
             with _locked(original):
                 if not original.exists():
                     self._load(plain, original)
@@ -58,7 +58,7 @@ class CopiedCluster(PrivateCluster):
         where = {"bindir": self.bindir, "root": self.root, "user": self._owner}
         with CopiedCluster(LOADING, **where) as loader:
             with loader.connect() as connection:
-                sample.create_table(connection, ROWS)
+                benchmark_table.create_table(connection, ROWS)
             loader.stop()
             shutil.copyfile(plain / "postgresql.conf", loader.datadir / "postgresql.conf")
             _keep(loader.datadir, original)

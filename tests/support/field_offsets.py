@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-KERNEL = Path(__file__).parents[2] / "bpf" / "kernel.bpf.h"
+KERNEL = Path(__file__).parents[2] / "bpf" / "kernel_types.bpf.h"
 Field = tuple[str, str]
 
 

@@ -1,4 +1,4 @@
-"""A private PostgreSQL on a real disk, with document 002's table, in which reads can be counted.
+"""A private PostgreSQL on a real disk, with the benchmark table, in which reads can be counted.
 
 Count a statement that its session has planned before (`explain` it once), with only its relation
 evicted (`make_cold`): then its reads are those of explain_buffers(), planning included.
@@ -20,17 +20,17 @@ import pytest
 
 from copied_cluster import ROWS, CopiedCluster
 from fix_markers import PG_VERSION
-from pgtrace.postgres import sample
-from pgtrace.postgres.cache import evict, relation_files, residency
-from pgtrace.postgres.cluster import PrivateCluster, find_root
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.page_cache import evict, relation_files, residency
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_root
 
 Connection = psycopg.Connection[Any]
 Server = Callable[..., PrivateCluster]
 
 SCRIPT = Path(__file__).parents[2] / "scripts/pg"
 
-SEQUENTIAL = sample.SEQUENTIAL
-INDEX_SCAN = sample.index_scan(ROWS)
+SEQUENTIAL = benchmark_table.SEQUENTIAL
+INDEX_SCAN = benchmark_table.index_scan(ROWS)
 
 SETTINGS: dict[str, object] = {
     # one process makes all reads of a query, and each is a block that EXPLAIN counts
@@ -86,7 +86,7 @@ def explain_buffers(connection: Connection, query: str) -> Buffers:
 
 
 def make_cold(
-    cluster: PrivateCluster, connection: Connection, relation: str = sample.TABLE
+    cluster: PrivateCluster, connection: Connection, relation: str = benchmark_table.TABLE
 ) -> None:
     """Evict the relation's files alone from the page cache, and prove it."""
     connection.execute("checkpoint")
@@ -170,7 +170,7 @@ def connection(cluster: PrivateCluster) -> Iterator[Connection]:
 
 @pytest.fixture
 def index_only(connection: Connection) -> Connection:
-    """The same backend, made to use the index as document 002 does."""
+    """The same backend, made to use the index as the benchmark does."""
     connection.execute("set enable_seqscan = off")
     connection.execute("set enable_bitmapscan = off")
     return connection

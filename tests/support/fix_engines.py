@@ -1,9 +1,9 @@
-"""By which engine a test traces, and by which way in.
+"""By which engine a test traces, and by which probe type.
 
 On the host, by libbpf and tracepoints: its kernel lets nothing else in. In a virtual machine of
 scripts/vm a test that is marked `vm` runs once by each engine that is to be had there; if it asks
-for `way`, by each way in of that engine. Keywords of the mark: `tracepoints` are a way in, too;
-`engines` are the only ones; `core` gives it that mark, but by tracepoints. What is marked
+for `way`, by each probe type of that engine. Keywords of the mark: `tracepoints` are a probe type,
+too; `engines` are the only ones; `core` gives it that mark, but by tracepoints. What is marked
 `real_time` does not run there.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fix_markers import matches
-from pgtrace.engines import EngineName, ReadsWay
+from pgtrace.engines import EngineName, ProbeType
 from pgtrace.libbpf import btf
 
 IN_VM = "VM_SHARE" in os.environ
@@ -29,8 +29,8 @@ def engines(release: str = RELEASE) -> tuple[EngineName, ...]:
     return ENGINES if matches(release, "< 6.2") else ENGINES[:1]
 
 
-def ways(engine: str, release: str = RELEASE) -> tuple[ReadsWay, ...]:
-    """The ways in that there are in a machine of this kernel, the best first."""
+def ways(engine: str, release: str = RELEASE) -> tuple[ProbeType, ...]:
+    """The probe types that there are in a machine of this kernel, the best first."""
     if engine == "bcc" or matches(release, "< 5.17"):
         return ("kprobe", "tracepoint")
     return ("fentry", "kprobe", "tracepoint")
@@ -92,6 +92,6 @@ def engine(request: pytest.FixtureRequest) -> Iterator[EngineName]:
 
 
 @pytest.fixture
-def way(request: pytest.FixtureRequest) -> ReadsWay:
-    found: ReadsWay = getattr(request, "param", "tracepoint")
+def way(request: pytest.FixtureRequest) -> ProbeType:
+    found: ProbeType = getattr(request, "param", "tracepoint")
     return found

@@ -5,7 +5,19 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+from pgtrace.lab import result_page
+from pgtrace.model.capture import Capture
+from pgtrace.model.lab_result import Result
+from pgtrace.reporters.html import capture_page
+
 _VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
+
+
+def render(document: Capture | Result) -> str:
+    """Its page, as a file."""
+    if isinstance(document, Capture):
+        return capture_page.render(document)
+    return result_page.render(document)
 
 
 @dataclass

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from pgtrace.capture import Host, Lost, Probes, Reads, Server, Source
-from pgtrace.histogram import Histogram
-from pgtrace.lab.result import Cell, Device, Result, Storage
+from pgtrace.model.capture import Host, Io, Lost, Probes, Server, Source
+from pgtrace.model.histogram import Histogram
+from pgtrace.model.lab_result import Cell, Device, Result, Storage
 
 HDD = Storage("hdd", "/mnt/hdd", simulated=True, device=Device(
     "loop", "ext4", name="loop0", rotational=True, read_ahead_kb=128, scheduler="none",
@@ -29,24 +29,20 @@ CACHE_NS = 4_000
 
 def reads(
     rng: Random, source: Source, pattern: str, count: int, mean_ns: float, *, kind: str = "heap"
-) -> Reads:
+) -> Io:
     """Reads of one block, whose times vary by a quarter."""
     latencies = Histogram()
     for _ in range(count):
         latencies.add(max(1, round(mean_ns * rng.lognormvariate(0, 0.25))))
-    return Reads(
+    return Io(
         source=source,
         pattern=pattern,  # type: ignore[arg-type]
         size="1",
         scope="query",
-        count=count,
         bytes=count * 8192,
         blocks=count,
         device_bytes=count * 8192 if source == "device" else 0,
-        total_ns=latencies.total_ns,
-        min_ns=latencies.min_ns or 0,
-        max_ns=latencies.max_ns or 0,
-        histogram=latencies.to_data(),
+        latency=latencies.to_data(),
         kind=kind,  # type: ignore[arg-type]
     )
 
@@ -80,7 +76,7 @@ def cell(rng: Random, storage: Storage, pattern: str, run: int, noise: float) ->
         rows=rows,
         cpu_s=cpu_s,
         resident_before=1.0 if held else 0.0,
-        reads=parts,
+        io=parts,
     )
 
 
@@ -127,11 +123,11 @@ def named(storage: Storage, name: str) -> Storage:
 
 
 def shortest(cells: Iterable[Cell]) -> int | None:
-    return min((r.min_ns for c in cells for r in c.reads), default=None)
+    return min((r.latency.min for c in cells for r in c.io), default=None)
 
 
 def crossing_details() -> dict[str, Any]:
-    """Of a finding of the planner's sweep, as lab/planner_findings.py makes it."""
+    """Of a finding of the planner's sweep, as lab/planner/findings.py makes it."""
     plans = {"index": [0.01, 2.0], "sequential": [1.0, 1.0]}
     return {
         "first": "index",

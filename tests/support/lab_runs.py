@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgtrace import capture_file
-from pgtrace.capture import Reads
-from pgtrace.lab.result import Cell, Result
+from pgtrace.files import documents
+from pgtrace.model.capture import Io
+from pgtrace.model.lab_result import Cell, Result
 from pgtrace_command import PGTRACE
 
 BLOCK = 8192
@@ -45,7 +45,7 @@ def lab(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 def loaded(file: Path) -> Result:
     """The result in a file."""
-    result = capture_file.load_any(file)
+    result = documents.load_any(file)
     assert isinstance(result, Result)
     return result
 
@@ -55,6 +55,6 @@ def of(result: Result, storage: str, pattern: str) -> list[Cell]:
     return [c for c in result.cells if (c.storage, c.pattern) == (storage, pattern)]
 
 
-def blocks(reads: list[Reads]) -> int:
+def blocks(reads: list[Io]) -> int:
     """How many blocks these reads brought."""
     return sum(one.blocks for one in reads)

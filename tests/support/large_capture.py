@@ -8,24 +8,23 @@ from typing import Any, get_args
 
 import msgspec
 
-from pgtrace.buckets import plain
-from pgtrace.capture import (
+from pgtrace.model.buckets import plain
+from pgtrace.model.capture import (
     Backend,
     Capture,
     Host,
-    Latency,
+    Io,
     Lost,
     Pattern,
     Probes,
     Query,
-    Reads,
     Server,
     Size,
     Source,
-    Totals,
+    Total,
     sums_of,
 )
-from pgtrace.histogram import Histogram
+from pgtrace.model.histogram import Histogram
 
 STATEMENTS = 400
 READS = 30
@@ -37,21 +36,21 @@ _BUCKETS = 16
 
 def write(path: Path, size: int) -> None:
     """Write a capture of at least `size` bytes; the same for the same size."""
-    drawn, totals, written = random.Random(size), Totals(), 0
+    drawn, totals, written = random.Random(size), Total(), 0
     with path.open("wb") as file:
         head = _members(Capture("2026-01-31T12:00:00.000000Z", 600.0, Host("6.1.0", 8),
                                 Server("15.18", 1, "/data"), Probes("libbpf", "fentry", "usdt"),
-                                Lost(), totals, []))  # fmt: skip
+                                Lost(), {}, []))  # fmt: skip
         for name in ("backends", "totals"):
             del head[name]
         written += file.write(_formatted(head)[: -len(b"\n}")] + b',\n  "backends": [')
         for number, backend in enumerate(_backends(drawn)):
-            _add(totals, sums_of([backend]))
+            _add(totals, sums_of([backend])["read"])
             text = _formatted(_members(backend)).replace(b"\n", b"\n    ")
             written += file.write((b"," if number else b"") + b"\n    " + text)
             if written >= size:
                 break
-        totals_text = _formatted(_members(totals)).replace(b"\n", b"\n  ")
+        totals_text = _formatted({"read": _members(totals)}).replace(b"\n", b"\n  ")
         file.write(b'\n  ],\n  "totals": ' + totals_text + b"\n}\n")
 
 
@@ -65,7 +64,7 @@ def _formatted(value: Any) -> bytes:
     return re.sub(rb"\[\n\s+(\d+),\n\s+(\d+),\n\s+(\d+)\n\s+\]", rb"[\1, \2, \3]", text)
 
 
-def _add(totals: Totals, more: Totals) -> None:
+def _add(totals: Total, more: Total) -> None:
     for name in totals.__struct_fields__:
         setattr(totals, name, getattr(totals, name) + getattr(more, name))
 
@@ -80,7 +79,7 @@ def _backends(drawn: random.Random) -> Iterator[Backend]:
             f"app{pid % 3}",
             f"user{pid % 7}",
             "web",
-            reads=[_reads(drawn, number) for number in range(READS)],
+            io=[_reads(drawn, number) for number in range(READS)],
             queries=[_query(drawn, drawn.randrange(STATEMENTS)) for _ in range(QUERIES)],
         )
 
@@ -92,14 +91,7 @@ def _query(drawn: random.Random, number: int) -> Query:
         "extended",
         latency.count,
         0,
-        Latency(
-            latency.count,
-            latency.total_ns,
-            latency.min_ns,
-            latency.max_ns or 0,
-            "ns",
-            latency.to_data().buckets,
-        ),
+        latency.to_data(),
         [_reads(drawn, each) for each in range(READS_OF_A_QUERY)],
         query_id=number * 7919 - 10**6,
         text_hash=f"{number:016x}",
@@ -107,21 +99,17 @@ def _query(drawn: random.Random, number: int) -> Query:
     )
 
 
-def _reads(drawn: random.Random, number: int) -> Reads:
+def _reads(drawn: random.Random, number: int) -> Io:
     source = get_args(Source)[number % 4]
     latency = _histogram(drawn)
-    return Reads(
+    return Io(
         source,
         get_args(Pattern)[number % 3],
         get_args(Size)[number % 4],
         "query" if number % 5 else "outside",
-        latency.count,
         latency.count * 8192,
         latency.count,
         latency.count * 8192 if source == "device" else 0,
-        latency.total_ns,
-        latency.min_ns,
-        latency.max_ns or 0,
         latency.to_data(),
         kind="heap",
         tablespace="pg_default",

@@ -1,4 +1,4 @@
-"""Document 002's two scans under a tracer, and what a capture says of them."""
+"""The benchmark's two scans under a tracer, and what a capture says of them."""
 
 import re
 from collections import Counter
@@ -15,12 +15,12 @@ from fix_cluster import (
     make_cold,
 )
 from pgtrace import trace
-from pgtrace.capture import Backend, Capture, Query, Reads
-from pgtrace.engines import ReadsWay
-from pgtrace.histogram import Histogram
-from pgtrace.postgres import sample
-from pgtrace.postgres.cache import relation_files
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.engines import ProbeType
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.page_cache import relation_files
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Backend, Capture, Io, Lost, Query
+from pgtrace.model.histogram import Histogram
 
 BLOCK = 8192
 MAY_EXCEED = 16
@@ -46,19 +46,19 @@ def prepare(cluster: PrivateCluster, connection: Connection, scan: str, state: s
     connection.execute(f"explain {SCANS[scan]}")
     make_cold(cluster, connection)
     if state == "warm":
-        for file in relation_files(cluster.datadir, connection, sample.TABLE):
+        for file in relation_files(cluster.datadir, connection, benchmark_table.TABLE):
             file.read_bytes()
     return SCANS[scan]
 
 
 def explain_traced(
-    connection: Connection, query: str, way: ReadsWay
+    connection: Connection, query: str, way: ProbeType
 ) -> tuple[Buffers, Query, Capture]:
     """What EXPLAIN says of the query, and what pgtrace does of that EXPLAIN."""
-    with trace(connection.info.backend_pid, reads=way, literals=True) as tracer:
+    with trace(connection.info.backend_pid, probe_type=way, literals=True) as tracer:
         buffers = explain_buffers(connection, query)
     capture = tracer.capture()
-    assert capture.probes.reads == way, capture.probes
+    assert capture.probes.type == way, capture.probes
     assert not anything_lost(capture), capture.lost
     return buffers, the_query(capture, query), capture
 
@@ -85,17 +85,17 @@ def the_query(capture: Capture, end_of_text: str) -> Query:
     return found[0]
 
 
-def count(reads: list[Reads]) -> int:
+def count(reads: list[Io]) -> int:
     """How many reads these are."""
     return sum(one.count for one in reads)
 
 
-def device_bytes(reads: list[Reads]) -> int:
+def device_bytes(reads: list[Io]) -> int:
     """How many bytes of the device these reads asked for."""
     return sum(one.device_bytes for one in reads)
 
 
-def patterns(reads: list[Reads]) -> Counter[str]:
+def patterns(reads: list[Io]) -> Counter[str]:
     """How many reads there were of each pattern."""
     found: Counter[str] = Counter()
     for one in reads:
@@ -103,7 +103,7 @@ def patterns(reads: list[Reads]) -> Counter[str]:
     return found
 
 
-def by_source(reads: list[Reads]) -> Counter[str]:
+def by_source(reads: list[Io]) -> Counter[str]:
     """How many reads each source served."""
     found: Counter[str] = Counter()
     for one in reads:
@@ -111,14 +111,11 @@ def by_source(reads: list[Reads]) -> Counter[str]:
     return found
 
 
-def histogram(reads: list[Reads]) -> Histogram:
+def histogram(reads: list[Io]) -> Histogram:
     """All of these reads in one histogram."""
-    total = Histogram()
-    for one in reads:
-        total += Histogram.from_buckets(one.histogram.buckets, one.total_ns, one.min_ns, one.max_ns)
-    return total
+    return Histogram.of(reads)
 
 
 def anything_lost(capture: Capture) -> bool:
     """Whether anything happened that no number counts."""
-    return (capture.lost.reads, capture.lost.queries, capture.lost.in_flight) != (0, 0, 0)
+    return capture.lost != Lost(in_flight=dict.fromkeys(capture.probes.operations, 0))

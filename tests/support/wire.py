@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from pgtrace.postgres.cluster import PrivateCluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
 
 _VERSION = 196608  # 3.0
 _ANSWERS = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace.engines import bcc_package
+from pgtrace.engines.bcc import package as bcc_package
 from pgtrace.errors import UnsupportedError
 
 

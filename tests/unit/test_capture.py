@@ -12,35 +12,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace import capture, capture_file, output_file
-from pgtrace.capture import Backend, Capture, Host, Latency, Lost, Probes, Query, Server, Totals
 from pgtrace.errors import UsageError
-from pgtrace.histogram import Histogram
+from pgtrace.files import documents, output_file
+from pgtrace.model import capture, encoding
+from pgtrace.model.capture import (
+    Backend,
+    Capture,
+    Excluded,
+    Host,
+    Latencies,
+    Lost,
+    Probes,
+    Query,
+    Server,
+    Total,
+)
+from pgtrace.model.histogram import Histogram
 
 
-def some_reads(latencies: list[int], scope: capture.Scope = "query") -> capture.Reads:
+def some_reads(latencies: list[int], scope: capture.Scope = "query") -> capture.Io:
     histogram = Histogram()
     for ns in latencies:
         histogram.add(ns)
-    return capture.Reads(
+    return capture.Io(
         source="device",
         pattern="random",
         size="1",
         scope=scope,
-        count=histogram.count,
         bytes=histogram.count * 8192,
         blocks=histogram.count,
         device_bytes=4096,
-        total_ns=histogram.total_ns,
-        min_ns=histogram.min_ns or 0,
-        max_ns=histogram.max_ns or 0,
-        histogram=histogram.to_data(),
+        latency=histogram.to_data(),
     )
 
 
 def some_capture(latencies: list[int], text: str | None = "select $1") -> Capture:
     reads = [some_reads(latencies)]
-    query = Query(text, "simple", 1, 0, Latency(1, 9, 9, 9, "ns", [(9, 10, 1)]), reads, query_id=-5)
+    query = Query(
+        text, "simple", 1, 0, Latencies(1, 9, 9, 9, "ns", [(9, 10, 1)]), reads, query_id=-5
+    )
     backend = Backend(5167, "client backend", "digoal", "postgres", None, reads, queries=[query])
     return Capture(
         started="2026-01-31T12:00:00.000000Z",
@@ -49,7 +59,7 @@ def some_capture(latencies: list[int], text: str | None = "select $1") -> Captur
         server=Server("15.18", 1, "/data"),
         probes=Probes("libbpf", "fentry", "usdt"),
         lost=Lost(),
-        totals=Totals(),
+        totals={},
         backends=[backend],
     ).add_up()
 
@@ -62,7 +72,7 @@ def names(directory: Path) -> list[str]:
 
 
 def stored(**changes: Any) -> bytes:
-    return json.dumps(json.loads(capture_file.encode(CAPTURE)) | changes).encode()
+    return json.dumps(json.loads(encoding.encode(CAPTURE)) | changes).encode()
 
 
 @given(
@@ -73,13 +83,13 @@ def test_what_is_written_is_what_is_read(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "round-trip.json"
     taken = some_capture(latencies, text)
-    capture_file.write(taken, path, force=True)
-    assert capture_file.load(path) == taken
+    documents.write(taken, path, force=True)
+    assert documents.load(path) == taken
 
 
 def test_the_file_begins_with_its_schema_and_has_a_bucket_a_line() -> None:
-    text = capture_file.encode(CAPTURE).decode()
-    assert text.startswith('{\n  "schema": "pgtrace.capture/1",\n  "started": ')
+    text = encoding.encode(CAPTURE).decode()
+    assert text.startswith('{\n  "schema": "pgtrace.capture/2",\n  "started": ')
     assert text.endswith("}\n")
     assert [line.strip(" ,") for line in text.splitlines() if "[8704" in line] == [
         "[8704, 9216, 2]"
@@ -89,24 +99,23 @@ def test_the_file_begins_with_its_schema_and_has_a_bucket_a_line() -> None:
 @given(st.text(st.characters(codec="utf-8")))
 def test_texts_that_look_like_buckets_are_left_alone(text: str) -> None:
     taken = some_capture([], "[\n  1,\n  2,\n  3\n]" + text)
-    assert json.loads(capture_file.encode(taken))["backends"][0]["queries"][0]["text"] == (
+    assert json.loads(encoding.encode(taken))["backends"][0]["queries"][0]["text"] == (
         "[\n  1,\n  2,\n  3\n]" + text
     )
 
 
 def test_totals_are_the_sum_of_the_backends_reads() -> None:
     taken = some_capture([1, 2])
-    taken.backends.append(Backend(2, reads=[some_reads([40], "outside")]))
-    taken.backends[1].failed.count = 3
-    taken.backends[1].short.count = 4
+    apart = {"failed": {"read": Excluded(3)}, "short": {"read": Excluded(4)}}
+    taken.backends.append(Backend(2, io=[some_reads([40], "outside")], **apart))
     totals = taken.add_up().totals
-    assert totals == Totals(3, 24576, 3, 43, 8192, failed=3, short=4)
+    assert totals == {"read": Total(3, 24576, 3, 8192, 43, failed=3, short=4)}
     assert taken.probes.shortest_ns == 1
 
 
 def test_the_file_is_for_its_owner_alone_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    capture_file.write(CAPTURE, path)
+    documents.write(CAPTURE, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert names(tmp_path) == ["a.json"]
 
@@ -114,14 +123,14 @@ def test_the_file_is_for_its_owner_alone_and_nothing_is_left_beside_it(tmp_path:
 def test_a_file_is_overwritten_by_force_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("precious")
-    for refused in (output_file.check, lambda p: capture_file.write(CAPTURE, p)):
+    for refused in (output_file.check, lambda p: documents.write(CAPTURE, p)):
         with pytest.raises(UsageError) as error:
             refused(path)
         assert str(error.value) == f"{path} exists; --force overwrites it"
     assert path.read_text() == "precious"
     output_file.check(path, force=True)
-    capture_file.write(CAPTURE, path, force=True)
-    assert capture_file.load(path) == CAPTURE
+    documents.write(CAPTURE, path, force=True)
+    assert documents.load(path) == CAPTURE
 
 
 def test_a_file_made_in_the_last_moment_is_not_overwritten(
@@ -136,7 +145,7 @@ def test_a_file_made_in_the_last_moment_is_not_overwritten(
 
     monkeypatch.setattr(os, "fsync", slow)
     with pytest.raises(UsageError, match="exists"):
-        capture_file.write(CAPTURE, path)
+        documents.write(CAPTURE, path)
     assert path.read_text() == "somebody else's"
     assert names(tmp_path) == ["a.json"]
 
@@ -152,7 +161,7 @@ def test_a_failed_write_leaves_the_old_file(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match=r"a\.json cannot be written: No space left on device"):
-        capture_file.write(CAPTURE, path, force=True)
+        documents.write(CAPTURE, path, force=True)
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.json"]
 
@@ -164,24 +173,24 @@ def test_file_systems_without_hard_links_will_do(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    capture_file.write(CAPTURE, tmp_path / "a.json")
-    assert capture_file.load(tmp_path / "a.json") == CAPTURE
+    documents.write(CAPTURE, tmp_path / "a.json")
+    assert documents.load(tmp_path / "a.json") == CAPTURE
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_links_are_not_followed(tmp_path: Path, force: bool) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(UsageError, match="is a symbolic link"):
-        capture_file.write(CAPTURE, tmp_path / "link", force=force)
+        documents.write(CAPTURE, tmp_path / "link", force=force)
     assert names(tmp_path) == ["link"]
 
 
 def test_devices_are_written_to_and_never_replaced() -> None:
     output_file.check("/dev/null")
-    capture_file.write(CAPTURE, "/dev/null", force=True)
+    documents.write(CAPTURE, "/dev/null", force=True)
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     with pytest.raises(UsageError, match="/dev/full cannot be written: No space left"):
-        capture_file.write(CAPTURE, "/dev/full")
+        documents.write(CAPTURE, "/dev/full")
 
 
 def test_places_that_cannot_be_written_are_told_before_tracing(tmp_path: Path) -> None:
@@ -199,23 +208,23 @@ def test_places_that_cannot_be_written_are_told_before_tracing(tmp_path: Path) -
 
 
 def test_a_capture_can_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe = SimpleNamespace(buffer=io.BytesIO(capture_file.encode(CAPTURE)))
+    pipe = SimpleNamespace(buffer=io.BytesIO(encoding.encode(CAPTURE)))
     monkeypatch.setattr("sys.stdin", pipe)
-    assert capture_file.load("-") == CAPTURE
+    assert documents.load("-") == CAPTURE
 
 
 def test_keys_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(stored(weather="fine"))
-    assert capture_file.load(tmp_path / "a.json") == CAPTURE
+    assert documents.load(tmp_path / "a.json") == CAPTURE
 
 
-BACKENDS = json.loads(capture_file.encode(CAPTURE))["backends"]
+BACKENDS = json.loads(encoding.encode(CAPTURE))["backends"]
 
 
 def damaged(**changes: Any) -> list[Any]:
     """The backends, with the first reads changed."""
     backend = json.loads(json.dumps(BACKENDS[0]))
-    backend["reads"][0] |= changes
+    backend["io"][0] |= changes
     return [backend]
 
 
@@ -225,7 +234,7 @@ def damaged(**changes: Any) -> list[Any]:
         (b"", "is empty"),
         (b" \n", "is empty"),
         (b"{", "ends too early: it was cut, or is still written"),
-        (capture_file.encode(CAPTURE)[:-3], "ends too early"),
+        (encoding.encode(CAPTURE)[:-3], "ends too early"),
         (b"\x7fELF", "is not JSON"),
         (b"hello", "is not JSON: JSON is malformed"),
         (stored() + b"{}", "is not JSON"),
@@ -234,46 +243,50 @@ def damaged(**changes: Any) -> list[Any]:
         (b"{}", "is not a capture: it is JSON of another program"),
         (b'{"schema": 5}', "is not a capture: it is JSON of another program"),
         (stored(schema="x/1"), "is not a capture: it is JSON of another program"),
-        (stored(schema="pgtrace.capture/2"),
-         "is a pgtrace.capture/2; this pgtrace reads /1: upgrade pgtrace"),
+        (stored(schema="pgtrace.capture/3"),
+         "is a pgtrace.capture/3; this pgtrace reads /1 and /2: upgrade pgtrace"),
+        (stored(schema="pgtrace.capture/1"), "is not a whole capture: it has no "),
         (stored(schema="pgtrace.lab/1"), "is the result of a lab experiment, not a capture"),
         (stored(duration_s="long"),
          "is not a whole capture: Expected `float`, got `str` - at `$.duration_s`"),
         (stored(duration_s=-1), "-1.0 cannot be - at `$.duration_s`"),
         (stored(started="yesterday"), "Invalid isoformat string: 'yesterday'"),
-        (stored(totals={"reads": 4}), "totals.reads is 4, but the backends' sum is 3"),
-        (stored(totals=json.loads(stored())["totals"] | {"read_ns": 1}),
-         "totals.read_ns is 1, but the backends' sum is 98000"),
+        (stored(totals={"read": {"count": 4}}),
+         "totals.read.count is 4, but the backends' sum is 3"),
+        (stored(totals={"read": json.loads(stored())["totals"]["read"] | {"total_ns": 1}}),
+         "totals.read.total_ns is 1, but the backends' sum is 98000"),
+        (stored(totals={}), "totals are of [], operations are ['read']"),
         (stored(backends=[{"pid": "1"}]), "Expected `int`, got `str` - at `$.backends[0].pid`"),
-        (stored(backends=damaged(total_ns=-1)),
-         "-1 cannot be - at `$.backends[0].reads[0].total_ns`"),
-        (stored(backends=damaged(max_ns=10**40)), "at `$.backends[0].reads[0].max_ns`"),
+        (stored(backends=damaged(latency={"sum": -1})),
+         "-1 cannot be - at `$.backends[0].io[0].latency.sum`"),
+        (stored(backends=damaged(latency={"max": 10**40})),
+         "at `$.backends[0].io[0].latency.max`"),
         (stored(backends=damaged(source="moon")),
-         "Invalid enum value 'moon' - at `$.backends[0].reads[0].source`"),
-        (stored(backends=damaged(histogram={"buckets": [[8192, 8700, 3]]})),
+         "Invalid enum value 'moon' - at `$.backends[0].io[0].source`"),
+        (stored(backends=damaged(latency={"buckets": [[8192, 8700, 3]]})),
          "[8192, 8700) is not a bucket of 16 per power of two"),
         (stored(backends=[BACKENDS[0] | {"queries": [BACKENDS[0]["queries"][0] | {
             "latency": {"buckets": [[5, 7, 1]]}}]}]), "[5, 7) is not a bucket"),
-        (b'{"schema":"pgtrace.capture/1","x":' + b"[" * 10**5, "is not a whole capture"),
-        (b'{"schema":"pgtrace.capture/1","started":"\xff"}', "is not a whole capture"),
+        (b'{"schema":"pgtrace.capture/2","x":' + b"[" * 10**5, "is not a whole capture"),
+        (b'{"schema":"pgtrace.capture/2","started":"\xff"}', "is not a whole capture"),
     ],
 )  # fmt: skip
 def test_what_is_no_capture_is_refused_in_words(tmp_path: Path, raw: bytes, message: str) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(raw)
     with pytest.raises(UsageError) as error:
-        capture_file.load(path)
+        documents.load(path)
     assert str(error.value).startswith(f"{path} ")
     assert message in str(error.value)
 
 
 def test_files_that_cannot_be_read_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a\.json: no such file"):
-        capture_file.load(tmp_path / "a.json")
+        documents.load(tmp_path / "a.json")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
-        capture_file.load(tmp_path)
+        documents.load(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
-        capture_file.load("a\0b")
+        documents.load("a\0b")
 
 
 @given(st.binary(max_size=60), st.integers(0, 3000))
@@ -284,7 +297,7 @@ def test_damage_is_refused_or_harmless(
     whole = stored()
     path.write_bytes(whole[:at] + noise + whole[at + len(noise) :])
     try:
-        taken = capture_file.load(path)
+        taken = documents.load(path)
     except UsageError:
         return
-    capture_file.encode(taken)
+    encoding.encode(taken)

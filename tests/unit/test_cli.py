@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from pgtrace import __version__, commands, errors
 from pgtrace.__main__ import main
+from pgtrace.commands.lab import EXPERIMENTS, LabCommand
 
 COLLECTOR = Path(commands.__file__).parents[2]
 
@@ -20,6 +22,8 @@ class Fake:
 
     At length.
     """
+
+    examples = ("pgtrace list",)
 
     def __init__(self, outcome: Any = 0) -> None:
         self.outcome = outcome
@@ -82,8 +86,9 @@ def test_every_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "which command? `pgtrace --help` lists them"),
-        (["-v"], "which command? `pgtrace --help` lists them"),
+        (["lab", "page"], "there is no experiment 'page'; did you mean `pgtrace lab pages`?"),
+        (["lab", "xyz"], "there is no experiment 'xyz'; `pgtrace lab --help` lists them"),
+        (["lab", "--frob", "pages"], "unrecognized arguments: --frob; see `pgtrace lab --help`"),
         (["repot"], "there is no command 'repot'; did you mean `pgtrace report`?"),
         (["xyz"], "there is no command 'xyz'; `pgtrace --help` lists them"),
         (["a\x1b[31m"], r"there is no command 'a\x1b[31m'; `pgtrace --help` lists them"),
@@ -114,14 +119,34 @@ def test_shared_options_go_before_and_after_the_command(fake: Fake, word: str) -
 def test_shared_options_reach_through_a_commands_own_subcommands(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepare(parser: argparse.ArgumentParser) -> None:
-        parser.add_subparsers(dest="experiment").add_parser("pages")
-
-    monkeypatch.setattr(fake, "prepare_parser", prepare)
+    monkeypatch.setattr(commands, "load", lambda _: LabCommand())
+    monkeypatch.setattr(LabCommand, "load", lambda *_: fake)
     for argv in (["-v", "lab", "pages"], ["lab", "-v", "pages"], ["lab", "pages", "-v"]):
         assert main(argv) == 0
         assert fake.args.verbose, argv
     assert main(["lab", "pages", "--verb"]) == 2
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv, words in ([], "commands:\n  doctor "), (["lab"], "experiments:\n  pages "):
+        assert main(argv) == 0
+        assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [*commands.TABLE, *(f"lab {name}" for name in EXPERIMENTS)])
+def test_help_fits_80_columns_and_ends_with_examples_that_can_be_parsed(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*name.split(), "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    examples = lines[lines.index("examples:") + 1 :]
+    assert len(examples) == 2
+    for line in examples:
+        words = shlex.split(line.replace("sudo ", ""))
+        assert main([*words[1:], "--help"]) == 0
+    capsys.readouterr()
 
 
 def test_the_commands_own_options_and_exit_code_count(fake: Fake) -> None:

@@ -21,10 +21,11 @@ from typing import Literal, Union, get_args, get_origin
 import msgspec
 import pytest
 
-from pgtrace import capture, capture_file, commands, errors
+from pgtrace import commands, errors
 from pgtrace.__main__ import _Parser, main
-from pgtrace.lab import result
-from pgtrace.reporters import lab
+from pgtrace.files import documents
+from pgtrace.lab import result_report
+from pgtrace.model import capture, encoding, lab_result
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -48,21 +49,24 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for found, text in _FENCE.findall(page.read_text()) if found == language]
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
-    """A command's parser, as the program makes it."""
-    parser = _Parser(prog=f"pgtrace {name}")
-    commands.load(name).prepare_parser(parser)
+def parser_of(name: str, *more: str) -> argparse.ArgumentParser:
+    """The parser of a command, or of the experiment that comes after it, as the program's."""
+    parser, found = _Parser(prog=f"pgtrace {name}"), commands.load(name)
+    if isinstance(found, commands.Group):
+        if not more:
+            return parser
+        found = found.load(more[0])
+    found.prepare_parser(parser)
     return parser
 
 
 def options_of(name: str) -> Iterator[str]:
     """Every option of a command and of its parts, its long name if it has one."""
-    parsers = [parser_of(name)]
-    for parser in parsers:
+    found = commands.load(name)
+    parts = list(found.subcommands) if isinstance(found, commands.Group) else []
+    for parser in [parser_of(name), *(parser_of(name, part) for part in parts)]:
         for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                parsers += action.choices.values()
-            elif action.option_strings:
+            if action.option_strings:
                 yield action.option_strings[-1]
 
 
@@ -100,9 +104,9 @@ def test_every_report_of_a_lab_result_is_what_its_file_says(name: str) -> None:
 
     def drawn(match: re.Match[str]) -> str:
         file, _, title = match["file"].partition(", from ")
-        document = capture_file.load_any(page.parent / file)
-        assert isinstance(document, result.Result)
-        text = lab.render(document)
+        document = documents.load_any(page.parent / file)
+        assert isinstance(document, lab_result.Result)
+        text = result_report.render(document)
         return match[1] + text[text.index(title) :]
 
     real = _REPORT.sub(drawn, page.read_text())
@@ -119,7 +123,9 @@ def test_every_command_line_can_be_parsed(name: str) -> None:
         words = words[words[:1] == ["sudo"] :]
         if words[:1] == ["pgtrace"] and len(words) > 1:
             given = ["1" if word == "PID" else word for word in words[2:]]
-            parser_of(words[1]).parse_args(given)
+            is_group = isinstance(commands.load(words[1]), commands.Group)
+            more = given[:1] if is_group else []
+            parser_of(words[1], *more).parse_args(given[len(more) :])
 
 
 @pytest.mark.parametrize("name", commands.TABLE)
@@ -235,7 +241,7 @@ def structs(kind: object) -> dict[str, type[msgspec.Struct]]:
 
 
 STRUCTS = structs(capture.Capture)
-LAB_STRUCTS = structs(result.Result)
+LAB_STRUCTS = structs(lab_result.Result)
 REFERENCE = dict.fromkeys(LAB_STRUCTS, "lab-result.md") | dict.fromkeys(STRUCTS, "capture.md")
 
 
@@ -270,7 +276,7 @@ def test_the_capture_in_the_reference_is_one(tmp_path: Path) -> None:
     (example,) = blocks(DOCS / "reference" / "capture.md", "json")
     file = tmp_path / "capture.json"
     file.write_text(example)
-    assert capture_file.encode(capture_file.load(file)).decode() == example
+    assert encoding.encode(documents.load(file)).decode() == example
 
 
 # Links

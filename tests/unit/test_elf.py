@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fuzzing import fuzzed
 from hostile import compiled
+from pgtrace.lab.core.private_cluster import find_bindir
 from pgtrace.postgres import elf, program
-from pgtrace.postgres.cluster import find_bindir
 
 NAMES = ["PostmasterMain", "AbortCurrentTransaction", "debug_query_string", "malloc", "no_such"]
 MOST_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""By which engines and ways in a test runs: fix_engines, on a test run of its own."""
+"""By which engines and probe types a test runs: fix_engines, on a test run of its own."""
 
 from pathlib import Path
 

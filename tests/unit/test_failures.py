@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+import html_page
 from captures import some_capture
-from pgtrace import capture_file, keeping
 from pgtrace.errors import PgtraceError, TargetError
 from pgtrace.failures import Failures
-from pgtrace.lab.kept import Kept
-from pgtrace.reporters import html, text
+from pgtrace.files import documents, rescue
+from pgtrace.lab.core.session_totals import Kept
+from pgtrace.reporters.terminal import capture_report
 
 
 def test_an_error_costs_its_block_alone() -> None:
@@ -51,14 +52,14 @@ def test_nothing_but_errors_is_held_back() -> None:
 
 
 def test_a_partial_capture_says_so_first() -> None:
-    capture = some_capture(partial=["costs over time: IndexError in intervals.py, line 96"])
+    capture = some_capture(partial=["costs over time: IndexError in timeline.py, line 96"])
     capture.probes.not_measured = ["names: none"]
-    lines = text.render(capture).splitlines()
+    lines = capture_report.render(capture).splitlines()
     assert lines[1] == (
         "Partial, because of an error in pgtrace: "
-        "costs over time: IndexError in intervals.py, line 96."
+        "costs over time: IndexError in timeline.py, line 96."
     )
-    page = html.render(capture)
+    page = html_page.render(capture)
     assert page.count("Partial, because of") == 1
     assert page.index("Partial, because of") < page.index("<section")
 
@@ -72,8 +73,8 @@ def test_a_path_that_is_not_utf_8_costs_no_capture(tmp_path: Path) -> None:
     """Such as a data directory's: its bytes are shown."""
     capture = some_capture()
     capture.server.data_directory = "/srv/d\udce4ta"
-    capture_file.write(capture, tmp_path / "o.json")
-    assert capture_file.load(tmp_path / "o.json").server.data_directory == r"/srv/d\xe4ta"
+    documents.write(capture, tmp_path / "o.json")
+    assert documents.load(tmp_path / "o.json").server.data_directory == r"/srv/d\xe4ta"
 
 
 def test_a_capture_is_kept_in_the_first_directory_that_takes_it(
@@ -82,13 +83,13 @@ def test_a_capture_is_kept_in_the_first_directory_that_takes_it(
     there = tmp_path / "there"
     there.mkdir()
     monkeypatch.setenv("TMPDIR", str(there))
-    kept = keeping.keep(b"{}", tmp_path / "missing" / "o.json")
+    kept = rescue.keep(b"{}", tmp_path / "missing" / "o.json")
     assert kept is not None
     assert kept.parent == there
     assert kept.read_bytes() == b"{}"
     assert kept.stat().st_mode & 0o777 == 0o600
-    second = keeping.keep(b"{}", there / "o.json")
+    second = rescue.keep(b"{}", there / "o.json")
     assert second is not None
     assert second != kept
-    monkeypatch.setattr(keeping, "_directories", lambda _: iter([tmp_path / "missing"]))
-    assert keeping.keep(b"{}", None) is None
+    monkeypatch.setattr(rescue, "_directories", lambda _: iter([tmp_path / "missing"]))
+    assert rescue.keep(b"{}", None) is None

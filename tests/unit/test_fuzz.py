@@ -19,18 +19,21 @@ from test_lab_result import RESULT
 
 from captures import HOSTILE, some_backend, some_capture
 from fuzzing import CORPUS, corpus, fuzzed
-from pgtrace import capture_file
 from pgtrace.errors import UsageError
+from pgtrace.files import documents
+from pgtrace.lab import result_report
 from pgtrace.linux import foreign_files
-from pgtrace.postgres import elf, proc, processes, program, titles
+from pgtrace.model import encoding
+from pgtrace.model.capture import Capture
+from pgtrace.postgres import discovery, elf, proc, program, titles
 from pgtrace.postgres.redaction import redact
-from pgtrace.reporters import lab, text
-from pgtrace.statement import decode, escape
+from pgtrace.reporters.terminal import capture_report
+from pgtrace.terminal_text import decode, escape
 
 WORDS = [0, 1, 3, 4, 8, 127, 128, 1 << 16, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 63, (1 << 64) - 1]
-CAPTURE = json.loads(capture_file.encode(some_capture(some_backend())))
+CAPTURE = json.loads(encoding.encode(some_capture(some_backend())))
 OWN = proc.process(os.getpid())
-LAB_RESULT = json.loads(capture_file.encode(RESULT))
+LAB_RESULT = json.loads(encoding.encode(RESULT))
 
 
 def words(size: int) -> st.SearchStrategy[bytes]:
@@ -79,11 +82,11 @@ def feed_lock_file(data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(foreign_files, "read", read)
         for each in "_cluster_name", "_block_size":  # which look elsewhere
-            patch.setattr(processes, each, lambda *_: None)
-        server = processes._server(OWN)
+            patch.setattr(discovery, each, lambda *_: None)
+        server = discovery._server(OWN)
         assert server.port is None or 0 < server.port < 1 << 16
         escape(server.socket_directory or "")
-        assert processes._is_postmaster(OWN) in {True, False}
+        assert discovery._is_postmaster(OWN) in {True, False}
 
 
 def feed_document(data: bytes) -> None:
@@ -91,16 +94,16 @@ def feed_document(data: bytes) -> None:
     path = Path(f"/dev/shm/pgtrace-fuzz-{os.getpid()}")
     path.write_bytes(data)
     try:
-        found = capture_file.load_any(path)
+        found = documents.load_any(path)
     except UsageError:
         return
     finally:
         path.unlink()
-    capture_file.encode(found)
-    if isinstance(found, capture_file.Capture):
-        text.render(found)
+    encoding.encode(found)
+    if isinstance(found, Capture):
+        capture_report.render(found)
     else:
-        lab.render(found)
+        result_report.render(found)
 
 
 def feed_statement(data: bytes) -> None:

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pgtrace.capture import Gap
-from pgtrace.gaps import Gaps
+from pgtrace.model.capture import Gap
+from pgtrace.tracing.gaps import Gaps
 
 KILLED, LEFT_WITH_2, FATAL = 9, 2 << 8, 1 << 8
 SEGFAULT_WITH_CORE = 11 | 128

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace.buckets import LAST, bucket_bounds, bucket_index
-from pgtrace.histogram import Histogram
+from pgtrace.model.buckets import LAST, bucket_bounds, bucket_index
+from pgtrace.model.histogram import Histogram
 
 EDGES = [0, 1, 2, 15, 16, 17, 31, 32, 2**39, 2**40 - 1, 2**40, 2**40 + 1, 2**63, 2**64 - 1]
 powers = st.integers(0, 63).flatmap(lambda n: st.sampled_from([2**n - 1, 2**n, 2**n + 1]))

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import html_page
 import lab_results
+import pgtrace.reporters.html
 from captures import (
     CACHED,
     DEVICE,
@@ -27,20 +29,20 @@ from captures import (
     some_reads,
 )
 from html_page import HtmlPage
-from pgtrace import capture_file, units
+from pgtrace import units
 from pgtrace.__main__ import main
-from pgtrace.capture import Apart, Backend, Lost, Probes, Tablespace
-from pgtrace.histogram import Histogram
-from pgtrace.lab.result import Finding
-from pgtrace.reporters import html
-from pgtrace.reporters.html_charts import Charts, Group, Layer
+from pgtrace.files import documents
+from pgtrace.model.capture import Backend, Excluded, Lost, Probes, Tablespace
+from pgtrace.model.histogram import Histogram
+from pgtrace.model.lab_result import Finding
+from pgtrace.reporters.html.charts import Charts, Group, Layer
 
-ASSETS = Path(html.__file__).parent / "assets"
+ASSETS = Path(pgtrace.reporters.html.__file__).parent / "assets"
 READS = [CACHED, ISSUED, DEVICE, WAITED]
 
 
 def page_of(*backends: Backend, **fields: Any) -> HtmlPage:
-    return HtmlPage(html.render(some_capture(*backends, **fields)))
+    return HtmlPage(html_page.render(some_capture(*backends, **fields)))
 
 
 def number(shown: str) -> int:
@@ -51,7 +53,7 @@ def number(shown: str) -> int:
 
 
 def test_the_table_of_a_histogram_holds_the_numbers_of_the_capture() -> None:
-    page = page_of(some_backend(reads=READS, queries=[]))
+    page = page_of(some_backend(io=READS, queries=[]))
     table = page.table_of(0)
     sources = ["page cache", "read-ahead issued", "device", "wait", "all"]
     assert table.head == ["from", *sources, *sources, "time"]
@@ -66,7 +68,7 @@ def test_the_table_of_a_histogram_holds_the_numbers_of_the_capture() -> None:
 
 
 def test_the_table_of_percentiles_holds_those_of_the_histogram() -> None:
-    page = page_of(some_backend(reads=READS, queries=[]))
+    page = page_of(some_backend(io=READS, queries=[]))
     table = page.table_of(1)
     assert table.head[1:] == ["all", "page cache", "read-ahead issued", "device", "wait"]
     whole = Histogram.of(READS)
@@ -78,7 +80,7 @@ def test_the_table_of_percentiles_holds_those_of_the_histogram() -> None:
 
 
 def test_where_reads_were_served_is_told_with_both_shares() -> None:
-    page = page_of(some_backend(reads=READS, queries=[]))
+    page = page_of(some_backend(io=READS, queries=[]))
     table = page.table("All reads: which reads they were")
     whole = Histogram.of(READS).total_ns
     for name, reads in (("device", DEVICE), ("read-ahead issued", ISSUED)):
@@ -90,7 +92,7 @@ def test_where_reads_were_served_is_told_with_both_shares() -> None:
 
 
 def test_what_is_drawn_is_what_the_table_says() -> None:
-    page = page_of(some_backend(reads=READS, queries=[]))
+    page = page_of(some_backend(io=READS, queries=[]))
     drawn, table = page.charts[0], page.table_of(0)
     assert drawn["edges"][:-1] == list(table.rows)
     assert drawn["columns"] == [
@@ -162,12 +164,12 @@ def test_statements_of_all_backends_are_added_up() -> None:
 
 def test_backends_and_statements_beyond_the_most_are_added_up() -> None:
     queries = [some_query(text=f"select {n}", text_hash=str(n)) for n in range(23)]
-    backends = [Backend(pid, reads=[DEVICE]) for pid in range(100, 122)]
+    backends = [Backend(pid, io=[DEVICE]) for pid in range(100, 122)]
     page = page_of(*backends, some_backend(queries=queries))
     rows = page.table("Backends, those that read longest first").rows
     assert len(rows) == 21
     assert sum(number(cells[0]) for cells in rows.values()) == sum(
-        r.count for b in [*backends, some_backend()] for r in b.reads
+        r.count for b in [*backends, some_backend()] for r in b.io
     )
     rows = page.table("Statements, those that took longest first").rows
     assert rows["(3 more, in --format json)"][0] == "9"
@@ -176,7 +178,7 @@ def test_backends_and_statements_beyond_the_most_are_added_up() -> None:
 
 def test_what_was_not_measured_is_never_zero() -> None:
     unknown = some_reads([(5_000, 3)], source="unknown")
-    page = page_of(some_backend(reads=[unknown], queries=[]))
+    page = page_of(some_backend(io=[unknown], queries=[]))
     assert "Where they were served: not measured." in page.text
     assert page.table("All reads: which reads they were").rows["unknown"][2] == "not measured"
     assert "from the device" not in page.text
@@ -188,7 +190,10 @@ def test_what_was_not_measured_is_never_zero() -> None:
 
 
 def test_how_it_was_measured_and_what_was_lost_is_told() -> None:
-    page = page_of(some_backend(failed=Apart(3, 0, 0, 9_000)), lost=Lost(1200, 1, 2))
+    page = page_of(
+        some_backend(failed={"read": Excluded(3, 0, 0, 9_000)}),
+        lost=Lost(1200, queries=1, in_flight={"read": 2}),
+    )
     assert "Reads by fentry (vfs_read, vfs_readv), queries by USDT, engine libbpf." in page.text
     assert "The shortest read that was seen took 4.00 µs." in page.text
     assert "Lost, and in no number below: 1,200 reads" in page.text
@@ -201,7 +206,7 @@ def test_how_it_was_measured_and_what_was_lost_is_told() -> None:
 def test_a_simulated_tablespace_says_so() -> None:
     spaces = [Tablespace("slow", "/mnt/x", "ext4", "loop0", simulated=True)]
     reads = [some_reads([(5_000, 3)], kind="heap", tablespace="slow")]
-    page = page_of(some_backend(reads=reads), tablespaces=spaces)
+    page = page_of(some_backend(io=reads), tablespaces=spaces)
     assert "Simulated: tablespace slow lies on a simulated device." in page.text
     assert "simulated" in page.table("By tablespace").rows["slow"][-1]
 
@@ -212,10 +217,10 @@ def test_a_simulated_tablespace_says_so() -> None:
 def hostile() -> str:
     reads = some_reads([(5_000, 3)], relation=HOSTILE, kind="heap", tablespace=HOSTILE)
     backend = some_backend(
-        reads=[reads], datname=HOSTILE, usename=HOSTILE, application_name=HOSTILE,
+        io=[reads], datname=HOSTILE, usename=HOSTILE, application_name=HOSTILE,
         backend_type=HOSTILE, queries=[some_query(text=HOSTILE)],
     )  # fmt: skip
-    return html.render(
+    return html_page.render(
         some_capture(
             backend,
             some_backend(pid=9),
@@ -240,7 +245,7 @@ def test_text_of_a_capture_stays_text() -> None:
 
 
 def test_the_data_cannot_end_its_script() -> None:
-    text = html.render(lab_result())
+    text = html_page.render(lab_result())
     data = HtmlPage(text).scripts[0]
     assert not set("<>&\u2028\u2029") & set(data)
     assert data.isascii()
@@ -256,7 +261,7 @@ def lab_result() -> Any:
 
 
 def test_nothing_is_loaded_or_sent() -> None:
-    for text in (hostile(), html.render(lab_result())):
+    for text in (hostile(), html_page.render(lab_result())):
         page = HtmlPage(text)
         loading = {"src", "srcset", "data", "action", "formaction", "poster", "background"}
         assert not [of for of in page.attributes if of[1] in loading]
@@ -269,7 +274,7 @@ def test_nothing_is_loaded_or_sent() -> None:
 
 
 def test_the_policy_lets_nothing_run_but_the_scripts_of_the_page() -> None:
-    text = html.render(some_capture(some_backend()))
+    text = html_page.render(some_capture(some_backend()))
     page = HtmlPage(text)
     (policy,) = (v for _, n, v in page.attributes if n == "content" and "default-src" in v)
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -293,12 +298,14 @@ def test_every_link_leads_somewhere_on_the_page() -> None:
 
 
 def test_the_same_file_makes_the_same_page() -> None:
-    assert html.render(some_capture(some_backend())) == html.render(some_capture(some_backend()))
+    assert html_page.render(some_capture(some_backend())) == html_page.render(
+        some_capture(some_backend())
+    )
 
 
 def test_a_page_is_not_large() -> None:
     """Of all drawing, styles and uPlot less than 90 kB; docs/guide/report.md says so."""
-    assert len(html.render(some_capture()).encode()) < 90_000
+    assert len(html_page.render(some_capture()).encode()) < 90_000
 
 
 def test_uplot_is_the_released_one_with_its_licence() -> None:
@@ -355,7 +362,7 @@ def test_everything_can_be_told_from_the_paper(scheme: str) -> None:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "taken.json"
-    capture_file.write(some_capture(some_backend()), path)
+    documents.write(some_capture(some_backend()), path)
     return path
 
 
@@ -364,7 +371,7 @@ def test_the_page_is_printed_or_written_for_its_owner_alone(
 ) -> None:
     assert main(["report", "--format", "html", str(file)]) == 0
     printed = capsys.readouterr().out
-    assert printed == html.render(capture_file.load(file))
+    assert printed == html_page.render(documents.load(file))
     out = tmp_path / "page.html"
     assert main(["report", "--format", "html", "-o", str(out), str(file)]) == 0
     assert out.read_text() == printed
@@ -382,14 +389,14 @@ def test_page_costs_have_no_page(file: Path, capsys: pytest.CaptureFixture[str])
 
 def pages(**fields: Any) -> HtmlPage:
     result = lab_results.pages_result(**fields)
-    return HtmlPage(html.render(result))
+    return HtmlPage(html_page.render(result))
 
 
 def test_a_storage_has_sequential_and_random_in_one_chart() -> None:
-    from pgtrace.lab.figures import figures
+    from pgtrace.lab.core.figures import figures
 
     result = lab_results.pages_result()
-    page = HtmlPage(html.render(result))
+    page = HtmlPage(html_page.render(result))
     told = {chart["title"]: chart for chart in page.charts}
     drawn = told["hdd (simulated): how long a read took, random over sequential"]
     of = {f.pattern: f for f in figures(result) if f.storage.name == "hdd"}
@@ -422,11 +429,11 @@ def test_whatever_is_of_a_simulated_storage_says_so() -> None:
 
 
 def test_the_figures_are_those_of_the_text_report() -> None:
-    from pgtrace.lab.figures import figures, label
-    from pgtrace.lab.pages_findings import findings
+    from pgtrace.lab.core.figures import figures, label
+    from pgtrace.lab.pages.findings import findings
 
     result = lab_results.pages_result()
-    page = HtmlPage(html.render(result))
+    page = HtmlPage(html_page.render(result))
     table = page.table("All runs added up")
     for of in figures(result):
         row = dict(
@@ -451,7 +458,7 @@ def test_the_figures_are_those_of_the_text_report() -> None:
 
 
 def test_document_002_stands_beside_with_its_block_size() -> None:
-    table = pages().table("Document 002's figures, and ours")
+    table = pages().table("digoal's figures of 2014, and ours")
     assert table.head[1:4] == ["mean of", "sequential", "random"]
     assert table.rows["SSD, OCZ RevoDrive3"][:4] == ["32 KiB", "49.6 µs", "484 µs", "9.7"]
     assert table.rows["hdd (simulated)"][0] == "8 KiB"
@@ -460,9 +467,9 @@ def test_document_002_stands_beside_with_its_block_size() -> None:
 def test_a_partial_or_empty_result_says_so() -> None:
     result = lab_results.pages_result(runs=1)
     result.partial = True
-    assert "Partial: it was interrupted." in HtmlPage(html.render(result)).text
+    assert "Partial: it was interrupted." in HtmlPage(html_page.render(result)).text
     result.cells = []
-    page = HtmlPage(html.render(result))
+    page = HtmlPage(html_page.render(result))
     assert "No run was finished" in page.text
     assert page.charts == []
 
@@ -470,7 +477,7 @@ def test_a_partial_or_empty_result_says_so() -> None:
 def with_findings(*found: Finding) -> HtmlPage:
     result = lab_results.pages_result(runs=2)
     result.findings += found
-    return HtmlPage(html.render(result))
+    return HtmlPage(html_page.render(result))
 
 
 def test_where_plans_cross_is_drawn_as_measured_and_as_believed() -> None:

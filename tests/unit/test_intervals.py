@@ -6,10 +6,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace import intervals
-from pgtrace.capture import Interval, Operation, Performer
 from pgtrace.engines import UNKNOWN_FILE, File, Key
-from pgtrace.intervals import LENGTH_S, MOST, Intervals
+from pgtrace.model.capture import Interval, Operation, Performer
+from pgtrace.tracing import timeline
+from pgtrace.tracing.timeline import LENGTH_S, MOST, Intervals
 
 SECOND = 10**9
 LISTED = [
@@ -107,7 +107,7 @@ def test_looking_takes_little_of_the_time() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=60), st.integers(2, 9))
 def test_putting_intervals_together_changes_no_sum(reads: list[tuple[int, int]], most: int) -> None:
-    original, intervals.MOST = intervals.MOST, most
+    original, timeline.MOST = timeline.MOST, most
     try:
         counting = Counting()
         for seconds, count in reads:
@@ -121,7 +121,7 @@ def test_putting_intervals_together_changes_no_sum(reads: list[tuple[int, int]],
         seconds_of = [i.second for i in listed]
         assert seconds_of == sorted(set(seconds_of))
     finally:
-        intervals.MOST = original
+        timeline.MOST = original
 
 
 def test_a_long_session_has_intervals_of_equal_length() -> None:

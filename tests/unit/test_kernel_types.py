@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pgtrace import sudo
-from pgtrace.engines import compile_types, kernel_headers, kernel_types
+from pgtrace.engines.bcc import compile_types, kernel_headers, kernel_types
 from pgtrace.errors import PermissionDeniedError, UnsupportedError
 
 SAID = "in file included from a.h\nb.h:1:2: error: no such thing\nc.h:3:4: error: nor this\nend"

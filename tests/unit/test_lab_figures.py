@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab_results
-from pgtrace.buckets import bucket_bounds, bucket_index
-from pgtrace.histogram import Histogram
-from pgtrace.lab import counted, figures
-from pgtrace.lab.result import Cell, Result
+from pgtrace.lab.core import figures, valid_runs
+from pgtrace.model.buckets import bucket_bounds, bucket_index
+from pgtrace.model.histogram import Histogram
+from pgtrace.model.lab_result import Cell, Result
 
 SOME = st.builds(
     lab_results.pages_result,
@@ -38,7 +38,7 @@ def test_parts_add_up_to_the_whole(result: Result) -> None:
 
 @given(SOME)
 def test_nothing_is_left_out_of_all_figures_together(result: Result) -> None:
-    reads = [r for cell in result.cells for r in cell.reads]
+    reads = [r for cell in result.cells for r in cell.io]
     found = figures.figures(result)
     assert sum(each.all.reads for each in found) == sum(r.count for r in reads)
     assert sum(each.all.total_ns for each in found) == sum(r.total_ns for r in reads)
@@ -67,7 +67,7 @@ def test_a_run_that_did_not_begin_as_it_should_is_left_out(
     changes: dict[str, object], why: str
 ) -> None:
     result = with_cell(**changes)
-    assert [(out.cell.run, out.why) for out in counted.left_out(result)] == [(1, why)]
+    assert [(out.cell.run, out.why) for out in valid_runs.left_out(result)] == [(1, why)]
     assert [each.runs for each in figures.figures(result)] == [1, 2]
 
 
@@ -75,28 +75,28 @@ def test_a_run_that_did_not_begin_as_it_should_is_left_out(
     "changes", [{"resident_before": 0.01}, {"state": "cached", "resident_before": 0.99}]
 )
 def test_a_run_at_the_edge_counts(changes: dict[str, object]) -> None:
-    assert counted.left_out(with_cell(**changes)) == []
+    assert valid_runs.left_out(with_cell(**changes)) == []
 
 
 def test_a_run_that_nobody_looked_at_counts_and_is_told() -> None:
     result = with_cell(resident_before=None)
-    assert [cell.run for cell in counted.unproven(result)] == [1]
+    assert [cell.run for cell in valid_runs.unproven(result)] == [1]
     assert [each.runs for each in figures.figures(result)] == [2, 2]
 
 
 def test_cells_of_the_planners_sweep_are_none_of_these() -> None:
     result = with_cell(plan="index", point=0)
     assert [each.runs for each in figures.figures(result)] == [1, 2]
-    assert counted.left_out(result) == []
+    assert valid_runs.left_out(result) == []
 
 
 def test_a_block_is_8_kib_whatever_the_servers_is() -> None:
-    (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].reads
+    (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].io
     large = msgspec.structs.replace(reads, bytes=4 * reads.bytes, blocks=reads.blocks)
-    cell = Cell("x", 1, elapsed_s=1.0, cpu_s=0.5, rows=1000, reads=[large])
-    assert counted.block_ns(cell) == pytest.approx(reads.total_ns / (4 * reads.count))
-    assert counted.page_ns(cell) == pytest.approx(1e9 / (4 * reads.count))
-    assert counted.tuple_ns(cell) == pytest.approx(500_000)
+    cell = Cell("x", 1, elapsed_s=1.0, cpu_s=0.5, rows=1000, io=[large])
+    assert valid_runs.block_ns(cell) == pytest.approx(reads.total_ns / (4 * reads.count))
+    assert valid_runs.page_ns(cell) == pytest.approx(1e9 / (4 * reads.count))
+    assert valid_runs.tuple_ns(cell) == pytest.approx(500_000)
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=50))
@@ -104,17 +104,17 @@ def test_the_median_lies_in_its_bucket(times: list[int]) -> None:
     latencies = Histogram()
     for ns in times:
         latencies.add(ns)
-    (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].reads
-    cell = Cell("x", 1, 1.0, reads=[msgspec.structs.replace(reads, histogram=latencies.to_data())])
+    (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].io
+    cell = Cell("x", 1, 1.0, io=[msgspec.structs.replace(reads, latency=latencies.to_data())])
     low, high = bucket_bounds(bucket_index(sorted(times)[(len(times) - 1) // 2]))
-    assert low <= (counted.median_ns(cell) or 0) <= high
-    assert counted.median_ns(Cell("x", 1, 1.0)) is None
+    assert low <= (valid_runs.median_ns(cell) or 0) <= high
+    assert valid_runs.median_ns(Cell("x", 1, 1.0)) is None
 
 
 def test_reads_outside_the_query_and_writes_do_not_count() -> None:
-    (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].reads
+    (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].io
     outside = msgspec.structs.replace(reads, scope="outside")
     write = msgspec.structs.replace(reads, operation="write")
-    assert counted.reads_of(Cell("x", 1, 1.0, reads=[outside, reads, write])) == [reads]
-    assert counted.block_ns(Cell("x", 1, 1.0, reads=[outside, write])) is None
-    assert counted.page_ns(Cell("x", 1, 1.0)) is None
+    assert valid_runs.reads_of(Cell("x", 1, 1.0, io=[outside, reads, write])) == [reads]
+    assert valid_runs.block_ns(Cell("x", 1, 1.0, io=[outside, write])) is None
+    assert valid_runs.page_ns(Cell("x", 1, 1.0)) is None

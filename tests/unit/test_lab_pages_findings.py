@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab_results
-from pgtrace.histogram import Histogram
-from pgtrace.lab.pages_findings import findings
-from pgtrace.lab.result import Finding, Result, Storage
+from pgtrace.lab.pages.findings import findings
+from pgtrace.model.histogram import Histogram
+from pgtrace.model.lab_result import Finding, Result, Storage
 
 
 def find(result: Result, name: str, **wanted: object) -> list[Finding]:
@@ -63,11 +63,10 @@ def test_a_stall_moves_the_mean_and_not_the_median() -> None:
     for cell in result.cells[::7]:
         stall = Histogram()
         stall.add(400_000_000)
-        (some, *_) = cell.reads
-        cell.reads.append(
+        (some, *_) = cell.io
+        cell.io.append(
             msgspec.structs.replace(
-                some, count=1, bytes=8192, total_ns=400_000_000, min_ns=400_000_000,
-                max_ns=400_000_000, histogram=stall.to_data(),
+                some, bytes=8192, latency=stall.to_data(),
             )
         )  # fmt: skip
     (mean,) = find(result, "between", pattern="random", by="mean per 8 KiB")
@@ -108,7 +107,7 @@ def test_where_the_time_went_is_said() -> None:
 def test_what_was_not_told_is_not_taken_for_no_device() -> None:
     result = lab_results.pages_result([lab_results.DISK], runs=1)
     for cell in result.cells:
-        cell.reads = [msgspec.structs.replace(r, source="unknown") for r in cell.reads]
+        cell.io = [msgspec.structs.replace(r, source="unknown") for r in cell.io]
     assert {f.verdict for f in find(result, "served")} == {
         "where reads were served was not measured"
     }
@@ -117,8 +116,8 @@ def test_what_was_not_told_is_not_taken_for_no_device() -> None:
 def test_a_time_of_no_reads_is_no_share() -> None:
     """As in a file that another hand wrote."""
     result = lab_results.pages_result([lab_results.DISK], runs=1)
-    for reads in (each for cell in result.cells for each in cell.reads):
-        reads.histogram.buckets = ()
+    for reads in (each for cell in result.cells for each in cell.io):
+        reads.latency.buckets = ()
     assert find(result, "served") == []
 
 
@@ -127,7 +126,7 @@ def test_what_is_read_while_the_backend_goes_on_makes_elapsed_time_count(perform
     result = lab_results.pages_result([lab_results.DISK], runs=2)
     for cell in result.cells:
         if cell.pattern == "sequential":
-            cell.reads = [msgspec.structs.replace(r, performed_by=performer) for r in cell.reads]
+            cell.io = [msgspec.structs.replace(r, performed_by=performer) for r in cell.io]
     latency, elapsed = find(result, "ratio")
     assert ("elapsed time counts" in latency.verdict) == performer.startswith("io")
     assert "elapsed time counts" not in elapsed.verdict

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace.lab import paired
+from pgtrace.stats import paired
 
 TIMES = st.floats(1, 1e9)
 SERIES = st.dictionaries(st.integers(1, 20), TIMES, max_size=12)

@@ -5,24 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture_file, output_file
-from pgtrace.capture import HistogramData, Host, Lost, Probes, Reads, Server
 from pgtrace.errors import UsageError
-from pgtrace.lab.result import Cell, Device, Finding, Result, Storage
+from pgtrace.files import documents, output_file
+from pgtrace.model import encoding
+from pgtrace.model.capture import Host, Io, Latencies, Lost, Probes, Server
+from pgtrace.model.lab_result import Cell, Device, Finding, Result, Storage
 
-READS = Reads(
+READS = Io(
     source="device",
     pattern="random",
     size="1",
     scope="query",
-    count=2,
     bytes=16384,
     blocks=2,
     device_bytes=16384,
-    total_ns=400_000,
-    min_ns=190_000,
-    max_ns=210_000,
-    histogram=HistogramData(buckets=[(188416, 196608, 1), (204800, 212992, 1)]),
+    latency=Latencies(
+        2, 400_000, 190_000, 210_000, buckets=[(188416, 196608, 1), (204800, 212992, 1)]
+    ),
 )
 RESULT = Result(
     experiment="pages",
@@ -35,25 +34,25 @@ RESULT = Result(
     lost=Lost(),
     options={"rows": 1000},
     storages=[Storage("ssd", "/mnt/ssd", simulated=True, device=Device("loop", "ext4"))],
-    cells=[Cell("ssd", 1, 0.5, pattern="random", state="cold", reads=[READS])],
+    cells=[Cell("ssd", 1, 0.5, pattern="random", state="cold", io=[READS])],
     findings=[Finding("ratio", "random reads cost more", "ssd", 9.7, 9.1, 10.2, 5)],
 )
 
 
 def write(path: Path, **changes: object) -> Path:
-    path.write_bytes(json.dumps(json.loads(capture_file.encode(RESULT)) | changes).encode())
+    path.write_bytes(json.dumps(json.loads(encoding.encode(RESULT)) | changes).encode())
     return path
 
 
 def test_a_lab_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "F.json"
-    output_file.write(capture_file.encode(RESULT), path)
-    assert capture_file.load_any(path) == RESULT
+    output_file.write(encoding.encode(RESULT), path)
+    assert documents.load_any(path) == RESULT
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_an_experiment_does_not_vary_is_left_out() -> None:
-    (cell,) = json.loads(capture_file.encode(RESULT))["cells"]
+    (cell,) = json.loads(encoding.encode(RESULT))["cells"]
     assert "shared_buffers" not in cell
     assert cell["pattern"] == "random"
 
@@ -69,16 +68,16 @@ def test_what_an_experiment_does_not_vary_is_left_out() -> None:
             "cannot be - at `..findings.0..value`",
         ),
         ({"started": "yesterday"}, "not a whole lab result"),
-        ({"schema": "pgtrace.lab/2"}, "upgrade pgtrace"),
+        ({"schema": "pgtrace.lab/3"}, "upgrade pgtrace"),
     ],
 )
 def test_a_damaged_lab_result_is_refused(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        capture_file.load_any(write(tmp_path / "F.json", **changes))
+        documents.load_any(write(tmp_path / "F.json", **changes))
 
 
 def test_a_lab_result_is_no_capture(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lab experiment, not a capture"):
-        capture_file.load(write(tmp_path / "F.json"))
+        documents.load(write(tmp_path / "F.json"))

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pgtrace import buckets
-from pgtrace.engines import layout, records, slots, tasks
+from pgtrace.engines import layout, ring_records, slot_table, task_table
 from pgtrace.engines.libbpf_engine import OBJECT
+from pgtrace.model import buckets
 
 BPF = Path(__file__).parents[2] / "bpf"
 HEADER = (BPF / "pgtrace.h").read_text()
@@ -29,8 +29,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "live": layout.Live,
     "slot": layout.Slot,
     "chunk": layout.Chunk,
-    "apart": layout.Apart,
-    "apart_writes": layout.ApartWrites,
+    "excluded": layout.Excluded,
+    "excluded_writes": layout.ExcludedWrites,
     "completed": layout.Completed,
     "query": layout.QueryRecord,
     "charged": layout.Charged,
@@ -51,8 +51,6 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "leader_key": layout.LeaderKey,
     "handle": layout.Handle,
 }
-KERNELS_OWN = {"handle_key", "measured", "request"}
-"""Of these, user space sees nothing."""
 RENAMED = {("task", "scratch"): "text"}
 ENUMS: dict[str, dict[str, str]] = {
     "operation": {
@@ -150,11 +148,11 @@ def c_name(name: str, field: str) -> str:
 
 def test_no_structure_or_enumeration_is_left_out() -> None:
     """Each of the header's has its mirror, and each of its members."""
-    structs = set(re.findall(r"^struct (\w+) \{", HEADER, re.MULTILINE))
-    assert structs - KERNELS_OWN == set(STRUCTS)
+    structs = set(re.findall(r"^struct pgt_(\w+) \{", HEADER, re.MULTILINE))
+    assert structs == set(STRUCTS)
     enums = {
         name: " ".join(body.split())
-        for name, body in re.findall(r"^enum (\w+) \{([^}]*)\};", HEADER, re.MULTILINE)
+        for name, body in re.findall(r"^enum pgt_(\w+) \{([^}]*)\};", HEADER, re.MULTILINE)
     }
     assert enums.pop("record") == "RECORD_QUERY = 1, RECORD_CHARGED, RECORD_SAMPLE"
     assert set(enums) == set(ENUMS)
@@ -163,7 +161,7 @@ def test_no_structure_or_enumeration_is_left_out() -> None:
         listed = [each for each in members.split(", ") if each != f"{name.upper()}S"]
         assert listed == list(ENUMS[name])
     for name, mirror in STRUCTS.items():
-        body = re.search(rf"^struct {name} \{{(.*?)^\}};", HEADER, re.MULTILINE | re.DOTALL)
+        body = re.search(rf"^struct pgt_{name} \{{(.*?)^\}};", HEADER, re.MULTILINE | re.DOTALL)
         assert body is not None
         code = re.sub(r"/\*.*?\*/", "", body[1], flags=re.DOTALL)
         members = re.findall(r"(\w+)(?:\[\w+\])*;", code)
@@ -174,12 +172,12 @@ def test_no_structure_or_enumeration_is_left_out() -> None:
 def test_a_structure_is_laid_out_as_its_mirror(run: Run, name: str) -> None:
     """Its size, and each member's offset and size."""
     mirror = STRUCTS[name]
-    expected = {f"sizeof(struct {name})": ctypes.sizeof(mirror)}
+    expected = {f"sizeof(struct pgt_{name})": ctypes.sizeof(mirror)}
     for field, *_ in mirror._fields_:
         place: Any = getattr(mirror, field)
         member = c_name(name, field)
-        expected[f"offsetof(struct {name}, {member})"] = place.offset
-        expected[f"sizeof(((struct {name} *)0)->{member})"] = place.size
+        expected[f"offsetof(struct pgt_{name}, {member})"] = place.offset
+        expected[f"sizeof(((struct pgt_{name} *)0)->{member})"] = place.size
     assert numbers(run, list(expected)) == expected
 
 
@@ -219,13 +217,13 @@ def test_constants_are_the_same(run: Run) -> None:
 def test_records_are_unpacked_where_their_members_are(run: Run) -> None:
     """The format strings, which are faster than ctypes."""
     expected = {
-        "sizeof(struct slot)": slots._SLOT.size,
-        "offsetof(struct slot, chunk)": slots._HEAD,
-        "sizeof(struct chunk)": slots._CHUNK.size,
-        "offsetof(struct query, text)": records.QUERY.size,
-        "sizeof(struct charged)": records.CHARGED.size,
-        "offsetof(struct task, tid)": tasks._TID_AT,
-        "offsetof(struct task, ended_ns)": tasks._ENDED_AT,
+        "sizeof(struct pgt_slot)": slot_table._SLOT.size,
+        "offsetof(struct pgt_slot, chunk)": slot_table._HEAD,
+        "sizeof(struct pgt_chunk)": slot_table._CHUNK.size,
+        "offsetof(struct pgt_query, text)": ring_records.QUERY.size,
+        "sizeof(struct pgt_charged)": ring_records.CHARGED.size,
+        "offsetof(struct pgt_task, tid)": task_table._TID_AT,
+        "offsetof(struct pgt_task, ended_ns)": task_table._ENDED_AT,
     }
     assert numbers(run, list(expected)) == expected
 
@@ -233,9 +231,9 @@ def test_records_are_unpacked_where_their_members_are(run: Run) -> None:
 @pytest.mark.parametrize(
     ("mirror", "form", "first"),
     [
-        (layout.Slot, slots._SLOT, "owner"),
-        (layout.QueryRecord, records.QUERY, "record"),
-        (layout.Charged, records.CHARGED, "record"),
+        (layout.Slot, slot_table._SLOT, "owner"),
+        (layout.QueryRecord, ring_records.QUERY, "record"),
+        (layout.Charged, ring_records.CHARGED, "record"),
     ],
     ids=["slot", "query", "charged"],
 )
@@ -287,7 +285,7 @@ def test_a_key_has_one_number(run: Run) -> None:
             "call": done if syncs else None,
         }
     found = {n: expressions[each] for each, n in numbers(run, list(expressions)).items()}
-    assert found == {n: slots.key_of(n, 7)._asdict() for n in range(layout.KEYS)}
+    assert found == {n: slot_table.key_of(n, 7)._asdict() for n in range(layout.KEYS)}
 
 
 LOCATE = """

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from pgtrace import sudo
-from pgtrace.abilities import Ability, Group, cost, engines, exit_code, groups, host, tracing
-from pgtrace.abilities import server as of_server
-from pgtrace.abilities.verdict import verdict
 from pgtrace.commands import doctor, list_
+from pgtrace.doctor import Ability, Group, cost, engines, exit_code, groups, host, tracing
+from pgtrace.doctor import server as of_server
+from pgtrace.doctor.verdict import verdict
 from pgtrace.errors import PermissionDeniedError, TargetError
-from pgtrace.postgres import processes
+from pgtrace.linux.storage import Device, Storage
+from pgtrace.postgres import discovery
+from pgtrace.postgres.discovery import Backend, Server
 from pgtrace.postgres.proc import Process
-from pgtrace.postgres.processes import Backend, Server
-from pgtrace.postgres.storage import Device, Storage
 
 ALL = (1 << 41) - 1
 
@@ -96,8 +96,8 @@ def test_list_without_a_server_fails(
 ) -> None:
     import argparse
 
-    monkeypatch.setattr(processes, "servers", list)
-    monkeypatch.setattr(processes, "hidden", lambda: hidden)
+    monkeypatch.setattr(discovery, "servers", list)
+    monkeypatch.setattr(discovery, "hidden", lambda: hidden)
     with pytest.raises(error):
         list_.COMMAND.run(argparse.Namespace(json=False))
 
@@ -418,8 +418,8 @@ BAD_SERVER = Group(
             "Nothing can be traced on this host: 5.4 is too old.",
         ),
         (
-            [HOST, Group("Reads", [Ability("reads", False, "no way in works")])],
-            "Nothing can be traced on this host: no way in works.",
+            [HOST, Group("Reads", [Ability("reads", False, "no probe type works")])],
+            "Nothing can be traced on this host: no probe type works.",
         ),
     ],
 )

@@ -6,7 +6,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace.libbpf.pieces import Pieces
+from pgtrace.libbpf.mapped_array import Pieces
 
 
 @given(st.integers(1, 200), st.integers(1, 200_000), st.data())

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pgtrace.capture import Kind
 from pgtrace.engines import File
-from pgtrace.places import Place, Places, path_of
+from pgtrace.model.capture import Kind
+from pgtrace.postgres.discovery import Server
 from pgtrace.postgres.proc import Process
-from pgtrace.postgres.processes import Server
 from pgtrace.postgres.tablespaces import Space
+from pgtrace.tracing.file_names import Place, Places, path_of
 
 SERVER = Server(
     Process(1, 0, 1, 0, 0, "postgres", "/postgres", False, "postgres", False),

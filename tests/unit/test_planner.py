@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace.capture import Capture, Cost, Host, Interval, Lost, Probes, Server, Totals
-from pgtrace.certainty import Figure, Sum, add_up, mean, ratio, student
-from pgtrace.planner import costs
+from pgtrace.model.capture import Capture, Cost, Host, Interval, Lost, Probes, Server, Total
+from pgtrace.stats.batch_means import Figure, Sum, add_up, mean, ratio, student
+from pgtrace.stats.page_costs import costs
 
 COST_NS = 10_000
 SERIES = st.lists(
@@ -138,7 +138,7 @@ def a_capture(intervals: list[Interval]) -> Capture:
         server=Server("15.18"),
         probes=Probes("libbpf", "fentry", "usdt"),
         lost=Lost(),
-        totals=Totals(),
+        totals={"read": Total()},
         backends=[],
         intervals=intervals,
     )

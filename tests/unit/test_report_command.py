@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture, capture_file, commands
+from pgtrace import commands
 from pgtrace.__main__ import main
-from pgtrace.capture import Backend, Capture, Host, Lost, Probes, Server, Totals
-from pgtrace.histogram import Histogram
-from pgtrace.reporters import hlog, text
+from pgtrace.files import documents
+from pgtrace.model import capture
+from pgtrace.model.capture import Backend, Capture, Host, Lost, Probes, Server
+from pgtrace.model.histogram import Histogram
+from pgtrace.reporters import hlog
+from pgtrace.reporters.terminal import capture_report
 
 COLLECTOR = Path(commands.__file__).parents[2]
 
@@ -22,19 +25,15 @@ COLLECTOR = Path(commands.__file__).parents[2]
 def taken() -> Capture:
     histogram = Histogram()
     histogram.add(9_000, 100)
-    reads = capture.Reads(
+    reads = capture.Io(
         source="page_cache",
         pattern="sequential",
         size="1",
         scope="query",
-        count=100,
         bytes=819_200,
         blocks=100,
         device_bytes=0,
-        total_ns=histogram.total_ns,
-        min_ns=9_000,
-        max_ns=9_000,
-        histogram=histogram.to_data(),
+        latency=histogram.to_data(),
     )
     return Capture(
         started="2026-01-31T12:00:00.000000Z",
@@ -43,15 +42,15 @@ def taken() -> Capture:
         server=Server("15.18"),
         probes=Probes("libbpf", "fentry", "usdt"),
         lost=Lost(),
-        totals=Totals(),
-        backends=[Backend(5167, datname="digoal", usename="été", reads=[reads])],
+        totals={},
+        backends=[Backend(5167, datname="digoal", usename="été", io=[reads])],
     ).add_up()
 
 
 @pytest.fixture
 def file(taken: Capture, tmp_path: Path) -> Path:
     path = tmp_path / "taken.json"
-    capture_file.write(taken, path)
+    documents.write(taken, path)
     return path
 
 
@@ -59,7 +58,7 @@ def test_text_is_printed_unless_another_form_is_asked_for(
     file: Path, taken: Capture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(file)]) == 0
-    assert capsys.readouterr() == (text.render(taken), "")
+    assert capsys.readouterr() == (capture_report.render(taken), "")
     assert main(["report", str(file), "--format", "hlog"]) == 0
     assert capsys.readouterr() == (hlog.render(taken), "")
 
@@ -78,7 +77,7 @@ def test_output_goes_to_a_file_and_the_message_to_stderr(
     out = tmp_path / "out.txt"
     assert main(["report", str(file), "-o", str(out)]) == 0
     assert capsys.readouterr() == ("", f"Wrote {out}\n")
-    assert out.read_text() == text.render(taken)
+    assert out.read_text() == capture_report.render(taken)
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert main(["report", str(file), "-o", str(out), "--force", "-q"]) == 0
     assert capsys.readouterr() == ("", "")
@@ -107,7 +106,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_file_is_read(
         (None, "no such file"),
         ("", "is empty"),
         ('{"a": 1}', "is not a capture: it is JSON of another program"),
-        ('{"schema": "pgtrace.capture/2"}', "this pgtrace reads /1: upgrade pgtrace"),
+        ('{"schema": "pgtrace.capture/3"}', "this pgtrace reads /1 and /2: upgrade pgtrace"),
     ],
 )
 def test_files_that_are_no_captures_are_exit_2(
@@ -149,9 +148,9 @@ def test_bars_fit_the_terminal(
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     assert main(["report", str(file)]) == 0
-    assert terminal.getvalue() == text.render(taken, width=60)
+    assert terminal.getvalue() == capture_report.render(taken, width=60)
     assert main(["report", str(file), "-q", "-o", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out").read_text() == text.render(taken, width=80)
+    assert (tmp_path / "out").read_text() == capture_report.render(taken, width=80)
 
 
 def test_a_report_needs_neither_the_kernel_half_nor_a_server(file: Path) -> None:
@@ -168,4 +167,4 @@ def test_a_report_needs_neither_the_kernel_half_nor_a_server(file: Path) -> None
     )
     forbidden = ("pgtrace.engines", "pgtrace.libbpf", "pgtrace.postgres", "psycopg", "elftools")
     assert not [name for name in done.stderr.split() if name.startswith(forbidden)]
-    assert "pgtrace.capture" in done.stderr.split()
+    assert "pgtrace.model.capture" in done.stderr.split()

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 import lab_results
-from pgtrace import capture_file, output_file
 from pgtrace.__main__ import main
-from pgtrace.capture import Lost
-from pgtrace.lab.pages_findings import findings
-from pgtrace.lab.result import Finding, Result, Storage
-from pgtrace.reporters import lab
+from pgtrace.files import output_file
+from pgtrace.lab import result_report
+from pgtrace.lab.pages.findings import findings
+from pgtrace.model import encoding
+from pgtrace.model.capture import Lost
+from pgtrace.model.lab_result import Finding, Result, Storage
 
 
 def flat(text: str) -> str:
@@ -29,12 +30,12 @@ def result() -> Result:
 
 @pytest.mark.parametrize("width", [80, 100, 132])
 def test_it_fits(result: Result, width: int) -> None:
-    lengths = [len(line) for line in lab.render(result, width=width).splitlines()]
+    lengths = [len(line) for line in result_report.render(result, width=width).splitlines()]
     assert 78 <= max(lengths) <= width
 
 
 def test_every_line_of_sums_and_every_row_of_a_table_is_there(result: Result) -> None:
-    text = lab.render(result)
+    text = result_report.render(result)
     for name in ("reads", "bytes", "blocks of 8 KiB", "from the device", "mean per block",
                  "p50 of a read", "p90", "p99", "max", "elapsed per block", "where served",
                  "what was read", "at a time", "heap", "index", "1 block", "in what order",
@@ -43,7 +44,7 @@ def test_every_line_of_sums_and_every_row_of_a_table_is_there(result: Result) ->
 
 
 def test_both_histograms_stand_in_the_same_rows_and_no_read_is_missing(result: Result) -> None:
-    text = lab.render(result)
+    text = result_report.render(result)
     block = text.partition("hdd (simulated): latencies of reads\n")[2].partition("\n  Simulated")[0]
     rows = [
         re.fullmatch(r" *([\d.,]+ \S+) +([\d,]+) █* +(\S+ %) +([\d,]+) █* +(\S+ %)", line)
@@ -53,7 +54,7 @@ def test_both_histograms_stand_in_the_same_rows_and_no_read_is_missing(result: R
     for column, pattern in ((2, "sequential"), (4, "random")):
         counted = sum(int(row[column].replace(",", "")) for row in rows if row)
         cells = [c for c in result.cells if (c.storage, c.pattern) == ("hdd", pattern)]
-        assert counted == sum(r.count for c in cells for r in c.reads)
+        assert counted == sum(r.count for c in cells for r in c.io)
     shown = [row[1] for row in rows if row]
     assert shown[shown.index("8.2 µs") : shown.index("1.05 ms")] == [
         "8.2 µs", "16.4 µs", "32.8 µs", "65.5 µs", "131 µs", "262 µs", "524 µs",
@@ -61,13 +62,13 @@ def test_both_histograms_stand_in_the_same_rows_and_no_read_is_missing(result: R
 
 
 def test_the_word_simulated_is_wherever_a_simulated_storage_is_named(result: Result) -> None:
-    for line in lab.render(result).splitlines():
+    for line in result_report.render(result).splitlines():
         if re.search(r"\b(hdd|ssd)\b", line.replace("/mnt/hdd", "").replace("/mnt/ssd", "")):
             assert "imulated" in line, line
 
 
 def test_what_is_real_is_not_called_simulated() -> None:
-    text = lab.render(lab_results.pages_result([lab_results.DISK, lab_results.TMPFS]))
+    text = result_report.render(lab_results.pages_result([lab_results.DISK, lab_results.TMPFS]))
     assert "imulated" not in text
     assert "virtual: what is below it cannot be seen" in flat(text)
     assert "tmpfs: memory, without a device (tmpfs); in /dev/shm/t" in text
@@ -77,7 +78,7 @@ def test_the_kind_of_device_is_told(result: Result) -> None:
     assert (
         "hdd (simulated): ext4 on loop0, rotational, scheduler none, read-ahead 128 KiB, "
         "queue depth 1; in /mnt/hdd"
-    ) in flat(lab.render(result))
+    ) in flat(result_report.render(result))
 
 
 def test_how_it_was_made_is_told(result: Result) -> None:
@@ -85,7 +86,7 @@ def test_how_it_was_made_is_told(result: Result) -> None:
         "cpu_server": 0, "cpu_tracer": 1, "drop_caches": True, "table_bytes": 1 << 20, "odd": 7,
         "restarted": True,
     }  # fmt: skip
-    text = flat(lab.render(result))
+    text = flat(result_report.render(result))
     assert "5 runs of each query on each storage, in an order drawn at random with seed 2." in text
     assert "100,000 rows (heap 1.0 MiB)" in text
     assert "Cold by posix_fadvise: at most 0 % of the pages were in the page cache" in text
@@ -99,13 +100,13 @@ def test_how_it_was_made_is_told(result: Result) -> None:
 
 
 def test_what_was_lost_not_measured_or_cut_short_is_told(result: Result) -> None:
-    assert "Lost: nothing." in lab.render(result)
-    result.lost = Lost(reads=12, in_flight=1)
+    assert "Lost: nothing." in result_report.render(result)
+    result.lost = Lost(read=12, in_flight={"read": 1})
     result.probes.not_measured = ["queries: no probe"]
     result.partial = True
     del result.cells[18:]
     result.findings = []
-    text = flat(lab.render(result))
+    text = flat(result_report.render(result))
     assert "Lost, and in no number below: 12 reads, 1 reads under way" in text
     assert "Not measured: queries: no probe" in text
     assert "Partial: it was interrupted." in text
@@ -115,7 +116,7 @@ def test_what_was_lost_not_measured_or_cut_short_is_told(result: Result) -> None
 def test_a_run_that_was_not_cold_is_named_and_left_out(result: Result) -> None:
     result.cells[0] = msgspec.structs.replace(result.cells[0], resident_before=0.34)
     result.cells[1] = msgspec.structs.replace(result.cells[1], resident_before=None)
-    text = flat(lab.render(result))
+    text = flat(result_report.render(result))
     assert (
         "Left out: hdd (simulated), sequential, run 1: 34.0 % of its pages were cached when it "
         "began, not cold."
@@ -125,7 +126,7 @@ def test_a_run_that_was_not_cold_is_named_and_left_out(result: Result) -> None:
 
 
 def test_document_002_stands_beside_with_its_block_size_and_no_target(result: Result) -> None:
-    text = lab.render(result)
+    text = result_report.render(result)
     assert "per read of 32 kB, and ours, per 8 KiB" in text
     assert re.search(r"HDD, SAS 10,000 rpm, RAID cache on +198 µs +4\.96 ms +25\n", text)
     assert re.search(r"SSD, OCZ RevoDrive3 +49\.6 µs +484 µs +9\.7\n", text)
@@ -137,50 +138,52 @@ def test_document_002_stands_beside_with_its_block_size_and_no_target(result: Re
 def test_what_was_counted_in_every_run_is_shown_and_nothing_else(result: Result) -> None:
     for cell in result.cells:
         cell.shared_hits, cell.device_requests = 7, 40
-    text = lab.render(result)
+    text = result_report.render(result)
     assert re.search(r"^ +shared hits +35 +35$", text, re.MULTILINE)
     assert re.search(r"^ +device requests +200 +200$", text, re.MULTILINE)
     for cell in result.cells:
         if cell.run == 3:
             cell.shared_hits = None
-    assert "shared hits" not in lab.render(result)
+    assert "shared hits" not in result_report.render(result)
 
 
 def test_no_sql_is_printed(result: Result) -> None:
-    assert not re.search("alter (tablespace|system)|set random_page_cost", lab.render(result), re.I)
+    assert not re.search(
+        "alter (tablespace|system)|set random_page_cost", result_report.render(result), re.I
+    )
 
 
 def test_findings_of_others_are_told_too(result: Result) -> None:
     result.findings.append(Finding("range", "keep it", "ssd"))
-    assert "Findings\n  ssd, range: keep it\n" in lab.render(result)
+    assert "Findings\n  ssd, range: keep it\n" in result_report.render(result)
 
 
 def test_another_experiments_ratio_is_no_finding_of_this_one(result: Result) -> None:
     result.experiment = "sync"
     result.findings = [Finding("ratio", "A is slower", "A", 1.2, 1.1, 1.3, 5)]
-    text = lab.render(result)
+    text = result_report.render(result)
     assert text.startswith("fsync and checkpoints: ")
     assert "  A, ratio: A is slower\n" in text
-    assert "Document 002" not in text
+    assert "digoal" not in text
 
 
 def test_a_result_without_a_finished_run_says_so() -> None:
-    text = lab.render(lab_results.pages_result(runs=0))
+    text = result_report.render(lab_results.pages_result(runs=0))
     assert "No run was finished: there is nothing to show." in text
 
 
 def test_one_pattern_alone_is_shown_without_the_other(result: Result) -> None:
     result.cells = [cell for cell in result.cells if cell.pattern == "random"]
     result.findings = findings(result)
-    text = lab.render(result)
+    text = result_report.render(result)
     assert "hdd (simulated): 5 random runs added up" in text
     assert "Random by sequential" not in text
 
 
 def test_reads_by_io_workers_are_said_to_overlap(result: Result) -> None:
     for cell in result.cells:
-        cell.reads = [msgspec.structs.replace(r, performed_by="io worker") for r in cell.reads]
-    text = flat(lab.render(result))
+        cell.io = [msgspec.structs.replace(r, performed_by="io worker") for r in cell.io]
+    text = flat(result_report.render(result))
     assert "overlaps with the backend's work: compare the elapsed time." in text
     assert "I/O workers 8,000 100 %" in text
 
@@ -191,14 +194,14 @@ def test_reads_by_io_workers_are_said_to_overlap(result: Result) -> None:
 )
 def test_odd_options_do_no_harm(result: Result, options: dict[str, object]) -> None:
     result.options = options
-    assert "Random by sequential" in lab.render(result)
+    assert "Random by sequential" in result_report.render(result)
 
 
 def test_names_cannot_act_on_a_terminal() -> None:
     odd = Storage("a\x1b[2J", "/x\x1b[2J")
     result = lab_results.pages_result([odd, lab_results.MEMORY], runs=2)
     result.options["odd"] = "\x1b[2J"
-    assert "\x1b" not in lab.render(result)
+    assert "\x1b" not in result_report.render(result)
 
 
 # pgtrace report
@@ -207,7 +210,7 @@ def test_names_cannot_act_on_a_terminal() -> None:
 @pytest.fixture
 def file(result: Result, tmp_path: Path) -> Path:
     path = tmp_path / "pages.json"
-    output_file.write(capture_file.encode(result), path)
+    output_file.write(encoding.encode(result), path)
     return path
 
 
@@ -215,10 +218,10 @@ def test_report_shows_a_lab_result(
     file: Path, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(file)]) == 0
-    assert capsys.readouterr() == (lab.render(result), "")
+    assert capsys.readouterr() == (result_report.render(result), "")
     assert main(["report", str(file), "--json"]) == 0
     assert capsys.readouterr() == (file.read_text(), "")
-    assert capture_file.encode(result) == file.read_bytes()
+    assert encoding.encode(result) == file.read_bytes()
 
 
 @pytest.mark.parametrize("option", ["--planner", "--format=hlog"])

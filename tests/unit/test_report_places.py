@@ -3,11 +3,11 @@
 from typing import Any
 
 from captures import some_capture, some_reads
-from pgtrace.capture import Backend, Reads, Tablespace
-from pgtrace.reporters import places, text
+from pgtrace.model.capture import Backend, Io, Tablespace
+from pgtrace.reporters.terminal import capture_report, files
 
 
-def read(ns: int, count: int = 1, **fields: Any) -> Reads:
+def read(ns: int, count: int = 1, **fields: Any) -> Io:
     usual = {"kind": "heap", "tablespace": "pg_default"}
     return some_reads([(ns, count)], **usual | fields)
 
@@ -23,9 +23,9 @@ SPACES = [Tablespace("pg_default", "/srv/data", "ext4", "sda", rotational=True, 
 
 
 def test_kinds_and_tablespaces() -> None:
-    capture = some_capture(Backend(1, reads=SCANS[:2]), Backend(2, reads=SCANS[2:]))
+    capture = some_capture(Backend(1, io=SCANS[:2]), Backend(2, io=SCANS[2:]))
     capture.tablespaces = SPACES
-    assert places.tables(capture) == [
+    assert files.tables(capture) == [
         "      reads       size      mean      time   device  random  kind",
         "      4,563   35.6 MiB    480 µs    2.19 s    100 %   100 %  heap",
         "      2,000   15.6 MiB   9.00 µs   18.0 ms      0 %    50 %  index",
@@ -36,30 +36,30 @@ def test_kinds_and_tablespaces() -> None:
         "pg_default: ext4 on sda, rotational, read-ahead 128 KiB, in /srv/data",
         "         10   80.0 KiB   20.0 µs    200 µs        ?       ?  (no tablespace)",
     ]
-    assert "\n".join(places.tables(capture)) in text.render(capture)
+    assert "\n".join(files.tables(capture)) in capture_report.render(capture)
 
 
 def test_relations_beyond_the_first_are_added_up() -> None:
     many = [read(1_000, 100 - i, relation=f"public.t{i}") for i in range(50)]
-    lines = places.tables(some_capture(Backend(1, reads=[*many, SCANS[-1]])))
+    lines = files.tables(some_capture(Backend(1, io=[*many, SCANS[-1]])))
     assert lines[0].endswith("  relation")
     assert lines[1].endswith("  (wal)")
     assert lines[2].split()[0] == "100"
     assert lines[2].endswith("  public.t0 (heap)")
-    rest = lines[places.MOST_RELATIONS + 1]
-    left = sum(100 - i for i in range(places.MOST_RELATIONS - 1, 50))
+    rest = lines[files.MOST_RELATIONS + 1]
+    left = sum(100 - i for i in range(files.MOST_RELATIONS - 1, 50))
     assert rest.split()[0] == f"{left:,}"
     assert rest.endswith("  (31 more)")
 
 
 def test_names_cannot_act_on_a_terminal_and_are_left_whole() -> None:
     name = 'public."a\n\x1b[31mvery\u202e long name of a relation, longer than most are"'
-    lines = places.tables(some_capture(Backend(1, reads=[read(1_000, relation=name)])))
+    lines = files.tables(some_capture(Backend(1, io=[read(1_000, relation=name)])))
     shown = r'public."a \x1b[31mvery\u202e long name of a relation, longer than most are" (heap)'
     assert lines[1].endswith(f"  {shown}")
 
 
 def test_where_no_file_is_known_nothing_is_said() -> None:
-    unknown = some_capture(Backend(1, reads=[read(1_000, kind="unknown", tablespace=None)]))
-    assert places.tables(unknown) == []
-    assert places.tables(some_capture()) == []
+    unknown = some_capture(Backend(1, io=[read(1_000, kind="unknown", tablespace=None)]))
+    assert files.tables(unknown) == []
+    assert files.tables(some_capture()) == []

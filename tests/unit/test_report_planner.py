@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace import capture_file
 from pgtrace.__main__ import main
-from pgtrace.capture import (
+from pgtrace.files import documents
+from pgtrace.model.capture import (
     Buffers,
     Capture,
     Cost,
@@ -17,10 +17,10 @@ from pgtrace.capture import (
     Probes,
     Server,
     Tablespace,
-    Totals,
+    Total,
 )
-from pgtrace.postgres.plans import Plans, Statement, shape
-from pgtrace.reporters import planner
+from pgtrace.postgres.explain import Plans, Statement, shape
+from pgtrace.reporters import page_costs
 
 
 def a_capture(*costs: Cost, intervals: int = 20) -> Capture:
@@ -31,7 +31,7 @@ def a_capture(*costs: Cost, intervals: int = 20) -> Capture:
         server=Server("15.18"),
         probes=Probes("libbpf", "fentry", "usdt"),
         lost=Lost(),
-        totals=Totals(),
+        totals={"read": Total()},
         backends=[],
         intervals=[Interval(float(i), list(costs)) for i in range(intervals)] if costs else [],
         tablespaces=[Tablespace("fast", "/fast", "ext4", "vdb", False, 128)],
@@ -75,24 +75,24 @@ found in shared_buffers      of blocks  database
 
 
 def test_the_screen_is_as_promised() -> None:
-    assert planner.render(a_capture(*COSTS)) == SCREEN
+    assert page_costs.render(a_capture(*COSTS)) == SCREEN
 
 
 def test_without_intervals_nothing_is_made_up() -> None:
-    shown = planner.render(a_capture())
+    shown = page_costs.render(a_capture())
     assert "Not measured: no read of a relation is in the intervals" in shown
     assert "sequential" not in shown
 
 
 def test_a_tablespace_of_few_reads_is_one_line() -> None:
     few = Cost(None, "random", "device", "1", 1, 200_000, 1)
-    shown = planner.render(a_capture(few))
+    shown = page_costs.render(a_capture(few))
     assert "\n(tablespace not known)\n  Not measured: 20 reads in all.\n\n" in shown
     assert "sequential" not in shown
 
 
 def test_no_command_is_ever_printed() -> None:
-    assert "alter" not in planner.render(a_capture(*COSTS)).lower()
+    assert "alter" not in page_costs.render(a_capture(*COSTS)).lower()
 
 
 def some_plans() -> Plans:
@@ -117,7 +117,7 @@ def some_plans() -> Plans:
 
 
 def test_plans_are_shown_by_the_settings_that_lead_to_them() -> None:
-    lines = planner.render(a_capture(*COSTS), some_plans()).partition("(shared by all)\n\n")[2]
+    lines = page_costs.render(a_capture(*COSTS), some_plans()).partition("(shared by all)\n\n")[2]
     assert lines.splitlines() == [
         "Statements of role web in database app, at random_page_cost 1.1, 2, 4 (now)",
         "The capture is of PostgreSQL 15.18, these plans of 17.2 (Debian).",
@@ -135,7 +135,7 @@ def test_plans_are_shown_by_the_settings_that_lead_to_them() -> None:
 
 
 def test_json_has_the_same_figures() -> None:
-    document = json.loads(planner.render_json(a_capture(*COSTS), some_plans()))
+    document = json.loads(page_costs.render_json(a_capture(*COSTS), some_plans()))
     assert document["schema"] == "pgtrace.planner/1"
     (space,) = document["tablespaces"]
     assert space["patterns"]["random"]["all"]["cost"]["value"] == 200_000
@@ -160,7 +160,7 @@ def test_a_shape_is_in_the_words_of_explain() -> None:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "taken.json"
-    capture_file.write(a_capture(*COSTS), path)
+    documents.write(a_capture(*COSTS), path)
     return path
 
 

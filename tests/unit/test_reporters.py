@@ -20,22 +20,18 @@ from captures import (
     some_query,
     some_reads,
 )
-from pgtrace.capture import (
-    Apart,
-    Backend,
-    Gap,
-    Host,
-    Latency,
-    Lost,
-    Probes,
-)
-from pgtrace.capture_file import encode, load
-from pgtrace.reporters import hlog, text
-from pgtrace.reporters.block import block
-from pgtrace.reporters.chart import chart
+from pgtrace.files.documents import load
+from pgtrace.model.capture import Backend, Excluded, Gap, Host, Latencies, Lost, Probes
+from pgtrace.model.encoding import encode
+from pgtrace.reporters import hlog
+from pgtrace.reporters.terminal import capture_report
+from pgtrace.reporters.terminal.block import block
+from pgtrace.reporters.terminal.chart import chart
 
 PROMISED = """\
 ■ 4.33 s    94,418 reads   737.6 MiB   mean 14.4 µs   p50 9.5 µs   p99 88 µs   max 2.3 ms
+  Reading took 1.36 s of 4.33 s (31 %), waiting for the device 0.47 s (11 %),
+  other waits 25.7 ms.
             page cache 88,335   read-ahead issued 90   device 5,903   wait 90\
    from device 737.9 MiB
   from        reads                                                       time
@@ -49,8 +45,7 @@ PROMISED = """\
    524 µs         9                                                         0 %
   1.05 ms         1                                                         0 %
   2.10 ms         1                                                         0 %
-  Reading took 1.36 s of 4.33 s (31 %), waiting for the device 0.47 s (11 %), other waits 25.7 ms. \
-Not measured: writes, fsync, locks, CPU."""
+"""
 
 
 def test_a_block_is_the_promised_screen() -> None:
@@ -59,16 +54,12 @@ def test_a_block_is_the_promised_screen() -> None:
 
 
 def test_no_reads_is_said_and_not_drawn() -> None:
-    assert block([], 10**9, [], lead="■ 1.00 s") == [
-        "■ 1.00 s    no reads",
-        "  Not measured: writes, fsync, locks, CPU.",
-    ]
+    assert block([], 10**9, [], lead="■ 1.00 s") == ["■ 1.00 s    no reads"]
 
 
 def test_reads_without_probes_are_not_measured_rather_than_none() -> None:
-    first, last = block([], 10**9, ["reads"])
-    assert first.strip() == "reads: not measured"
-    assert last == "  Not measured: reads, writes, fsync, locks, CPU."
+    (line,) = block([], 10**9, ["reads: no probe"])
+    assert line.strip() == "reads: not measured"
 
 
 def test_an_unknown_source_is_never_shown_as_zero() -> None:
@@ -80,14 +71,14 @@ def test_an_unknown_source_is_never_shown_as_zero() -> None:
 
 def test_partly_unknown_sources_make_the_wait_a_lower_bound() -> None:
     reads = [some_reads([(5000, 3)], source="unknown"), some_reads([(10**8, 1)], source="device")]
-    drawn = "\n".join(block(reads, 10**9, []))
+    drawn = "\n".join(block(reads, 10**9, [], width=100))
     assert "device 1   wait 0   unknown 3" in drawn
     assert "waiting for the device at least 0.10 s (10 %)" in drawn
 
 
 def test_without_a_latency_the_shares_are_of_the_reading() -> None:
     reads = [some_reads([(3_000_000, 1)]), some_reads([(1_000_000, 1)], source="device")]
-    sentence = block(reads, None, [])[-1]
+    sentence = " ".join(block(reads, None, [])[1].split())
     assert "Reading took 4.00 ms, waiting for the device 1.00 ms (25 % of it)." in sentence
 
 
@@ -96,34 +87,34 @@ def test_reads_by_other_processes_direct_ones_and_large_ones_are_marked() -> Non
         some_reads([(5000, 4)]),
         some_reads([(9000, 6)], performed_by="io worker", direct=True, blocks=96, size="16+"),
     ]
-    lines = block(reads, 10**6, [])
-    assert lines[2].strip() == "by backend 4, I/O workers 6   100 blocks, 740 ns a block   " + (
+    lines = block(reads, 10**6, [], width=200)
+    assert lines[3].strip() == "by backend 4, I/O workers 6   100 blocks, 740 ns a block   " + (
         "direct I/O 6"
     )
-    assert "Reading took 20.0 µs of 1.00 ms (2 %)" in lines[-1]
-    assert ". Overlapped: I/O workers 54.0 µs. Not measured" in lines[-1]
-    waited = block(reads[1:], 10**6, [], waited_ns=7000)[-1]
+    assert "Reading took 20.0 µs of 1.00 ms (2 %)" in lines[1]
+    assert lines[1].endswith(". Overlapped: I/O workers 54.0 µs.")
+    waited = block(reads[1:], 10**6, [], waited_ns=7000, width=200)[1]
     assert "The backend itself made no read. Overlapped: I/O workers 54.0 µs, " in waited
     assert "for which the backend waited 7.00 µs." in waited
 
 
 def test_what_lay_in_an_io_workers_queue_is_told_apart_from_the_reading() -> None:
     waited = some_reads([(9000, 6)], performed_by="io worker", queued_ns=120_000)
-    assert block([waited], 10**6, [])[2].strip() == (
+    assert block([waited], 10**6, [])[3].strip() == (
         "by I/O workers 6   in the queue before that 120 µs"
     )
 
 
 def test_plain_reads_of_the_backend_have_no_line_of_details() -> None:
-    assert block([some_reads([(5000, 4)])], 10**6, [])[2].split() == ["from", "reads", "time"]
+    assert block([some_reads([(5000, 4)])], 10**6, [])[3].split() == ["from", "reads", "time"]
 
 
 def test_failed_and_short_reads_have_their_own_line() -> None:
-    lines = block([], None, [], failed=Apart(2, 0, 0, 12_000), short=Apart(1, 4096, 0, 3_000))
+    lines = block([], None, [], failed=Excluded(2, 0, 0, 12_000), short=Excluded(1, 4096, 0, 3_000))
     assert lines[1].strip() == (
         "failed 2 in 12.0 µs   came short 1, got 4.0 KiB in 3.00 µs   (not counted above)"
     )
-    assert block([], None, [], failed=Apart(), short=Apart()) == block([], None, [])
+    assert block([], None, [], failed=Excluded(), short=Excluded()) == block([], None, [])
 
 
 def test_writes_are_not_counted_as_reads() -> None:
@@ -161,11 +152,12 @@ def test_the_longest_bar_fills_its_column(width: int) -> None:
 
 
 def test_a_report_begins_with_how_it_was_measured() -> None:
-    lines = text.render(some_capture(some_backend())).splitlines()
-    assert lines[:6] == [
+    lines = capture_report.render(some_capture(some_backend())).splitlines()
+    assert lines[:7] == [
         "Capture of 2026-01-31 12:00:00 UTC, 10.0 s, kernel 6.1.0, 2 CPUs",
         "Reads by fentry (vfs_read, vfs_readv), queries by USDT, engine libbpf.",
         "The shortest read that was seen took 4.00 µs.",
+        "Not measured: writes, fsync, locks, CPU.",
         "Lost: nothing.",
         "",
         "Backend 5167  postgres@digoal  client backend  PostgreSQL 15.18  psql",
@@ -174,8 +166,10 @@ def test_a_report_begins_with_how_it_was_measured() -> None:
 
 def test_what_was_lost_or_not_measured_is_said_at_the_top() -> None:
     probes = Probes("bcc", "kprobe", "none", ["queries: no probes in the binary"])
-    taken = some_capture(some_backend(), probes=probes, lost=Lost(1200, 1, 2))
-    report = text.render(taken)
+    taken = some_capture(
+        some_backend(), probes=probes, lost=Lost(1200, queries=1, in_flight={"read": 2})
+    )
+    report = capture_report.render(taken)
     assert "Not measured: queries: no probes in the binary\n" in report
     assert re.search(
         r"Lost, and in no number below: 1,200 reads \(.*\) and 1 query.*\. Queries ended "
@@ -184,17 +178,19 @@ def test_what_was_lost_or_not_measured_is_said_at_the_top() -> None:
     )
     assert "2 reads were under way when tracing stopped.\n" in report
     assert "Lost: nothing" not in report
-    assert "Not measured: queries, writes, fsync, locks, CPU." in report
+    assert "\nNot measured: writes, fsync, locks, CPU.\n" in report
 
 
 def test_backends_that_were_lost_are_told_with_the_option_that_raises_their_number() -> None:
-    report = text.render(some_capture(some_backend(), lost=Lost(backends=8)))
+    report = capture_report.render(some_capture(some_backend(), lost=Lost(backends=8)))
     assert "Lost, and in no number below: 8 whole backends. " in report
     assert "raise --max-backends" in report
     assert "Lost: nothing" not in report
-    report = text.render(some_capture(some_backend(), lost=Lost(3, 2, backends=1)))
+    report = capture_report.render(
+        some_capture(some_backend(), lost=Lost(3, queries=2, backends=1))
+    )
     assert re.search(r"below: 3 reads \(.*\), 2 queries.* and 1 whole backend\. ", report)
-    report = text.render(some_capture(some_backend(), lost=Lost(3)))
+    report = capture_report.render(some_capture(some_backend(), lost=Lost(3)))
     assert "--max-backends" not in report
 
 
@@ -205,7 +201,7 @@ def test_gaps_are_told() -> None:
         Gap("/a\x1bb", "2026-01-31T12:00:04.000000Z", None),
         Gap("/data", "2026-01-31T12:00:05.000000Z", "2026-01-31T12:00:06.000000Z", "crash"),
     ]
-    report = text.render(some_capture(some_backend(), gaps=gaps))
+    report = capture_report.render(some_capture(some_backend(), gaps=gaps))
     assert (
         "Not running, from 2026-01-31 12:00:00 UTC until 2026-01-31 12:00:03 UTC: "
         "the server in /data.\n"
@@ -218,31 +214,33 @@ def test_gaps_are_told() -> None:
 
 
 def test_reads_in_queries_and_outside_are_kept_apart() -> None:
-    report = text.render(some_capture(some_backend()))
+    report = capture_report.render(some_capture(some_backend()))
     assert f"In queries  {88_335 + 5_903:,} reads" in report
     assert "Outside     51 reads" in report
 
 
 def test_without_query_probes_nothing_is_called_outside() -> None:
-    report = text.render(some_capture(some_backend(), probes=Probes("libbpf", "fentry", "none")))
+    report = capture_report.render(
+        some_capture(some_backend(), probes=Probes("libbpf", "fentry", "none"))
+    )
     assert f"All reads   {88_335 + 5_903 + 51:,} reads" in report
     assert "Outside" not in report
     assert "queries not measured" in report
 
 
 def test_a_statement_has_its_calls_latencies_and_block() -> None:
-    lines = text.render(some_capture(some_backend())).splitlines()
+    lines = capture_report.render(some_capture(some_backend())).splitlines()
     at = lines.index("▶ select $1")
     assert lines[at + 1] == (
         "  3 calls   1 error   extended protocol   latency p50 1.0 s   p99 2.0 s   max 2.0 s"
     )
     assert lines[at + 2].startswith("■ 4.00 s    88,335 reads   690.1 MiB")
-    assert lines[-1].startswith("  Reading took 0.86 s of 4.00 s (21 %)")
+    assert lines[at + 3].startswith("  Reading took 0.86 s of 4.00 s (21 %)")
 
 
 def test_a_query_that_began_before_or_did_not_end_is_marked() -> None:
-    query = some_query(begun_before=True, unfinished=True, calls=0, latency=Latency())
-    report = text.render(some_capture(some_backend(queries=[query])))
+    query = some_query(begun_before=True, unfinished=True, calls=0, latency=Latencies())
+    report = capture_report.render(some_capture(some_backend(queries=[query])))
     assert "  Begun before tracing: time and reads count from when tracing began.\n" in report
     assert "  Not ended when tracing stopped: its reads so far.\n" in report
     assert "latency" not in report
@@ -251,23 +249,23 @@ def test_a_query_that_began_before_or_did_not_end_is_marked() -> None:
 
 
 def test_failed_and_short_reads_of_a_backend_are_shown() -> None:
-    backend = Backend(9, failed=Apart(3, 0, 0, 9_000), short=Apart())
-    report = text.render(some_capture(backend))
+    backend = Backend(9, failed={"read": Excluded(3, 0, 0, 9_000)})
+    report = capture_report.render(some_capture(backend))
     assert "failed 3 in 9.00 µs   (not counted above)" in report
     assert "Backend 9\n" in report.replace("  PostgreSQL 15.18", "")
 
 
 def test_quiet_backends_are_named_in_one_line() -> None:
-    report = text.render(some_capture(some_backend(), Backend(7), Backend(8)))
+    report = capture_report.render(some_capture(some_backend(), Backend(7), Backend(8)))
     assert report.endswith("\nNeither reads nor queries: backends 7, 8\n")
     assert "Backend 7" not in report
-    assert text.render(some_capture()).endswith("\nNo backend was seen.\n")
+    assert capture_report.render(some_capture()).endswith("\nNo backend was seen.\n")
 
 
 def test_statements_beyond_the_most_are_summed_up() -> None:
     queries = [some_query(text=f"select {n}") for n in range(23)]
-    report = text.render(some_capture(some_backend(queries=queries)))
-    assert report.count("▶") == text.MOST_STATEMENTS == 20
+    report = capture_report.render(some_capture(some_backend(queries=queries)))
+    assert report.count("▶") == capture_report.MOST_STATEMENTS == 20
     assert f"3 more statements, in --format json: 9 calls, 12.0 s, {3 * 88_335:,} reads\n" in report
 
 
@@ -275,7 +273,7 @@ def test_names_and_texts_cannot_act_on_the_terminal() -> None:
     backend = some_backend(datname="a\x1b[2J", application_name="b\u202e", backend_type="c\x9b")
     backend.queries[0].text = "select \x1b]0;x\x07\n$1"
     probes = Probes("libbpf", "fentry", "usdt", ["a probe: \x1b"])
-    report = text.render(some_capture(backend, host=Host("6\x1b", 1), probes=probes))
+    report = capture_report.render(some_capture(backend, host=Host("6\x1b", 1), probes=probes))
     assert "\x1b" not in report
     assert "\u202e" not in report
     assert r"▶ select \x1b]0;x\x07 $1" in report
@@ -292,12 +290,12 @@ def test_names_and_texts_cannot_act_on_the_terminal() -> None:
     ],
 )
 def test_texts_are_folded_and_cuts_are_marked(query: dict[str, Any], shown: str) -> None:
-    assert shown in text.render(some_capture(some_backend(queries=[some_query(**query)])))
+    assert shown in capture_report.render(some_capture(some_backend(queries=[some_query(**query)])))
 
 
 def test_a_narrow_report_has_shorter_bars() -> None:
     taken = some_capture(some_backend())
-    rows = [line for line in text.render(taken, width=60).splitlines() if "█" in line]
+    rows = [line for line in capture_report.render(taken, width=60).splitlines() if "█" in line]
     assert max(map(len, rows)) == 59
 
 
@@ -354,7 +352,7 @@ def test_hdrhistograms_reader_finds_the_same_counts_and_percentiles(
 ) -> None:
     reads = [some_reads(one), some_reads(other, pattern="random")]
     path = tmp_path_factory.getbasetemp() / "some.hlog"
-    path.write_text(hlog.render(some_capture(some_backend(reads=reads))))
+    path.write_text(hlog.render(some_capture(some_backend(io=reads))))
     both = some_histogram(one + other)
     (found,) = intervals(path).values()
     assert found.get_total_count() == both.count
@@ -368,12 +366,12 @@ def test_hdrhistograms_reader_finds_the_same_counts_and_percentiles(
 
 def test_the_backends_that_took_longest_are_drawn_and_the_others_added_up() -> None:
     backends = [
-        some_backend(pid=1000 + n, reads=[some_reads([(100_000 - n, 10)])], queries=[])
-        for n in range(text.MOST_BACKENDS + 3)
+        some_backend(pid=1000 + n, io=[some_reads([(100_000 - n, 10)])], queries=[])
+        for n in range(capture_report.MOST_BACKENDS + 3)
     ]
-    shown = text.render(some_capture(*reversed(backends)))
+    shown = capture_report.render(some_capture(*reversed(backends)))
     drawn = [line for line in shown.splitlines() if line.startswith("Backend ")]
-    assert len(drawn) == text.MOST_BACKENDS
+    assert len(drawn) == capture_report.MOST_BACKENDS
     assert drawn[-1].startswith("Backend 1000 ")
     last = shown.partition("\n3 more backends, one by one in --format json\n")[2]
     assert last.startswith("In queries  30 reads   ")
@@ -391,7 +389,7 @@ def test_backend_that_did_nothing_that_is_measured(
     queries: Literal["usdt", "memory", "none"], words: str
 ) -> None:
     """Of queries that nobody counted it is not said that there were none."""
-    silent = msgspec.structs.replace(some_backend(), pid=99, reads=[], queries=[])
+    silent = msgspec.structs.replace(some_backend(), pid=99, io=[], queries=[])
     taken = some_capture(some_backend(), silent)
     taken.probes.queries = queries
-    assert words in text.render(taken)
+    assert words in capture_report.render(taken)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fuzzing import fuzzed
 from pgtrace.postgres.redaction import redact
 from pgtrace.postgres.tokens import scan
-from pgtrace.statement import decode, escape
+from pgtrace.terminal_text import decode, escape
 
 SECRET = "ЖЗИЙКЛМН"  # characters that appear in literals and comments alone
 UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")

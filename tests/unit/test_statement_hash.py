@@ -17,19 +17,19 @@ BPF = Path(__file__).parents[2] / "bpf"
 PROGRAM = """
 #include <stdbool.h>
 #include <stddef.h>
-typedef unsigned char __u8;
-typedef int __s32;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
+#include <linux/types.h>
+#define KERNEL_TYPES_BPF_H
+#define TASKS_BPF_H
 #define SEC(name)
 #define __noinline
+#undef __always_inline
 #define __always_inline inline
 #define bpf_probe_read_user(...) 0
 #include "pgtrace.h"
-#include "arithmetic.bpf.h"
-static struct options options;
-static struct task only;
-static struct task *task_at(__u32 index)
+#include "branchless.bpf.h"
+static struct pgt_options options;
+static struct pgt_task only;
+static struct pgt_task *task_at(__u32 index)
 {
 	return &only;
 }
@@ -88,7 +88,7 @@ def test_both_halves_have_the_same(kernels: Hash, text: bytes, cut: bool) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        'select "Person"."id", "it\'s" from "Person" where "Person"."id" = {}',
+        'select "TracedProcess"."id", "it\'s" from "TracedProcess" where "TracedProcess"."id" = {}',
         "select * from t where a = {} /*traceparent='00-{}-01',route='%2Fa'*/",
         "/* {} /* {} */ */ select * from t where a = {}",
         "select 1 -- it's {}\n, a",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pgtrace.errors import TargetError
-from pgtrace.postgres import storage as module
-from pgtrace.postgres.storage import storage, unknown_because
+from pgtrace.linux import storage as module
+from pgtrace.linux.storage import storage, unknown_because
 
 
 def test_memory() -> None:

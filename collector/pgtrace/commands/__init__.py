@@ -1,7 +1,8 @@
 """The subcommands, one module each. None is imported before it is chosen: start-up is promised."""
 
 import argparse
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from ..errors import UsageError
 
@@ -9,11 +10,25 @@ from ..errors import UsageError
 class Command(Protocol):
     """A subcommand; its docstring is the help. Each module here has one, named COMMAND."""
 
+    examples: Sequence[str]
+    """Lines to type, which stand below the options."""
+
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's own options; -v, -q and --version are there."""
 
     def run(self, args: argparse.Namespace) -> int:
         """Do it and return the exit code, or raise PgtraceError."""
+
+
+@runtime_checkable
+class Group(Protocol):
+    """A subcommand that has subcommands, and does nothing itself; its docstring is the help."""
+
+    examples: Sequence[str]
+    subcommands: Mapping[str, tuple[str, str]]
+
+    def load(self, name: str) -> Command:
+        """Import one; UsageError if there is none of that name."""
 
 
 TABLE = {
@@ -27,15 +42,23 @@ TABLE = {
 """By name: module and one line of help."""
 
 
-def load(name: str) -> Command:
+def load(name: str) -> Command | Group:
     """Import the command called `name`; UsageError if there is none."""
-    if name not in TABLE:
+    found: Command | Group = imported(__name__, "command", name, TABLE, "pgtrace")
+    return found
+
+
+def imported(
+    package: str, what: str, name: str, table: Mapping[str, tuple[str, str]], of: str
+) -> Any:
+    """Import one of a table; UsageError if it is not there, with the one that was meant."""
+    if name not in table:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, TABLE, 1)
-        meant = f"did you mean `pgtrace {near[0]}`?" if near else "`pgtrace --help` lists them"
-        raise UsageError(f"there is no command {name!r}; {meant}")
+        near = get_close_matches(name, table, 1)
+        meant = f"did you mean `{of} {near[0]}`?" if near else f"`{of} --help` lists them"
+        raise UsageError(f"there is no {what} {name!r}; {meant}")
     from importlib import import_module
 
-    command: Command = import_module(f".{TABLE[name][0]}", __name__).COMMAND
-    return command
+    found: Any = import_module(f".{table[name][0]}", package).COMMAND
+    return found

@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import tracing
+from . import tracing_options
 
 
 class AttachCommand:
@@ -11,51 +11,60 @@ class AttachCommand:
     A query that already runs is shown at once. Ctrl-C detaches and sums up.
     """
 
+    examples = (
+        "sudo pgtrace attach 4711",
+        "sudo pgtrace attach --by relation --dsn '' 4711",
+    )
+
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
-        tracing.add_arguments(parser)
-        parser.add_argument(
+        tracing_options.add_arguments(parser)
+        output = tracing_options.output_group(parser)
+        output.add_argument(
             "--every",
-            type=tracing.seconds,
+            type=tracing_options.seconds,
             default=5.0,
             metavar="S",
-            help="seconds between two looks at the running query (5)",
+            help="look at a query that runs every S seconds (5)",
         )
-        parser.add_argument(
-            "--per-query", action="store_true", help="print each query, however many there are"
+        output.add_argument(
+            "--per-query",
+            action="store_true",
+            help="print each query, even if there are many in a second",
         )
-        parser.add_argument("--json", action="store_true", help="print each query as a JSON line")
-        parser.add_argument(
+        output.add_argument("--json", action="store_true", help="print each query as a JSON line")
+        output.add_argument(
             "--literals", action="store_true", help="with --json: keep the literals of queries"
         )
 
     def run(self, args: argparse.Namespace) -> int:
         """Trace until the end of something, drawing as it comes."""
-        from .. import live, session
+        from ..tracing import run_loop
+        from . import live_screen
 
-        with tracing.attached(
-            args, tracing.find_one, literals=args.literals or not args.json, per_query=True
+        with tracing_options.attached(
+            args, tracing_options.find_one, literals=args.literals or not args.json, per_query=True
         ) as parts:
             tracer, watched, stopper = parts
-            screen: live.Screen
+            screen: live_screen.Screen
             if args.json:
-                screen = live.JsonLines(tracer, literals=args.literals)
+                screen = live_screen.JsonLines(tracer, literals=args.literals)
             else:
-                screen = live.TextScreen(tracer, args.every, per_query=args.per_query)
+                screen = live_screen.TextScreen(tracer, args.every, per_query=args.per_query)
 
-            watch = tracing.watch(args, tracer)
+            watch = tracing_options.watch(args, tracer)
 
             def tick() -> None:
                 screen.tick()
                 watch()
-                tracing.say_failures(args, tracer.failures)
+                tracing_options.say_failures(args, tracer.failures)
 
             screen.begin()
-            reason = session.run(stopper, watched, args.duration, tick, tracer.failures)
+            reason = run_loop.run(stopper, watched, args.duration, tick, tracer.failures)
             taken = tracer.stop()
-            tracing.say_failures(args, tracer.failures)
+            tracing_options.say_failures(args, tracer.failures)
             screen.end(reason)
-        tracing.check_complete(args, taken)
+        tracing_options.check_complete(args, taken)
         return 0
 
 

@@ -7,93 +7,108 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import PgtraceError
-from ..statement import escape
-from . import tracing
+from ..terminal_text import escape
+from . import tracing_options
 
 if TYPE_CHECKING:
-    from ..capture import Capture, Operation
-    from ..session import Stopper
-    from ..tracer import Tracer
+    from ..model.capture import Capture, Operation
+    from ..tracing.run_loop import Stopper
+    from ..tracing.tracer import Tracer
 
 
 class CaptureCommand:
     """Trace backends or a whole server for a while; write the capture, or print its report.
 
-    A postmaster's pid means its whole server, nothing at all the only server on this host.
-    It ends after --duration, with the last of the backends, or at Ctrl-C.
+    Without a target it traces the only server on this host. It ends after --duration, with the
+    last of the backends, or at Ctrl-C.
     """
+
+    examples = (
+        "sudo pgtrace capture --duration 60",
+        "sudo pgtrace capture --server 5432 --by relation --dsn '' -o busy.json",
+    )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
-        tracing.add_arguments(parser, several=True)
-        tracing.add_server_arguments(parser)
-        parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there")
-        parser.add_argument("--force", action="store_true", help="overwrite FILE")
-        parser.add_argument("--json", action="store_true", help="print the capture itself")
-        parser.add_argument(
-            "--literals", action="store_true", help="keep the literals of queries: people's data"
+        tracing_options.add_arguments(parser, several=True)
+        output = tracing_options.output_group(parser)
+        output.add_argument(
+            "-o",
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="write the capture to FILE, and print no report",
+        )
+        output.add_argument("--force", action="store_true", help="overwrite FILE")
+        output.add_argument(
+            "--json", action="store_true", help="print the capture as JSON, and no report"
+        )
+        output.add_argument(
+            "--literals",
+            action="store_true",
+            help="keep the literals of queries, which are people's data",
         )
 
     def run(self, args: argparse.Namespace) -> int:
         """Trace, then write or print."""
-        from .. import output_file, session
+        from ..files import output_file
+        from ..tracing import run_loop
 
         if args.output:
             output_file.check(args.output, force=args.force)
         progress, room, names = _Progress(args), _Room(args), _NamesLost()
-        with tracing.attached(args, tracing.find_any, literals=args.literals, keeps=True) as (
+        with tracing_options.attached(
+            args, tracing_options.find_any, literals=args.literals, keeps=True
+        ) as (
             tracer,
             watched,
             stopper,
         ):
-            tracing.note(args, f"Tracing {tracer.target}. Ctrl-C to stop.")
+            tracing_options.note(args, f"Tracing {tracer.target}. Ctrl-C to stop.")
 
-            watch = tracing.watch(args, tracer, before=progress.clear)
+            watch = tracing_options.watch(args, tracer, before=progress.clear)
 
             def tick() -> None:
                 tracer.poll()
-                tracing.say_failures(args, tracer.failures)
+                tracing_options.say_failures(args, tracer.failures)
                 room.look()
                 names.look(tracer)
                 watch()
                 if progress.is_due():
                     progress.show(tracer.counts())
 
-            session.run(stopper, watched, args.duration, tick, tracer.failures, rest=tracer.rest)
+            run_loop.run(stopper, watched, args.duration, tick, tracer.failures, rest=tracer.rest)
             progress.clear()
             taken = tracer.stop()
-            tracing.say_failures(args, tracer.failures)
+            tracing_options.say_failures(args, tracer.failures)
             _deliver(taken, args, stopper)
-        tracing.check_complete(args, taken)
+        tracing_options.check_complete(args, taken)
         return 0
 
 
 def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> None:
     """Write it, and print what was asked for; if that fails, keep it elsewhere and say so."""
-    from .. import capture_file, output_file
     from ..errors import LeftError
+    from ..files import output_file
+    from ..model import encoding
 
     try:
-        data = capture_file.encode(taken)
+        data = encoding.encode(taken)
     except Exception as error:
-        from ..reporters import text
-
-        print(text.render(taken), end="", flush=True)
+        print(_report(taken), end="", flush=True)
         raise PgtraceError(f"no file can be made of the capture: {error}; see above") from error
     if args.output:
         try:
             wrote = output_file.write(data, args.output, force=args.force)
         except (OSError, PgtraceError) as error:
             raise PgtraceError(f"{error}. {_keep(data, args, taken)}") from error
-        tracing.note(args, wrote)
+        tracing_options.note(args, wrote)
     try:
         with stopper.may_leave():
             if args.json:
                 print(data.decode(), end="")
             elif not args.output:
-                from ..reporters import text
-
-                print(text.render(taken), end="")
+                print(_report(taken), end="")
             sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -109,19 +124,28 @@ def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> 
         ) from error
 
 
+def _report(taken: "Capture") -> str:
+    """As wide as the terminal; of several backends one screen."""
+    from ..reporters.terminal import capture_report, server_report
+    from .report import width
+
+    columns = width(to_file=False)
+    if len(taken.backends) < 2:
+        return capture_report.render(taken, width=columns)
+    return server_report.render(taken, width=columns)
+
+
 def _keep(data: bytes, args: argparse.Namespace, shown: "Capture | None" = None) -> str:
     """Keep a capture wherever there is room for it, and say where; `shown` in the worst case."""
-    from .. import keeping
+    from ..files import rescue
 
-    kept = keeping.keep(data, args.output)
+    kept = rescue.keep(data, args.output)
     if kept:
         return f"The capture was kept: {kept}"
     if shown is None:
         return "No file system has room for the capture"
     if sys.stdout.isatty():
-        from ..reporters import text
-
-        print(text.render(shown), end="", flush=True)
+        print(_report(shown), end="", flush=True)
         return "No file system has room for the capture: its report is above"
     print(data.decode(), end="", flush=True)
     return "No other file system has room either: the capture went to stdout"
@@ -137,13 +161,13 @@ class _Room:
         self._next = 0.0 if args.output else float("inf")
 
     def look(self) -> None:
-        from .. import keeping
+        from ..files import rescue
 
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + self._EVERY_S
-        words = keeping.little_room(self._args.output)
+        words = rescue.little_room(self._args.output)
         if words:
             print(f"pgtrace: {escape(words)}", file=sys.stderr)
             self._next = float("inf")
@@ -185,7 +209,7 @@ class _Progress:
         return True
 
     def show(self, counts: "dict[Operation, int]") -> None:
-        from ..reporters.block import NAMES
+        from ..reporters.terminal.block import NAMES
 
         so_far = ", ".join(f"{count:,} {NAMES[each]}" for each, count in counts.items())
         print(f"\r{self._last - self._start:.0f} s, {so_far} ", end="", file=sys.stderr)

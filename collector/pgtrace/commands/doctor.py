@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import get_args
 
-from .. import abilities
-from ..abilities import Ability, Group
-from ..abilities.verdict import verdict
+from .. import doctor
+from ..doctor import Ability, Group
+from ..doctor.verdict import verdict
 from ..errors import PgtraceError
-from ..statement import escape
+from ..terminal_text import escape
 
 _SIGNS = {True: "ok", False: "no", None: "- "}
 
@@ -25,6 +25,11 @@ class DoctorCommand:
     Probes are really loaded and attached for a moment, to pgtrace itself. Exit code: 0 when
     reads can be traced, 4 when you are not permitted to, 5 when this host cannot.
     """
+
+    examples = (
+        "sudo pgtrace doctor",
+        "sudo pgtrace doctor --pid 4711 --measure",
+    )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
@@ -41,14 +46,14 @@ class DoctorCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Examine host and servers, and print what was found."""
         if args.verbose:
-            from ..engines import kernel_types
+            from ..engines.bcc import kernel_types
             from ..libbpf import objects
 
             objects.print_messages()
             kernel_types.verbose = True
         servers = _server_groups(args.pid)
-        found = [*abilities.groups(_try_engines), *_cost(args.measure), *servers]
-        code, said = abilities.exit_code(found), verdict(found)
+        found = [*doctor.groups(_try_engines), *_cost(args.measure), *servers]
+        code, said = doctor.exit_code(found), verdict(found)
         if args.json:
             import json
 
@@ -80,13 +85,13 @@ def folded(line: str, width: int | None, indent: str = "") -> list[str]:
 
 
 def _server_groups(pid: int | None) -> list[Group]:
-    from ..abilities.server import group
-    from ..postgres import processes
+    from ..doctor.server import group
+    from ..postgres import discovery
 
     if pid is not None:
-        return [group(processes.server(pid))]
-    found = [group(server) for server in processes.servers()]
-    hidden = processes.hidden()
+        return [group(discovery.server(pid))]
+    found = [group(server) for server in discovery.servers()]
+    hidden = discovery.hidden()
     if hidden:
         found.append(Group("Servers", [Ability("servers", None, hidden)]))
     elif not found:
@@ -97,31 +102,31 @@ def _server_groups(pid: int | None) -> list[Group]:
 def _cost(measure: bool) -> list[Group]:
     if not measure:
         return []
-    from ..abilities import cost
+    from ..doctor import cost
 
     return [cost.group(_attached)]
 
 
 @contextlib.contextmanager
 def _attached(pid: int) -> Iterator[str]:
-    """By the engine and the way in that are taken where nobody asks."""
-    from ..engines import Member, Request, choice
+    """By the engine and the probe type that are taken where nobody asks."""
+    from ..engines import Member, Request, select
 
-    engine = choice.start(Request((Member(pid, pid),), only=pid))
+    engine = select.start(Request(members=(Member(pid, pid),), only=pid))
     try:
-        yield engine.reads_way
+        yield engine.probe_type
     finally:
         engine.close(wait=True)
 
 
-def _try_engines() -> abilities.EnginesTried:
+def _try_engines() -> doctor.EnginesTried:
     from ..engines import EngineName
-    from ..engines.choice import reads_ways
+    from ..engines.select import probe_types
 
-    tried: abilities.EnginesTried = {}
+    tried: doctor.EnginesTried = {}
     for name in get_args(EngineName):
         try:
-            ways = reads_ways(os.getpid(), name)
+            ways = probe_types(os.getpid(), name)
             tried[name] = {str(way): reason for way, reason in ways.items()}
         except PgtraceError as error:
             tried[name] = str(error)

@@ -5,9 +5,9 @@ import sys
 from typing import Any
 
 from ..errors import PermissionDeniedError, TargetError
-from ..postgres import proc, processes
-from ..postgres.processes import Backend, Server
-from ..statement import escape
+from ..postgres import discovery, proc
+from ..postgres.discovery import Backend, Server
+from ..terminal_text import escape
 
 _HEADINGS = ("PID", "BACKEND TYPE", "DATABASE", "USER", "ACTIVITY")
 
@@ -18,16 +18,21 @@ class ListCommand:
     What a process title does not say for certain is shown as ?, such as a name with spaces.
     """
 
+    examples = (
+        "sudo pgtrace list",
+        "sudo pgtrace list --json",
+    )
+
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         """Print every server, or raise TargetError when there is none."""
-        servers = processes.servers()
+        servers = discovery.servers()
         family = proc.by_parent()
         found = [(server, server.backends(family)) for server in servers]
-        hidden = processes.hidden()
+        hidden = discovery.hidden()
         if hidden and not found:
             raise PermissionDeniedError(hidden)
         if args.json:

@@ -2,25 +2,34 @@
 
 import argparse
 import gc
+import importlib
+import io
 import shutil
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import DatabaseError, UsageError
-from . import tracing
+from ..reporters import FORMATS
+from ..reporters.view import WIDTH
+from . import report_views, tracing_options
 
 if TYPE_CHECKING:
-    from ..capture import Capture
-    from ..lab.result import Result
-
-FORMATS = ("text", "json", "html", "hlog")
+    from ..model.capture import Capture
+    from ..model.lab_result import Result
 
 
 class ReportCommand:
-    """Show a file: as text, as JSON, as a page for a browser, or a capture as an HdrHistogram log.
+    """Show a file: as text, JSON or a page for a browser; a capture also as an HdrHistogram log, a
+    table of comma-separated values, or metrics for Prometheus.
 
     Needs no root, no kernel support and no server: only the file.
     """
+
+    examples = (
+        "pgtrace report busy.json",
+        "pgtrace report --format html -o busy.html busy.json",
+    )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
@@ -42,86 +51,64 @@ class ReportCommand:
         )
         parser.add_argument("-o", "--output", metavar="OUT", help="write it there, not to stdout")
         parser.add_argument("--force", action="store_true", help="overwrite OUT")
+        report_views.add_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Read, render, then print or write."""
-        from .. import capture_file, output_file
-        from ..capture import Capture
+        from ..files import documents, output_file
+        from ..model.capture import Capture
 
         if args.planner and args.format not in {"text", "json"}:
             raise UsageError(f"--planner has no form {args.format}: text or json")
         if args.dsn is not None and not args.planner:
             raise UsageError("--dsn is for --planner: without it a report needs no connection")
+        report_views.check(args)
         if args.output is not None:
             output_file.check(args.output, args.force)
-        document, to_file = capture_file.load_any(args.file), args.output is not None
+        document, to_file = documents.load_any(args.file), args.output is not None
         gc.freeze()  # what was read stays to the end: the collector need not look at it
-        if args.format == "json" and not args.planner:
-            return _json(document, args)
-        if not isinstance(document, Capture):
-            report = _lab(document, args, to_file=to_file)
-        elif args.planner:
-            report = _planner(document, args, to_file=to_file)
+        if args.planner and isinstance(document, Capture):
+            parts: Iterable[str] = [_planner(document, args, to_file=to_file)]
         else:
-            report = render(document, args.format, to_file=to_file)
+            parts = _report(document, args, to_file=to_file)
         if args.output is None:
-            sys.stdout.write(report)
+            sys.stdout.writelines(parts)
         else:
-            wrote = output_file.write(report.encode(), args.output, args.force)
-            tracing.note(args, wrote)
+            whole = io.BytesIO()  # grows where it is: parts that are joined would be there twice
+            whole.writelines(part.encode() for part in parts)
+            wrote = output_file.write(whole.getvalue(), args.output, args.force)
+            tracing_options.note(args, wrote)
         return 0
 
 
-def _json(document: "Capture | Result", args: argparse.Namespace) -> int:
-    """Part by part: the whole of a large one would take as much memory again."""
-    from .. import capture_file, output_file
+def _report(
+    document: "Capture | Result", args: argparse.Namespace, *, to_file: bool
+) -> Iterable[str]:
+    """In the form that was asked for. Text on a terminal is as wide as that."""
+    from ..model.capture import Capture
 
-    if args.output is None:
-        for part in capture_file.encoded(document):
-            sys.stdout.write(part.decode())
-    else:
-        wrote = output_file.write(capture_file.encode(document), args.output, args.force)
-        tracing.note(args, wrote)
-    return 0
-
-
-def render(capture: "Capture", form: str, *, to_file: bool = True) -> str:
-    """Return the report in one of FORMATS but json; text on a terminal is as wide as that."""
-    if form == "html":
-        from ..reporters import html
-
-        return html.render(capture)
-    if form == "hlog":
-        from ..reporters import hlog
-
-        return hlog.render(capture)
-    from ..reporters import text
-
-    return text.render(capture, width=width(to_file))
-
-
-def _lab(result: "Result", args: argparse.Namespace, *, to_file: bool) -> str:
-    if args.planner or args.format == "hlog":
-        what = "--planner" if args.planner else "--format hlog"
-        raise UsageError(
-            f"{what} is for captures, and {args.file} is the result of a lab experiment: "
-            "without it, its report is shown"
-        )
-    if args.format == "html":
-        from ..reporters import html
-
-        return html.render(result)
-    from ..reporters import lab
-
-    return lab.render(result, width=width(to_file))
+    form = FORMATS[args.format]
+    module: str | None = form.of_captures
+    if not isinstance(document, Capture):
+        module = form.of_results
+        what = "--planner" if args.planner else report_views.given(args)
+        if what or module is None:
+            raise UsageError(
+                f"{what or f'--format {args.format}'} is for captures, and {args.file} is the "
+                "result of a lab experiment: without it, its report is shown"
+            )
+    made = importlib.import_module(f"pgtrace.{module}")
+    view = report_views.view(args, width(to_file))
+    report: Iterable[str] = made.report(document, view)
+    return report
 
 
 def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> str:
-    from ..reporters import planner
+    from ..reporters import page_costs
 
     plans = None
     if args.dsn is not None:
-        from ..postgres.plans import explain
+        from ..postgres.explain import explain
 
         try:
             plans = explain(args.dsn, capture)
@@ -130,14 +117,12 @@ def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> 
                 f"plans cannot be asked for: {error}. Mend --dsn; without it, costs alone are shown"
             ) from error
     if args.format == "json":
-        return planner.render_json(capture, plans)
-    return planner.render(capture, plans, width=width(to_file))
+        return page_costs.render_json(capture, plans)
+    return page_costs.render(capture, plans, width=width(to_file))
 
 
 def width(to_file: bool) -> int:
     """How wide text may be: as the terminal, where it goes to one."""
-    from ..reporters.chart import WIDTH
-
     return WIDTH if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
 

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from ..capture import Call, Kind, Operation, Pattern, Performer, Scope, Size, Source
-from ..capture import EngineName as EngineName
-from ..capture import Protocol as ProtocolName
 from ..failures import Failures
+from ..model.capture import Call, Kind, Operation, Pattern, Performer, Scope, Size, Source
+from ..model.capture import EngineName as EngineName
+from ..model.capture import Protocol as ProtocolName
 
-ReadsWay = Literal["fentry", "kprobe", "tracepoint"]
-"""A way in for reads, and for other operations."""
+ProbeType = Literal["fentry", "kprobe", "tracepoint"]
+"""A probe type for reads, and for other operations."""
 OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
-QueriesWay = Literal["usdt", "uprobe", "memory", "none"]
+QuerySource = Literal["usdt", "uprobe", "memory", "none"]
 """memory: looked up in that of their backends, where these read."""
 Tier = Literal["full", "light", "none"]
 """How much of queries is measured. light: no probe waits in the server, and what a query read is
@@ -172,7 +172,7 @@ class StatementTotal:
 
 
 @dataclass(slots=True)
-class ApartCounts:
+class ExcludedCounts:
     """Reads that are in no histogram."""
 
     count: int = 0
@@ -198,11 +198,11 @@ class TaskSnapshot:
     exit_code: int = 0
     """As waitpid() has it; 0: it left by itself, or runs."""
     reads: ReadsByKey = field(default_factory=dict)
-    failed: ApartCounts = field(default_factory=ApartCounts)
-    short: ApartCounts = field(default_factory=ApartCounts)
-    failed_writes: ApartCounts = field(default_factory=ApartCounts)
-    short_writes: ApartCounts = field(default_factory=ApartCounts)
-    failed_fsyncs: ApartCounts = field(default_factory=ApartCounts)
+    failed: ExcludedCounts = field(default_factory=ExcludedCounts)
+    short: ExcludedCounts = field(default_factory=ExcludedCounts)
+    failed_writes: ExcludedCounts = field(default_factory=ExcludedCounts)
+    short_writes: ExcludedCounts = field(default_factory=ExcludedCounts)
+    failed_fsyncs: ExcludedCounts = field(default_factory=ExcludedCounts)
     lost_reads: int = 0
     lost_writes: int = 0
     lost_fsyncs: int = 0
@@ -223,9 +223,9 @@ class TaskSnapshot:
 class Losses(NamedTuple):
     """What was lost, of all threads together."""
 
-    reads: int
-    writes: int
-    fsyncs: int
+    read: int
+    write: int
+    fsync: int
     queries: int
     backends: int
     no_slot: int
@@ -284,9 +284,31 @@ class Postmaster(NamedTuple):
     """As application_name: to the text of the statement that it runs, debug_query_string."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How to trace, as its user asks."""
+
+    probe_type: ProbeType | None = None
+    """A probe type that is forced; None takes the best that loads."""
+    engine: EngineName | None = None
+    """One that is forced; None takes libbpf, and bcc where there is no BTF."""
+    operations: tuple[Operation, ...] = ("read",)
+    """What is measured."""
+    literals: bool = False
+    """Texts that differ in them are different statements, where there are no query ids."""
+    per_query: bool = False
+    """Hand over each query by poll(), instead of adding them up by statement in the kernel."""
+    most_statements: int = 5000
+    """Kept apart, of all backends together; more are added up for each backend."""
+    emit_durations: bool = False
+    """Hand over how long each read took, one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to trace, decided before anything is loaded."""
+
+    options: EngineOptions = EngineOptions()
 
     members: tuple[Member, ...] = ()
     """Traced from the start."""
@@ -294,12 +316,6 @@ class Request:
     """Their children are traced, those to come too."""
     binaries: tuple[tuple[str, int], ...] = ()
     """Where to put the probes of queries: the file, and the process or -1 for all that run it."""
-    reads: ReadsWay | None = None
-    """A way in that is forced; None takes the best that loads."""
-    engine: EngineName | None = None
-    """One that is forced; None takes libbpf, and bcc where there is no BTF."""
-    operations: tuple[Operation, ...] = ("read",)
-    """What is measured."""
     checkpoints: tuple[tuple[str, int], ...] = ()
     """As binaries: where to see when the phases of checkpoints begin."""
     only: int = 0
@@ -320,21 +336,14 @@ class Request:
     segment_bytes: int = 1 << 30
     """Of a relation's files, all but the last are this long."""
     most_tasks: int = 64
-    most_statements: int = 5000
-    """Kept apart, of all backends together; more are added up for each backend."""
     by_file: bool = False
     """Each file has an entry of its own in Engine.files()."""
-    per_query: bool = False
-    """Hand over each query by poll(), instead of adding them up by statement in the kernel."""
-    literals: bool = False
-    """Texts that differ in them are different statements, where there are no query ids."""
     query_ids: bool = False
     """The server computes them."""
     light: bool = False
     """Queries are looked up in their backends' memory: `binaries` is empty then."""
     calibrate: tuple[tuple[str, int], ...] = ()
     """As binaries: where to find out what lies where in that memory."""
-    emit_durations: bool = False
     unfollowed: frozenset[int] = frozenset()
     """Postmasters whose children's queries are not measured."""
     not_measured: tuple[str, ...] = ()
@@ -347,11 +356,11 @@ class Engine(Protocol):
     name: EngineName
     note: str | None
     """What its user should know of why it was taken."""
-    reads_way: ReadsWay
-    queries_way: QueriesWay
+    probe_type: ProbeType
+    query_source: QuerySource
     not_measured: list[str]
     operations: tuple[Operation, ...]
-    """What is measured, all by one way in."""
+    """What is measured, all by one probe type."""
     failures: Failures
     """What went wrong while tracing: of one query or one task, the others are not touched."""
 

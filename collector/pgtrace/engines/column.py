@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..libbpf.pieces import Pieces
+from ..libbpf.mapped_array import Pieces
 
 _NUMBER = 4
 

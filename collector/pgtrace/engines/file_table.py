@@ -4,12 +4,13 @@ import struct
 from collections.abc import Collection, Mapping
 from ctypes import sizeof
 
+from ..libbpf.mapped_array import load_barrier
 from ..libbpf.objects import Object
 from . import UNKNOWN_FILE, File, layout
 from .column import Column
-from .slots import fill
+from .slot_table import fill
 
-_FILES = 2  # enum queue in bpf/fill.bpf.c
+_FILES = 2  # enum queue in bpf/free_lists.bpf.c
 _MINOR_BITS = 20  # MINORBITS, include/linux/kdev_t.h
 _SIZE = sizeof(layout.FileEntry)
 _KIND_AT = layout.FileEntry.kind.offset
@@ -96,9 +97,11 @@ class FileTable:
         self._memory.close()
 
     def _meet(self, index: int) -> int:
-        entry = layout.FileEntry.from_buffer_copy(*self._memory.at(index))
-        if not entry.kind:
+        memory, at = self._memory.at(index)
+        if not _NUMBER.unpack_from(memory, at + _KIND_AT)[0]:
             return 0  # it is being filled
+        load_barrier()
+        entry = layout.FileEntry.from_buffer_copy(memory, at)
         self._last += 1
         self._known[self._last] = _file(entry)
         self._numbers[index] = self._last

@@ -6,7 +6,7 @@ tests/unit/test_layout.py compiles the header and holds every size and offset ag
 import ctypes
 from ctypes import c_char, c_int32, c_uint8, c_uint32, c_uint64
 
-from ..capture import Call, Kind, Operation, Pattern, Performer, Protocol, Scope, Size, Source
+from ..model.capture import Call, Kind, Operation, Pattern, Performer, Protocol, Scope, Size, Source
 
 SUBS = 16
 CHUNKS = 38
@@ -61,7 +61,7 @@ RECORD_SAMPLE = 3
 
 
 class Options(ctypes.Structure):
-    """struct options."""
+    """struct pgt_options."""
 
     _fields_ = (
         ("segment_bytes", c_uint64),
@@ -85,7 +85,7 @@ class Options(ctypes.Structure):
 
 
 class Memory(ctypes.Structure):
-    """struct memory."""
+    """struct pgt_memory."""
 
     _fields_ = (
         ("entry", c_uint64),
@@ -102,7 +102,7 @@ class Memory(ctypes.Structure):
 
 
 class Live(ctypes.Structure):
-    """struct live."""
+    """struct pgt_live."""
 
     _fields_ = (
         ("application_name", c_uint64 * SERVERS),
@@ -124,11 +124,11 @@ class Live(ctypes.Structure):
 
 
 class Slot(ctypes.Structure):
-    """struct slot."""
+    """struct pgt_slot."""
 
     _fields_ = (
         ("owner", c_uint32),
-        ("payer", c_uint32),
+        ("charged_to", c_uint32),
         ("query", c_uint64),
         ("key", c_uint32),
         ("next", c_uint32),
@@ -146,13 +146,13 @@ class Slot(ctypes.Structure):
 
 
 class Chunk(ctypes.Structure):
-    """struct chunk."""
+    """struct pgt_chunk."""
 
     _fields_ = (("count", c_uint64 * SUBS),)
 
 
 class Calls(ctypes.Structure):
-    """struct calls."""
+    """struct pgt_calls."""
 
     _fields_ = (
         ("calls", c_uint64),
@@ -165,8 +165,8 @@ class Calls(ctypes.Structure):
     )
 
 
-class Apart(ctypes.Structure):
-    """struct apart."""
+class Excluded(ctypes.Structure):
+    """struct pgt_excluded."""
 
     _fields_ = (
         ("count", c_uint64),
@@ -176,32 +176,32 @@ class Apart(ctypes.Structure):
     )
 
 
-class ApartWrites(ctypes.Structure):
-    """struct apart_writes."""
+class ExcludedWrites(ctypes.Structure):
+    """struct pgt_excluded_writes."""
 
     _fields_ = (
         ("lost_writes", c_uint64),
         ("lost_syncs", c_uint64),
-        ("failed", Apart),
-        ("cut_short", Apart),
-        ("failed_syncs", Apart),
+        ("failed", Excluded),
+        ("cut_short", Excluded),
+        ("failed_syncs", Excluded),
     )
 
 
 class Completed(ctypes.Structure):
-    """struct completed."""
+    """struct pgt_completed."""
 
     _fields_ = (
         ("requests", c_uint64),
         ("lost", c_uint64),
-        ("failed", Apart),
-        ("cut_short", Apart),
+        ("failed", Excluded),
+        ("cut_short", Excluded),
         ("lanes", c_uint32 * LANES),
     )
 
 
 class QueryRecord(ctypes.Structure):
-    """struct query."""
+    """struct pgt_query."""
 
     _fields_ = (
         ("record", c_uint32),
@@ -228,11 +228,11 @@ class QueryRecord(ctypes.Structure):
 
 
 class Charged(ctypes.Structure):
-    """struct charged."""
+    """struct pgt_charged."""
 
     _fields_ = (
         ("record", c_uint32),
-        ("payer", c_uint32),
+        ("charged_to", c_uint32),
         ("query", c_uint64),
         ("slot", c_uint32),
         ("unused", c_uint32),
@@ -240,7 +240,7 @@ class Charged(ctypes.Structure):
 
 
 class Sample(ctypes.Structure):
-    """struct sample."""
+    """struct pgt_sample."""
 
     _fields_ = (
         ("record", c_uint32),
@@ -256,10 +256,10 @@ class Sample(ctypes.Structure):
 
 
 class StatementKey(ctypes.Structure):
-    """struct statement_key."""
+    """struct pgt_statement_key."""
 
     _fields_ = (
-        ("payer", c_uint32),
+        ("charged_to", c_uint32),
         ("protocol", c_uint8),
         ("begun_before", c_uint8),
         ("cut", c_uint8),
@@ -270,7 +270,7 @@ class StatementKey(ctypes.Structure):
 
 
 class Statement(ctypes.Structure):
-    """struct statement."""
+    """struct pgt_statement."""
 
     _fields_ = (
         ("key", StatementKey),
@@ -284,7 +284,7 @@ class Statement(ctypes.Structure):
 
 
 class FileEntry(ctypes.Structure):
-    """struct file_entry."""
+    """struct pgt_file_entry."""
 
     _fields_ = (
         ("inode", c_uint64),
@@ -300,7 +300,7 @@ class FileEntry(ctypes.Structure):
 
 
 class FileKey(ctypes.Structure):
-    """struct file_key."""
+    """struct pgt_file_key."""
 
     _fields_ = (
         ("inode", c_uint64),
@@ -312,7 +312,7 @@ class FileKey(ctypes.Structure):
 
 
 class FileState(ctypes.Structure):
-    """struct file_state."""
+    """struct pgt_file_state."""
 
     _fields_ = (
         ("file", c_uint64),
@@ -330,7 +330,7 @@ class FileState(ctypes.Structure):
 
 
 class Stream(ctypes.Structure):
-    """struct stream."""
+    """struct pgt_stream."""
 
     _fields_ = (
         ("identity", c_uint64),
@@ -339,10 +339,10 @@ class Stream(ctypes.Structure):
 
 
 class Charge(ctypes.Structure):
-    """struct charge."""
+    """struct pgt_charge."""
 
     _fields_ = (
-        ("payer", c_uint32),
+        ("charged_to", c_uint32),
         ("unused", c_uint32),
         ("query", c_uint64),
         ("queued_ns", c_uint64),
@@ -352,7 +352,7 @@ class Charge(ctypes.Structure):
 
 
 class Hashing(ctypes.Structure):
-    """struct hashing."""
+    """struct pgt_hashing."""
 
     _fields_ = (
         ("hash", c_uint64),
@@ -370,7 +370,7 @@ class Hashing(ctypes.Structure):
 
 
 class Seen(ctypes.Structure):
-    """struct seen."""
+    """struct pgt_seen."""
 
     _fields_ = (
         ("entry", c_uint64),
@@ -384,7 +384,7 @@ class Seen(ctypes.Structure):
 
 
 class Task(ctypes.Structure):
-    """struct task."""
+    """struct pgt_task."""
 
     _fields_ = (
         ("start_ns", c_uint64),
@@ -413,9 +413,9 @@ class Task(ctypes.Structure):
         ("lost_reads", c_uint64),
         ("lost_queries", c_uint64),
         ("charge", Charge),
-        ("failed", Apart),
-        ("cut_short", Apart),
-        ("writes", ApartWrites),
+        ("failed", Excluded),
+        ("cut_short", Excluded),
+        ("writes", ExcludedWrites),
         ("ignored_file", c_uint64),
         ("ignored_inode", c_uint64),
         ("last_request", c_uint64),
@@ -440,7 +440,7 @@ class Task(ctypes.Structure):
 
 
 class LeaderKey(ctypes.Structure):
-    """struct leader_key."""
+    """struct pgt_leader_key."""
 
     _fields_ = (
         ("postmaster", c_uint32),
@@ -449,10 +449,10 @@ class LeaderKey(ctypes.Structure):
 
 
 class Handle(ctypes.Structure):
-    """struct handle."""
+    """struct pgt_handle."""
 
     _fields_ = (
-        ("payer", c_uint32),
+        ("charged_to", c_uint32),
         ("pattern", c_uint32),
         ("query", c_uint64),
         ("asked_ns", c_uint64),
@@ -460,11 +460,11 @@ class Handle(ctypes.Structure):
 
 
 class SlotKey(ctypes.Structure):
-    """struct slot_key."""
+    """struct pgt_slot_key."""
 
     _fields_ = (
         ("owner", c_uint32),
-        ("payer", c_uint32),
+        ("charged_to", c_uint32),
         ("query", c_uint64),
         ("key", c_uint32),
         ("file", c_uint32),

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ..capture import COUNT_CALLS
 from ..errors import PgtraceError, UnsupportedError
 from ..failures import Failures
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object, Ring
+from ..model.capture import COUNT_CALLS
 from . import (
     CheckpointTimes,
     EngineName,
@@ -21,22 +21,22 @@ from . import (
     Key,
     Losses,
     Postmaster,
-    QueriesWay,
+    ProbeType,
     QueryEvent,
-    ReadsWay,
+    QuerySource,
     Request,
     TaskSnapshot,
     add_reads,
     layout,
     probes,
-    records,
+    ring_records,
 )
 from .file_table import FileTable
 from .light import Light
-from .room import Room
-from .slots import ReadsByQuery, SlotPool, add_sum
+from .map_sizes import Room
+from .slot_table import ReadsByQuery, SlotPool, add_sum
 from .statement_table import StatementTable
-from .tasks import TaskTable
+from .task_table import TaskTable
 
 OBJECT = Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"
 
@@ -51,22 +51,22 @@ _V = TypeVar("_V")
 
 
 class LibbpfEngine:
-    """Reads by one way in, query scopes by USDT, asynchronous I/O by uprobes and io_uring."""
+    """Reads by one probe type, query scopes by USDT, asynchronous I/O by uprobes and io_uring."""
 
     name: EngineName = "libbpf"
     note: str | None = None
 
-    def __init__(self, request: Request, way: ReadsWay, *, no_usdt: bool = False) -> None:
+    def __init__(self, request: Request, way: ProbeType, *, no_usdt: bool = False) -> None:
         self._no_usdt = no_usdt
         self._aio = request.aio
         self._query_ids = request.query_ids
         self._io_workers = False
         self._no_uring: str | None = None
-        self._per_query = request.per_query
+        self._per_query = request.options.per_query
         self._light: Light | None = None
-        self.reads_way: ReadsWay = way
-        self.operations = request.operations
-        self.queries_way: QueriesWay = "none"
+        self.probe_type: ProbeType = way
+        self.operations = request.options.operations
+        self.query_source: QuerySource = "none"
         self.not_measured: list[str] = list(request.not_measured)
         self.failures = Failures()
         self._ended: deque[tuple[float, bytes]] = deque()
@@ -295,7 +295,7 @@ class LibbpfEngine:
             found = self._uring_programs()
         if not isinstance(found, str):
             return found
-        self._no_uring = found if "read" in request.operations else None
+        self._no_uring = found if "read" in request.options.operations else None
         for postmaster in request.postmasters:
             self._tell_missing_uring(postmaster)
         return {}
@@ -306,7 +306,7 @@ class LibbpfEngine:
             self.not_measured.append(missing)
 
     def _prepare(self, request: Request) -> None:
-        wanted = [probes.prefix(self.reads_way, each) for each in request.operations]
+        wanted = [probes.prefix(self.probe_type, each) for each in request.options.operations]
         wanted += [probes.EXIT, probes.FILL]
         if request.binaries:
             wanted += [probes.NO_USDT if self._no_usdt else probes.QUERIES, probes.ABORT]
@@ -323,14 +323,14 @@ class LibbpfEngine:
             listed=request.listed,
             children=bool(request.postmasters),
             block_shift=request.block_size.bit_length() - 1,
-            emit_durations=request.emit_durations,
+            emit_durations=request.options.emit_durations,
             helpers_only=request.helpers_only,
             no_usdt=self._no_usdt,
             by_file=request.by_file,
-            per_query=request.per_query,
+            per_query=request.options.per_query,
             page_bytes=mmap.PAGESIZE,
-            literals=request.literals,
-            writes="write" in request.operations,
+            literals=request.options.literals,
+            writes="write" in request.options.operations,
             spare_slots=room.slots,
             spare_chunks=room.chunks,
             cookies=btf.has_cookies(),
@@ -365,8 +365,8 @@ class LibbpfEngine:
 
     def _attach(self, request: Request) -> None:
         # First what may be refused: links of uprobes take long to come and to go
-        for operation in request.operations:
-            probes.attach_operation(self._object, self.reads_way, operation)
+        for operation in request.options.operations:
+            probes.attach_operation(self._object, self.probe_type, operation)
         probes.attach_exit(self._object)
         refused = self._attach_queries(request)
         if request.light:
@@ -404,13 +404,13 @@ class LibbpfEngine:
         if any(reason.startswith("queries:") for reason in missing):
             self._tasks.close_scopes()
         else:
-            self.queries_way = "uprobe" if self._no_usdt else "usdt"
+            self.query_source = "uprobe" if self._no_usdt else "usdt"
         return refused
 
     def _begin_light(self, request: Request) -> None:
         if not any(postmaster.text for postmaster in request.postmasters):
             return  # it was said why
-        self.queries_way = "memory"
+        self.query_source = "memory"
         self._light = Light(self._object, self._live, request)
         self._light.wait(self._records.consume)
 
@@ -423,7 +423,7 @@ class LibbpfEngine:
         attach = probes.attach_functions if self._no_usdt else probes.attach_queries
         missing = []
         try:
-            if self.queries_way in COUNT_CALLS:
+            if self.query_source in COUNT_CALLS:
                 missing += attach(self._object, binary, -1)
                 if self._query_ids and not self._no_usdt:
                     missing += probes.attach_query_ids(self._object, everybody)
@@ -440,7 +440,7 @@ class LibbpfEngine:
         if self._light and data[0] == layout.RECORD_SAMPLE:
             self._light.take(data)
             return
-        charged = records.charged(data)
+        charged = ring_records.charged(data)
         if charged:
             self._pool.note_charged(*charged)
         else:
@@ -463,7 +463,7 @@ class LibbpfEngine:
     def _settled(
         self, look: Callable[[Collection[int] | None], dict[int, dict[_K, _V]]]
     ) -> dict[int, dict[_K, _V]]:
-        """What `look` finds by payer: of a task whose query ended meanwhile, looked at again."""
+        """What `look` finds by task: of one whose query ended meanwhile, looked at again."""
         before = self._tasks.foldings()
         found = look(None)
         for _ in range(_LOOKS):
@@ -518,7 +518,7 @@ class LibbpfEngine:
         return self._query(bytes(query), ended=False)
 
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:
-        event, number, first = records.query(data, ended=ended)
+        event, number, first = ring_records.query(data, ended=ended)
         if ended:
             outside = not event.is_call and not event.begun_before
             event.reads = self._pool.hand_over(event.serial, number, first, outside=outside)

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .. import sudo
-from ..capture import Operation
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
 from ..linux import capabilities, tracepoints
+from ..model.capture import Operation
 from ..postgres.binary import moved, probe_offset, sites, symbol_offset
-from . import ReadsWay, usdt
+from . import ProbeType, usdt
 
-WAYS: tuple[ReadsWay, ...] = ("fentry", "kprobe", "tracepoint")
+PROBE_TYPES: tuple[ProbeType, ...] = ("fentry", "kprobe", "tracepoint")
 _PREFIX = {"fentry": "pgt_f", "kprobe": "pgt_k", "tracepoint": "pgt_tp"}
 _OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
 QUERIES, NO_USDT, ABORT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_x_", "pgt_i_", "pgt_a_"
@@ -94,8 +94,8 @@ class MissingProbesError(Exception):
     """A binary has no USDT notes, or not all that are needed."""
 
 
-def why_not(way: ReadsWay) -> str | None:
-    """Why this kernel cannot have that way in, where it says so before anything is loaded."""
+def why_not(way: ProbeType) -> str | None:
+    """Why this kernel cannot have that probe type, where it says so before anything is loaded."""
     if way == "fentry" and _kernel() < _FENTRY:
         return "before Linux 5.17 programs may not load an argument that points to a number"
     if way == "kprobe" and not KPROBES.exists():
@@ -103,13 +103,13 @@ def why_not(way: ReadsWay) -> str | None:
     return None
 
 
-def prefix(way: ReadsWay, operation: Operation) -> str:
+def prefix(way: ProbeType, operation: Operation) -> str:
     """With what the names of its programs begin."""
     return _PREFIX[way] + _OPERATION[operation]
 
 
-def attach_operation(loaded: Object, way: ReadsWay, operation: Operation) -> None:
-    """Attach one way in. Exits first: a read whose entry was not seen is not counted."""
+def attach_operation(loaded: Object, way: ProbeType, operation: Operation) -> None:
+    """Attach one probe type. Exits first: a read whose entry was not seen is not counted."""
     of_it = prefix(way, operation)
     try:
         if way == "tracepoint":

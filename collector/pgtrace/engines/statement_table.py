@@ -7,11 +7,11 @@ from ctypes import sizeof
 from ..libbpf.objects import Object
 from . import StatementTotal, layout
 from .column import Column
-from .slots import ReadsByQuery, SlotPool, fill
+from .slot_table import ReadsByQuery, SlotPool, fill
 
 _SIZE = sizeof(layout.Statement)
 _SUMS_END = layout.Statement.sums.offset + sizeof(layout.Calls)
-_STATEMENTS = 3  # enum queue in bpf/fill.bpf.c
+_STATEMENTS = 3  # enum queue in bpf/free_lists.bpf.c
 _SIGNED = 1 << 63
 
 assert _SIZE % 4 == 0
@@ -25,17 +25,17 @@ class StatementTable:
         self._indexes = loaded.map("pgt_statement_indexes")
         self._free = loaded.map("pgt_free_statements")
         self._pool = pool
-        payer, used = layout.StatementKey.payer.offset, layout.Statement.used.offset
-        self._payers = Column(self._memory, _SIZE, payer, used, range(count))
+        charged_to, used = layout.StatementKey.charged_to.offset, layout.Statement.used.offset
+        self._charged = Column(self._memory, _SIZE, charged_to, used, range(count))
         fill(loaded, _STATEMENTS, count)
 
-    def of(self, payers: Collection[int]) -> dict[int, list[int]]:
+    def of(self, charged: Collection[int]) -> dict[int, list[int]]:
         """The places of all statements of these tasks."""
-        found: dict[int, list[int]] = {payer: [] for payer in payers}
-        for first, (everybody,) in self._payers.parts():
-            for index, payer in enumerate(everybody, first):
-                if payer and payer in found:
-                    found[payer].append(index)
+        found: dict[int, list[int]] = {charged_to: [] for charged_to in charged}
+        for first, (everybody,) in self._charged.parts():
+            for index, charged_to in enumerate(everybody, first):
+                if charged_to and charged_to in found:
+                    found[charged_to].append(index)
         return found
 
     def chunks(self, indexes: Collection[int]) -> int:

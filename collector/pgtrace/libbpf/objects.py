@@ -14,9 +14,9 @@ from typing import Self
 
 from ..errors import UnsupportedError
 from ..linux import tracepoints
-from ..statement import escape
+from ..terminal_text import escape
 from . import prototypes, uprobes
-from .pieces import Pieces
+from .mapped_array import Pieces
 
 _messages: list[str] = []
 """What libbpf said since the last call that failed: the reason of an error is only there."""

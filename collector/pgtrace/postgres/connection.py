@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DatabaseError
 from ..linux import foreign_files
-from ..statement import decode
-from .processes import Server
+from ..terminal_text import decode
+from .discovery import Server
 
 if TYPE_CHECKING:
     import psycopg
@@ -67,7 +67,7 @@ class Connection:
     def undone(self) -> Iterator["psycopg.Connection[Any]"]:
         """A transaction with the role's own search_path, which is rolled back in any case.
 
-        For what runs functions of others: plan_roles.py says as whom.
+        For what runs functions of others: explain_roles.py says as whom.
         """
         with _one_line(), self._connection.transaction(force_rollback=True):
             self._connection.execute(_BRIEFLY)

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from ..capture import Executions
 from ..errors import DatabaseError
+from ..model.capture import Executions
 from .connection import Connection
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import pairwise
 
-from ..statement import ELLIPSIS
+from ..terminal_text import ELLIPSIS
 from .tokens import Token, scan
 
 UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")

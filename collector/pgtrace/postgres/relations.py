@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..capture import Kind
 from ..errors import DatabaseError
+from ..model.capture import Kind
 from .connection import Connection, connect
 
 LEAST_PAUSE_S = 1.0

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ..errors import PgtraceError
 from ..linux import foreign_files
-from ..statement import decode
-from .processes import Server, tablespaces
-from .storage import Storage, storage
+from ..linux.storage import Storage, storage
+from ..terminal_text import decode
+from .discovery import Server, tablespaces
 
 DEFAULT, GLOBAL = 1663, 1664
 """Their oids: src/include/catalog/pg_tablespace.dat"""

@@ -7,10 +7,11 @@ and raises where it should write the start time.
 from datetime import datetime
 
 from .. import __version__
-from ..buckets import MAX_BITS
-from ..capture import Capture, Reads
-from ..histogram import Histogram
-from .block import NAMES
+from ..model.buckets import MAX_BITS
+from ..model.capture import Capture, Io
+from ..model.histogram import Histogram
+from .terminal.block import NAMES
+from .view import View
 
 DIGITS = 3
 NS_PER_MS = 1_000_000
@@ -22,6 +23,11 @@ _COMMENTS = f"""\
 """
 
 
+def report(capture: Capture, _: View) -> list[str]:
+    """Return it in one."""
+    return [render(capture)]
+
+
 def render(capture: Capture) -> str:
     """Return the log: one interval, the whole session, and one line for each tag in it."""
     start = datetime.fromisoformat(capture.started)
@@ -31,9 +37,9 @@ def render(capture: Capture) -> str:
         + f"#[StartTime: {start.timestamp():.3f} (seconds since epoch), {capture.started}]",
         '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
     ]
-    tagged: dict[tuple[int, str, str, str], list[Reads]] = {}
+    tagged: dict[tuple[int, str, str, str], list[Io]] = {}
     for backend in capture.backends:
-        for reads in backend.reads:
+        for reads in backend.io:
             tag = (backend.pid, reads.call or reads.operation, reads.source, reads.scope)
             tagged.setdefault(tag, []).append(reads)
     for key, several in sorted(tagged.items()):

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Reads: one handler at the entry and one at the exit; read_probes.bpf.c has the probe types. */
+#ifndef READS_BPF_H
+#define READS_BPF_H
+
+#include "charge.bpf.h"
+#include "counting.bpf.h"
+#include "files.bpf.h"
+#include "light.bpf.h"
+#include "requests.bpf.h"
+#include "slots.bpf.h"
+#include "tasks.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} pgt_durations SEC(".maps");
+
+/* Bytes that the task asked its devices for since a request was submitted are that request's:
+ * the kernel issues each before it takes the next. */
+static __noinline int settle_request(struct pgt_task *task, __u64 read_bytes)
+{
+	struct pgt_request *request;
+	__u64 key;
+
+	if (!task || read_bytes == task->request_bytes)
+		return 0;
+	key = task->last_request;
+	request = bpf_map_lookup_elem(&pgt_requests, &key);
+	if (request)
+		request->device_bytes += read_bytes - task->request_bytes;
+	task->request_bytes = read_bytes;
+	return 0;
+}
+
+/* The clock is read last here, and first at the exit: what this costs is not in the time. */
+static __always_inline int read_enter(struct pgt_task *task, struct file *file, __u64 asked,
+				      __u64 position)
+{
+	struct counters counters;
+
+	if (!file || !find_file(task, file))
+		return 0;
+	counters = current_counters();
+	if (task->last_request)
+		settle_request(task, counters.read_bytes);
+	task->last_request = 0;
+	task->read_bytes = counters.read_bytes;
+	task->switches = counters.switches;
+	task->asked = asked;
+	task->position = position;
+	task->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline __u32 source_of(__u32 flags, __u64 grown, bool slept)
+{
+	if (flags & DIRECT && grown)
+		return DEVICE; /* a polled request completes without a sleep */
+	if (grown)
+		return slept ? DEVICE : READAHEAD_ISSUED;
+	if (!has_io_accounting() || !(flags & TELLABLE))
+		return SOURCE_UNKNOWN;
+	return slept ? WAIT : PAGE_CACHE;
+}
+
+/* How a read, or a write, follows the last one of the same relation, and that it was the last
+ * now. */
+static __always_inline __u32 pattern_of(struct pgt_task *task, struct pgt_file_state *state,
+					bool write, __u64 position, __u64 length)
+{
+	__u32 i = state->stream & (FILES - 1);
+	__u64 *last = write ? &task->written[i] : &task->streams[i].next;
+	__u64 next = *last;
+
+	if (task->streams[i].identity != state->identity) {
+		/* Forgotten, while another segment of the relation was not read */
+		state->stream = find_stream(task, state->identity);
+		i = state->stream & (FILES - 1);
+		last = write ? &task->written[i] : &task->streams[i].next;
+		next = *last;
+	}
+	position += state->base;
+	*last = position + length;
+	if (next == NOWHERE)
+		/* Once some were forgotten, "never seen" and "forgotten" look alike */
+		return task->streams_used > FILES ? PATTERN_UNKNOWN : FIRST;
+	if (position == next)
+		return SEQUENTIAL;
+	if (position > next && position - next <= state->window)
+		return NEAR;
+	return RANDOM;
+}
+
+static __always_inline __u32 size_of(__u64 bytes)
+{
+	__u64 blocks = (bytes + (1ull << options.block_shift) - 1) >> options.block_shift;
+
+	if (blocks <= 1)
+		return BLOCKS_1;
+	if (blocks <= 4)
+		return BLOCKS_2_4;
+	return blocks <= 15 ? BLOCKS_5_15 : BLOCKS_16;
+}
+
+static __always_inline void count_excluded(struct pgt_excluded *excluded, __u64 bytes,
+					   __u64 device_bytes, __u64 ns)
+{
+	excluded->count++;
+	excluded->bytes += bytes;
+	excluded->device_bytes += device_bytes;
+	excluded->total_ns += ns;
+}
+
+static __always_inline __u32 key_of(__u64 query, __u32 operation, __u32 performer, __u32 flags,
+				    __u64 bytes, __u32 pattern, __u32 source)
+{
+	__u32 key = (!!query * OPERATIONS + operation) * PERFORMERS + performer;
+
+	key = key * 2 + !!(flags & DIRECT);
+	return ((key * SIZES + size_of(bytes)) * PATTERNS + pattern) * SOURCES + source;
+}
+
+static __always_inline int read_exit(__s64 ret)
+{
+	struct counters counters;
+	struct pgt_file_state *state;
+	struct pgt_measured measured = {};
+	struct pgt_slot_key key = {};
+	struct pgt_charge charge;
+	struct pgt_task *task;
+	struct pgt_slot *slot;
+	__u64 now, ns, grown;
+	__u32 source, pattern, place;
+
+	task = traced_task();
+	if (!task || !task->start_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	ns = now - task->start_ns;
+	task->start_ns = 0;
+	charge = task->charge;
+	task->charge.charged_to = 0;
+	task->charge.known = 0;
+	counters = current_counters();
+	grown = counters.read_bytes - task->read_bytes;
+	if (ret < 0) {
+		count_excluded(&task->failed, 0, grown, ns);
+		return 0;
+	}
+	state = &task->files[task->file & (FILES - 1)];
+	if (charge.known)
+		pattern = charge.pattern;
+	else
+		pattern = pattern_of(task, state, false, task->position, ret);
+	if ((__u64)ret < task->asked) {
+		count_excluded(&task->cut_short, ret, grown, ns);
+		return 0;
+	}
+	if (options.emit_durations)
+		bpf_ringbuf_output(&pgt_durations, &ns, sizeof(ns), 0);
+	source = source_of(state->flags, grown, counters.switches != task->switches);
+	measured.ns = ns;
+	measured.bytes = ret;
+	measured.device_bytes = grown;
+	key.owner = task->serial;
+	key.file = state->entry;
+	if (charge.charged_to) {
+		measured.queued_ns = charge.queued_ns;
+		key.charged_to = charge.charged_to;
+		key.query = charge.query;
+		key.key = key_of(charge.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
+		place = charged_slot(&key, false);
+		slot = place ? slot_at(place - 1) : NULL;
+	} else {
+		key.charged_to = task->serial;
+		key.query = query_of(task, now);
+		key.key = key_of(key.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
+		slot = own_slot(task, state, &key);
+	}
+	if (slot && count_read(slot, &measured, false))
+		return 0;
+	if (!count_by_kind(task, &key, state->by_kind, &measured))
+		task->lost_reads++;
+	return 0;
+}
+
+/* The length of a vector, or 0 if it cannot be known. */
+static __always_inline __u64 vector_length(const struct iovec *vector, __u64 count)
+{
+	struct iovec element;
+	__u64 length = 0;
+	__u32 i;
+
+	if (count > MAX_IOVECS)
+		return 0;
+	for (i = 0; i < MAX_IOVECS && i < count; i++) {
+		if (bpf_probe_read_user(&element, sizeof(element), &vector[i]))
+			return 0;
+		length += element.length;
+	}
+	return length;
+}
+
+#endif

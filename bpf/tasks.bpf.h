@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Tasks, which are what is known of traced threads, and what all programs share. */
+#ifndef TASKS_BPF_H
+#define TASKS_BPF_H
+
+#include "kernel.bpf.h"
+#include "pgtrace.h"
+
+/* Set before the programs are loaded, so that the verifier drops what is not asked for. */
+const volatile struct pgt_options options SEC(".rodata.options");
+
+struct pgt_live live SEC(".data.live");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pgt_task);
+} pgt_tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);   /* thread id */
+	__type(value, __u32); /* index in pgt_tasks */
+} pgt_indexes SEC(".maps");
+
+/* Tasks that nobody has, prepared by user space. A queue needs no atomic counter whose value
+ * is used: those came with 5.12 (5ca419f2864a, "bpf: Add BPF_FETCH field / create
+ * atomic_fetch_add instruction"). */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} pgt_free_tasks SEC(".maps");
+
+/* Where those are who may have parallel workers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct pgt_leader_key);
+	__type(value, __u32); /* index in pgt_tasks */
+} pgt_leaders SEC(".maps");
+
+/* What was stored before is seen before what is stored afterwards, by whoever looks with a barrier
+ * of its own. x86 keeps stores in order; elsewhere an atomic operation that returns a value does,
+ * which 5.12 has, and arm64 has no fentry before 6.0. */
+static __always_inline void store_barrier(void)
+{
+#if defined(__TARGET_ARCH_x86)
+	barrier();
+#else
+	__u32 was = __sync_fetch_and_add(&live.unused, 0);
+
+	asm volatile("" : : "r"(was) : "memory");
+#endif
+}
+
+static __always_inline struct pgt_task *task_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&pgt_tasks, &index);
+}
+
+static __always_inline bool is_postmaster(__u32 tgid)
+{
+	__u32 i;
+
+	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
+		if (live.postmasters[i] == tgid)
+			return true;
+	return false;
+}
+
+/* Where in `live` the server of a postmaster is; SERVERS: it is none that is traced. */
+static __always_inline __u32 place_of(__u32 postmaster)
+{
+	__u32 i;
+
+#pragma clang loop unroll(disable)
+	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
+		if (live.postmasters[i] == postmaster)
+			return opaque(i);
+	return SERVERS;
+}
+
+#endif

@@ -1,0 +1,299 @@
+"""What attach prints while it traces: each query as it ends, the running one now and then."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from .. import terminal_text, units
+from ..engines import QueryEvent, ReadsByKey, add_reads
+from ..model.capture import COUNT_CALLS, Capture, Io, Latencies, of_operation
+from ..reporters import losses
+from ..reporters.terminal import block, capture_report, files
+from ..tracing import statements
+from ..tracing.tracer import Tracer
+
+MOST_A_SECOND = 5
+"""More queries in one second are summed up, by statement."""
+MOST_STATEMENTS = 10
+FIRST_LOOK_S = 1.0
+
+
+class Screen(Protocol):
+    """Something that shows a session while it runs."""
+
+    def begin(self) -> None:
+        """Say what is traced."""
+
+    def tick(self) -> None:
+        """Show what is new; called about every 50 ms."""
+
+    def end(self, reason: str) -> None:
+        """Show what is left, and the sum."""
+
+
+class JsonLines:
+    """One JSON object per query that ended, and one that sums up."""
+
+    def __init__(self, tracer: Tracer, *, literals: bool) -> None:
+        self._tracer = tracer
+        self._literals = literals
+        self._queries = 0
+
+    def begin(self) -> None:
+        """Nothing is data yet."""
+
+    def tick(self) -> None:
+        """Print the queries that ended."""
+        import msgspec
+
+        from ..model.buckets import plain
+
+        for event in self._tracer.poll():
+            self._queries += 1
+            one = statements.Statements(literals=self._literals)
+            one.add(event)
+            query = msgspec.to_builtins(self._tracer.assembly.queries(one)[0], enc_hook=plain)
+            started = self._tracer.wall_time(event.start_ns)
+            stamp = {"pid": event.pid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+            print(msgspec.json.encode(stamp | query).decode(), flush=True)
+
+    def end(self, reason: str) -> None:
+        """Print the last queries, and what all of it was: with what was lost."""
+        import msgspec
+
+        from ..model.buckets import plain
+
+        taken = self._tracer.stop()
+        self.tick()
+        way = taken.probes.queries
+        for backend in taken.backends if way == "memory" else ():
+            for query in backend.queries:
+                one = {"pid": backend.pid} | msgspec.to_builtins(query, enc_hook=plain)
+                print(msgspec.json.encode(one).decode(), flush=True)
+        summary = {
+            "reason": reason,
+            "duration_s": taken.duration_s,
+            "queries": self._queries if way in COUNT_CALLS else None,
+            "totals": taken.totals,
+            "lost": taken.lost,
+            "not_measured": taken.probes.not_measured,
+        }
+        print(msgspec.json.encode({"summary": summary}).decode(), flush=True)
+
+
+class TextScreen:
+    """Blocks of text for a person."""
+
+    def __init__(self, tracer: Tracer, every_s: float, *, per_query: bool) -> None:
+        self._tracer = tracer
+        self._every_s = every_s
+        self._per_query = per_query
+        self._busy = False
+        self._this_second: list[QueryEvent] = []
+        self._shown_this_second = 0
+        self._second_ends = time.monotonic() + 1
+        self._next_look = time.monotonic() + FIRST_LOOK_S
+        self._announced_ns = 0
+        self._queries = self._errors = 0
+
+    def begin(self) -> None:
+        """Say which backend this is, what it does, and how it is measured."""
+        target, engine = self._tracer.target, self._tracer.engine
+        backend = target.backends[0]
+        version = target.servers[0].version if target.servers else None
+        parts = [
+            f"Backend {backend.pid}",
+            f"{backend.usename or '?'}@{backend.datname or '?'}" if backend.datname else "",
+            backend.backend_type or "",
+            f"PostgreSQL {version}" if version else "PostgreSQL",
+            backend.activity or "",
+        ]
+        _print("  ".join(terminal_text.escape(part) for part in parts if part))
+        _print(
+            f"{capture_report.measured(engine.probe_type, engine.operations)}, "
+            f"{capture_report.QUERIES[engine.query_source]}. "
+            "Ctrl-C to stop."
+        )
+        for missing in self._tracer.not_measured:
+            _print(f"Not measured: {missing}")
+        _print(f"Not measured: {', '.join(block.untraced(engine.operations))}.")
+        if backend.activity is None and engine.query_source == "none":
+            _print("What the backend does now cannot be told.")
+        running = self._tracer.account().running
+        if running:
+            self._announce(running)
+
+    def tick(self) -> None:
+        """Show the queries that ended; now and then, the one that runs."""
+        self._take_ended()
+        now = time.monotonic()
+        if now >= self._second_ends:
+            self._sum_up()
+            self._second_ends = now + 1
+        if now >= self._next_look:
+            self._look()
+            self._next_look = now + self._every_s
+
+    def end(self, reason: str) -> None:
+        """Show the last queries, what did not end, and the sum."""
+        taken = self._tracer.stop()
+        self._take_ended()
+        self._sum_up()
+        _lines(capture_report.partial(taken))
+        if not taken.backends:
+            return
+        backend = taken.backends[0]
+        running = next((query for query in backend.queries if query.unfinished), None)
+        if running:
+            _print(f"▷ not ended: {terminal_text.escape(running.text or '(text not known)')}")
+            operations, missing = taken.probes.operations, taken.probes.not_measured
+            _lines(block.block(running.io, None, missing, lead="…", operations=operations))
+        ended = "The backend ended. " if reason == "backend ended" else ""
+        outside = [reads for reads in backend.io if reads.scope == "outside"]
+        _print(
+            f"\n{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
+            f"{self._ended(taken)}{self._counted(backend.io)}, "
+            f"{units.count(sum(reads.count for reads in outside))} of them outside queries."
+        )
+        failed, short = (
+            {operation: each.count for operation, each in of.items()}
+            for of in (backend.failed, backend.short)
+        )
+        if parts := losses.excluded(losses.OPERATIONS, failed, short):
+            _print(f"Not among them: {', '.join(parts)}.")
+        if taken.probes.queries == "memory":
+            _lines(capture_report.statements(taken, backend))
+        if any(reads.relation for reads in backend.io):
+            _lines(["", *files.tables(taken)])
+        counted = taken.probes.queries != "memory"
+        for line in losses.sentences(taken.lost, taken.totals, self._queries if counted else None):
+            _print(line.replace("in no number below", "in no number above"))
+        for line in losses.under_way(taken.lost):
+            _print(line)
+
+    def _ended(self, taken: Capture) -> str:
+        """How many queries ended, where that was measured."""
+        if taken.probes.queries not in COUNT_CALLS:
+            return ""
+        return (
+            f"{units.count(self._queries)} {'query' if self._queries == 1 else 'queries'}, "
+            f"{units.count(self._errors)} failed, "
+        )
+
+    def _counted(self, reads: Sequence[Io], *, device: bool = False) -> str:
+        """How many of what was asked for: `94 reads (12 device), 3 writes`."""
+        parts = []
+        for operation in self._tracer.engine.operations:
+            of_it = of_operation(reads, operation)
+            count = sum(r.count for r in of_it)
+            name = block.NAMES[operation]
+            part = f"{units.count(count)} {name.removesuffix('s') if count == 1 else name}"
+            if device and operation == "read":
+                waited = sum(r.count for r in of_it if r.source == "device")
+                part += f" ({units.count(waited)} device)"
+            parts.append(part)
+        return ", ".join(parts)
+
+    def _take_ended(self) -> None:
+        for event in self._tracer.poll():
+            self._queries += 1
+            self._errors += event.error
+            if self._per_query or (not self._busy and self._shown_this_second < MOST_A_SECOND):
+                self._shown_this_second += 1
+                self._show(event)
+            else:
+                self._this_second.append(event)
+
+    def _announce(self, event: QueryEvent) -> None:
+        if event.start_ns == self._announced_ns:
+            return
+        self._announced_ns = event.start_ns
+        began = self._tracer.wall_time(event.start_ns).astimezone().strftime("%H:%M:%S")
+        shown = "(text not known)"
+        if event.text is not None:
+            shown = terminal_text.escape(terminal_text.decode(event.text, event.text_cut))
+        before = "begun before " if event.begun_before else ""
+        shown = shown or "(empty query)"
+        _print(f"\n▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
+
+    def _show(self, event: QueryEvent) -> None:
+        self._announce(event)
+        latency = event.end_ns - event.start_ns
+        lead = f"{'✗' if event.error else '■'} {units.duration(latency)}"
+        if event.error:
+            lead += "  failed"
+        if event.begun_before:
+            lead += "  since tracing began"
+        self._block(event.reads, latency, lead, event.waited_ns)
+
+    def _look(self) -> None:
+        account = self._tracer.account()
+        now = time.monotonic_ns()
+        if account.running:
+            self._announce(account.running)
+            elapsed = now - account.running.start_ns
+            waited_ns = account.running.waited_ns
+            self._block(account.running.reads, elapsed, f"… {units.duration(elapsed)}", waited_ns)
+        elif self._tracer.engine.query_source not in COUNT_CALLS:
+            elapsed = now - self._tracer.started_ns
+            self._block(account.reads, elapsed, f"… {units.duration(elapsed)}")
+
+    def _block(
+        self, reads: ReadsByKey, elapsed_ns: int, lead: str, waited_ns: int | None = None
+    ) -> None:
+        assembly, missing = self._tracer.assembly, self._tracer.not_measured
+        waited_ns = waited_ns if assembly.waits else None
+        listed = assembly.reads(reads)
+        _lines(
+            block.block(
+                listed,
+                elapsed_ns,
+                missing,
+                lead=lead,
+                waited_ns=waited_ns,
+                operations=self._tracer.engine.operations,
+            )
+        )
+
+    def _sum_up(self) -> None:
+        """One line per statement for the queries of this second that were not shown."""
+        events, self._this_second = self._this_second, []
+        self._busy = len(events) + self._shown_this_second > MOST_A_SECOND
+        self._shown_this_second = 0
+        if not events:
+            return
+        sums = statements.Statements(literals=False)
+        reads: ReadsByKey = {}
+        for event in events:
+            # By its text alone: one line for all ways in which it came
+            sums.add(replace(event, protocol="unknown", begun_before=False, application_name=b""))
+            add_reads(reads, event.reads)
+        now = time.strftime("%H:%M:%S")
+        errors = sum(event.error for event in events)
+        _print(
+            f"\n▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
+            f"{self._counted(self._tracer.assembly.reads(reads))}"
+        )
+        found = self._tracer.assembly.queries(sums)
+        for query in found[:MOST_STATEMENTS]:
+            latency = query.latency or Latencies()
+            mean = latency.sum / max(latency.count, 1)
+            counted = self._counted(query.io, device=True)
+            name = "(other)" if query.text is None else query.text or "(empty query)"
+            _print(
+                f"  {units.count(latency.count):>7} calls  mean {units.duration(mean):>8}  "
+                f"max {units.duration(latency.max):>8}  {counted}  "
+                f"{terminal_text.escape(name)}"
+            )
+        if len(found) > MOST_STATEMENTS:
+            _print(f"  and {len(found) - MOST_STATEMENTS} more statements")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _lines(lines: list[str]) -> None:
+    for line in lines:
+        _print(line)

@@ -1,0 +1,65 @@
+"""Options by which a report shows a part of a capture."""
+
+import argparse
+
+from ..errors import UsageError
+from ..reporters.view import ORDERS, PARTS, Choice, View
+
+_VIEWS = (*PARTS, "backend", "statement")
+_OPTIONS = ("top", "sort", *_VIEWS)
+_OF_CSV = ("sort", *PARTS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    group = parser.add_argument_group("text of a capture of several backends, or its table as csv")
+    group.add_argument(
+        "--top", type=_positive, metavar="N", help="rows of each table; 10 if not given"
+    )
+    group.add_argument(
+        "--sort",
+        choices=ORDERS,
+        help="what comes first in them; device, the time waited for it, if not given",
+    )
+    group.add_argument("--statements", action="store_true", help="all statements, a row each")
+    group.add_argument("--relations", action="store_true", help="all relations, a row each")
+    group.add_argument(
+        "--backends", action="store_true", help="each backend with all that it read, in full"
+    )
+    group.add_argument("--backend", type=_positive, metavar="PID", help="one of them in full")
+    group.add_argument(
+        "--statement",
+        metavar="ID|TEXT",
+        help="one in full, over all backends: its query_id, or what stands in it",
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def given(args: argparse.Namespace) -> str | None:
+    """The first of them that was given; None if none was."""
+    return next((f"--{name}" for name in _OPTIONS if getattr(args, name)), None)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raise UsageError for an option that the form of the report has no use for."""
+    views = [f"--{name}" for name in _VIEWS if getattr(args, name)]
+    if len(views) > 1:
+        raise UsageError(f"{views[0]} and {views[1]} are two reports: give one of them")
+    form = "--planner" if args.planner else f"--format {args.format}"
+    allowed = {"--format text": _OPTIONS, "--format csv": _OF_CSV}.get(form, ())
+    option = next((each for each in _OPTIONS if each not in allowed and getattr(args, each)), None)
+    if option:
+        raise UsageError(f"--{option} is for text: leave {form} out")
+
+
+def view(args: argparse.Namespace, width: int) -> View:
+    """What of the document is asked for."""
+    part = next((each for each in PARTS if getattr(args, each)), None)
+    most = args.top if part else args.top or 10
+    return View(width, Choice(most, args.sort or "device"), part, args.backend, args.statement)

@@ -1,0 +1,113 @@
+"""Which engine, and which probe type for reads: the best that loads."""
+
+from ..errors import PermissionDeniedError, UnsupportedError
+from ..linux import namespaces
+from ..model.capture import Operation
+from . import Engine, EngineName, Member, ProbeType, Request
+from .libbpf_engine import LibbpfEngine
+from .probes import PROBE_TYPES, MissingProbesError, NoBtfError
+
+_STANDS_IN = (
+    "This kernel has no BTF: bcc compiled its types from its headers, which takes a moment "
+    "(--engine bcc)."
+)
+
+_refused: dict[tuple[EngineName, tuple[Operation, ...]], set[ProbeType]] = {}
+"""Ways that the kernel refused where another worked: an experiment starts engines by the hundred,
+and each look at what fentry is refused for takes as long as the start itself."""
+
+
+def start(request: Request) -> Engine:
+    """Attach the probes. Raises UnsupportedError, PermissionDeniedError or TargetError."""
+    check_pid_namespace()
+    if request.options.engine:
+        return _start(request, request.options.engine)
+    try:
+        return _start(request, "libbpf")
+    except NoBtfError as error:
+        try:
+            engine = _start(request, "bcc")
+        except UnsupportedError as why:
+            raise UnsupportedError(f"{error}, and the bcc engine cannot replace it: {why}") from why
+    engine.note = _STANDS_IN
+    return engine
+
+
+def check_pid_namespace() -> None:
+    """Raise UnsupportedError where pids are not the kernel's, as in most containers."""
+    if not namespaces.in_first_pid_namespace():
+        raise UnsupportedError(
+            "pgtrace sees only its container's processes, by pids that are not the kernel's: "
+            "run the container with --pid=host, or pgtrace on the host"
+        )
+
+
+def _start(request: Request, name: EngineName) -> LibbpfEngine:
+    engine = _engine(name)
+    reasons: list[str] = []
+    denied: PermissionDeniedError | None = None
+    known = _refused.setdefault((name, request.options.operations), set())
+    tried = set[ProbeType]()
+    for way in (
+        (request.options.probe_type,)
+        if request.options.probe_type
+        else (way for way in PROBE_TYPES if way not in known)
+    ):
+        try:
+            started = _start_by(engine, request, way)
+        except NoBtfError as error:
+            if request.options.engine:
+                raise UnsupportedError(f"{error}; --engine bcc can do without") from error
+            raise
+        except UnsupportedError as error:
+            reasons.append(str(error))
+            tried.add(way)
+        except PermissionDeniedError as error:  # another way may be allowed
+            denied = denied or error
+        else:
+            known |= tried
+            return started
+    if denied:
+        raise denied
+    if request.options.probe_type:
+        raise UnsupportedError(
+            f"{reasons[0]}; `pgtrace doctor` says what this kernel allows, "
+            "or leave --probe out to take the best that it does"
+        )
+    raise UnsupportedError(f"reads cannot be traced here: {'; '.join(dict.fromkeys(reasons))}")
+
+
+def _start_by(engine: type[LibbpfEngine], request: Request, way: ProbeType) -> LibbpfEngine:
+    try:
+        return engine(request, way)
+    except MissingProbesError:
+        return engine(request, way, no_usdt=True)
+
+
+def _engine(name: EngineName) -> type[LibbpfEngine]:
+    """Raises UnsupportedError or PermissionDeniedError if what it stands on is not there."""
+    if name == "libbpf":
+        return LibbpfEngine
+    from .bcc import kernel_types
+    from .bcc.engine import BccEngine
+
+    kernel_types.compiled()
+    return BccEngine
+
+
+def probe_types(pid: int, name: EngineName = "libbpf") -> dict[ProbeType, str | None]:
+    """Try each probe type on a process, such as the caller's own: None if it works, or why not.
+
+    Raises UnsupportedError or PermissionDeniedError if the engine works with none.
+    """
+    engine = _engine(name)
+    ways: dict[ProbeType, str | None] = {}
+    for way in PROBE_TYPES:
+        try:
+            engine(Request(members=(Member(pid, pid),), only=pid), way).close()
+            ways[way] = None
+        except NoBtfError:
+            raise
+        except (UnsupportedError, PermissionDeniedError) as error:
+            ways[way] = str(error)
+    return ways

@@ -1,0 +1,178 @@
+"""Captures and lab results as files: read and checked, or written."""
+
+import errno
+import gc
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+import msgspec
+
+from ..errors import UsageError, reason
+from ..model.capture import SCHEMA, Capture
+from ..model.decoding import decode_capture, decode_lab_result
+from ..model.encoding import encode
+from . import output_file, output_stream
+
+if TYPE_CHECKING:
+    from ..model.lab_result import Result
+
+_D = TypeVar("_D")
+_LAB_SCHEMA = "pgtrace.lab/2"
+"""lab_result.SCHEMA, which is not imported for a capture."""
+_OLD = {"pgtrace.capture/1", "pgtrace.lab/1"}
+_CAPTURES = "pgtrace.capture/"
+
+
+def load(path: Path | str) -> Capture:
+    """Read a capture from a file, or from stdin if `path` is "-".
+
+    Raises UsageError if it cannot be read, is no capture, or contradicts itself.
+    """
+    name, raw = _name(path), _read(path)
+    if capture := _if_capture(raw):
+        return capture
+    schema = _schema(name, raw)
+    if not schema.startswith(_CAPTURES):
+        raise UsageError(f"{name} is the result of a lab experiment, not a capture ({schema})")
+    return _whole(name, schema, decode_capture, raw)
+
+
+def load_any(path: Path | str) -> "Capture | Result":
+    """Read a capture or a lab result, as load()."""
+    name, raw = _name(path), _read(path)
+    if capture := _if_capture(raw):
+        return capture
+    schema = _schema(name, raw)
+    if schema.startswith(_CAPTURES):
+        return _whole(name, schema, decode_capture, raw)
+    return _whole(name, schema, decode_lab_result, raw)
+
+
+def _whole(name: str, schema: str, decode: Callable[[bytes], _D], raw: bytes) -> _D:
+    what = "capture" if schema.startswith(_CAPTURES) else "lab result"
+    try:
+        if schema in _OLD:
+            from ..model.upgrade import upgraded  # few files need it
+
+            raw = msgspec.json.encode(upgraded(msgspec.json.decode(raw)))
+        return decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is not a whole {what}: {error}") from error
+
+
+def _if_capture(raw: bytes) -> Capture | None:
+    """None if it is something else, or wrong: to say what takes another look."""
+    with _no_garbage():
+        try:
+            return decode_capture(raw)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _name(path: Path | str) -> str:
+    return "stdin" if str(path) == "-" else str(path)
+
+
+def _read(path: Path | str) -> bytes:
+    name = _name(path)
+    try:
+        with _opened(path) as file:
+            raw = file.read()
+    except FileNotFoundError as error:
+        raise UsageError(f"{name}: no such file") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{name} cannot be read: {reason(error)}") from error
+    try:
+        _check_keys(name, raw)
+    except (ValueError, RecursionError) as error:
+        _schema(name, raw)  # which says it better
+        raise UsageError(f"{name} is not a whole capture: {error}") from error
+    return raw
+
+
+def _opened(path: Path | str) -> BinaryIO:
+    """A stream of one's own, or a regular file: nothing else that a name may be is waited for."""
+    if str(path) == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return sys.stdin.buffer
+    number = output_stream.descriptor(path)
+    if number is not None:
+        return open(number, "rb", closefd=False)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        os.close(handle)
+        words = f"{path} is no file; for what somebody writes into it: pgtrace report - < {path}"
+        raise UsageError(words)
+    return os.fdopen(handle, "rb")
+
+
+def _check_keys(name: str, raw: bytes) -> None:
+    """Raise UsageError for a key that an object has twice: each reader would take another.
+
+    Raises ValueError or RecursionError for what is no JSON.
+    """
+
+    def look(members: list[tuple[str, object]]) -> None:
+        if len(dict(members)) != len(members):
+            keys = [key for key, _ in members]
+            again = next(key for at, key in enumerate(keys) if key in keys[:at])
+            raise UsageError(f"{name} is not to be trusted: it has the key {again[:80]!r} twice")
+
+    with _no_garbage():
+        json.loads(raw.decode(), object_pairs_hook=look)  # which keeps nothing of it
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Nothing in the block is any, and to look for some takes as long as all the rest."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _Head(msgspec.Struct):
+    schema: str | None = None
+
+
+def _schema(name: str, raw: bytes) -> str:
+    """Raises UsageError if it is none that this pgtrace reads."""
+    if not raw.strip():
+        raise UsageError(f"{name} is empty")
+    try:
+        try:
+            schema = msgspec.json.decode(raw, type=_Head).schema
+        except msgspec.ValidationError:  # which comes before what follows is looked at
+            msgspec.json.decode(raw)
+            schema = None
+    except msgspec.DecodeError as error:
+        if "truncated" in str(error):
+            raise UsageError(f"{name} ends too early: it was cut, or is still written") from error
+        raise UsageError(f"{name} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is not a whole capture: {error}") from error
+    kind = (schema or "").partition("/")[0]
+    if kind not in {"pgtrace.capture", "pgtrace.lab"}:
+        raise UsageError(f"{name} is not a capture: it is JSON of another program")
+    if schema is None or schema not in {SCHEMA, _LAB_SCHEMA, *_OLD}:
+        raise UsageError(f"{name} is a {schema}; this pgtrace reads /1 and /2: upgrade pgtrace")
+    return schema
+
+
+def write(capture: Capture, path: Path | str, force: bool = False) -> None:
+    """Write the capture, for its owner alone; there is never half a file under its name.
+
+    Raises UsageError if it cannot be written there, or exists and `force` is not given.
+    """
+    output_file.write(encode(capture), path, force)

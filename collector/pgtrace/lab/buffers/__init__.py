@@ -1,0 +1,1 @@
+"""What shared_buffers does to a scan, and at which of three levels blocks are found."""

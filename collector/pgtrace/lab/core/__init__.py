@@ -1,0 +1,1 @@
+"""What the experiments share: servers, storages, runs in random order, and their undoing."""

@@ -1,0 +1,66 @@
+"""The benchmark table and its two queries, on which reads are watched."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import psycopg
+
+TABLE = "tbl_cost_align"
+INDEX = f"idx_{TABLE}_id"
+FIRST_TIME = "timestamp '2014-03-12'"
+HIGHEST_ID = 2_000_000_000
+INDEX_ROWS = 5_000
+
+SEQUENTIAL = f"select * from {TABLE}"
+COPY = f"copy {TABLE} to stdout"
+INDEX_FIRST = "-c enable_seqscan=off -c enable_bitmapscan=off"
+"""Settings of a session that takes the index wherever there is one."""
+
+
+class Shape(NamedTuple):
+    """How wide its rows are."""
+
+    info: str
+    """The expression that fills the column of this name."""
+    row_bytes: int
+    """Of table and index, rounded up."""
+
+
+NARROW = Shape("md5(random()::text)", 110)
+"""As published: 107 rows to a heap page, 366 entries to a leaf."""
+WIDE = Shape("repeat('digoal', 100)", 720)
+"""Wide: 12 rows to a heap page, so that a scan has little to do for each."""
+
+
+def index_scan(rows: int) -> str:
+    """Return the query that reads about 5,000 of `rows` rows, in the order of a random id."""
+    above = HIGHEST_ID - HIGHEST_ID * min(INDEX_ROWS, rows) // rows
+    return f"select * from {TABLE} where id > {above}"
+
+
+def index_scan_of(rows: int, turn: int) -> str:
+    """The same for as many other rows each `turn`, from 1 on, until all had theirs."""
+    width = HIGHEST_ID * min(INDEX_ROWS, rows) // rows
+    above = HIGHEST_ID - width * ((turn - 1) % (HIGHEST_ID // width) + 1)
+    return f"select * from {TABLE} where id > {above} and id <= {above + width}"
+
+
+def create_table(connection: "psycopg.Connection[Any]", rows: int, shape: Shape = NARROW) -> None:
+    """Create and fill it where the session's settings say; the same rows every time. Needs
+    autocommit.
+
+    Vacuumed, frozen and analysed, so that no scan has a hint bit to set or a page to prune, and
+    written out, so that its files can be evicted. In one transaction, so that with minimal WAL
+    none is written.
+    """
+    with connection.transaction():
+        connection.execute(f"create table {TABLE} (id int, info text, crt_time timestamp)")
+        connection.execute("select setseed(0.002)")
+        connection.execute(
+            f"insert into {TABLE} select (random() * {HIGHEST_ID})::int, {shape.info}, "
+            f"{FIRST_TIME} + i * interval '1 us' from generate_series(1, %s) as i",
+            (rows,),
+        )
+        connection.execute(f"create index {INDEX} on {TABLE} (id)")
+    connection.execute(f"vacuum (freeze, analyze) {TABLE}")
+    connection.execute("checkpoint")

@@ -1,0 +1,53 @@
+"""What an experiment does now, how far it is, and about how long it still takes: on stderr."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from ...terminal_text import escape
+
+
+class Progress:
+    """On a terminal one line that is written over; with `verbose`, lines; with `quiet`, nothing."""
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self._lines = verbose and not quiet
+        self._over = sys.stderr.isatty() and not quiet and not verbose
+        self._steps = self._done = 0
+        self._began = 0.0
+
+    def say(self, what: str) -> None:
+        """Something is begun whose end is not known."""
+        self._show(f"{what} …")
+
+    def plan(self, steps: int) -> None:
+        """From now on there are that many steps, about equally long."""
+        self._steps, self._done, self._began = steps, 0, time.monotonic()
+
+    def step(self, what: str) -> None:
+        """The next step begins."""
+        left = ""
+        if self._done:
+            each = (time.monotonic() - self._began) / self._done
+            left = f", about {_time(each * (self._steps - self._done))} left"
+        self._show(f"{self._done + 1} of {self._steps}: {what}{left}")
+        self._done += 1
+
+    def clear(self) -> None:
+        """Leave the line to others."""
+        if self._over:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def _show(self, line: str) -> None:
+        if self._over:
+            print(f"\r\033[K{escape(line)}", end="", file=sys.stderr, flush=True)
+        elif self._lines:
+            print(escape(line), file=sys.stderr, flush=True)
+
+
+def _time(seconds: float) -> str:
+    parts: Sequence[tuple[int, str]] = ((3600, "h"), (60, "min"))
+    for size, unit in parts:
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,229 @@
+"""What a run changes outside of itself, written down before it is done, and undone at any end.
+
+The list is a file below /run/pgtrace, for root alone. A normal end, Ctrl-C and an error undo it and
+remove it; after kill -9 `pgtrace lab restore` does. What was not done, or was undone already, is
+passed over, so that undoing twice is harmless.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ...errors import PgtraceError, TargetError, UsageError
+from ...linux import as_user
+from ...postgres import proc
+from ...postgres.connection import APPLICATION_NAME, OWN_PATH
+from .private_cluster import OWN, PrivateCluster
+from .private_cluster import remove as remove_cluster
+
+FOLDER = OWN
+_NAMES = "lab-*.json"
+
+
+class Cluster(msgspec.Struct, tag="cluster", frozen=True):
+    """A private server: its keeper removes it, unless that was killed as well."""
+
+    base: str
+    data: str
+    socket_directory: str
+    uid: int
+    gid: int
+    """Of its user, who removes it."""
+
+    @classmethod
+    def of(cls, cluster: PrivateCluster) -> "Cluster":
+        """One that is there."""
+        base, data, socket = cluster.base, cluster.kernel_datadir, cluster.socket_dir
+        return cls(str(base), str(data), str(socket), *cluster.ids())
+
+    def __str__(self) -> str:
+        return f"removing the server in {self.base}"
+
+    def undo(self) -> str | None:
+        """Return what was done, None if nothing had to be."""
+        if not Path(self.base).exists():
+            return None
+        ids = self.uid, self.gid
+        remove_cluster(Path(self.base), Path(self.data), Path(self.socket_directory), ids)
+        return f"removed the server in {self.base}"
+
+
+class Directory(msgspec.Struct, tag="directory", frozen=True):
+    """A directory that is made."""
+
+    path: str
+    uid: int
+    gid: int
+    """Of the user whom it belongs to, and who removes it."""
+
+    def __str__(self) -> str:
+        return f"removing {self.path}"
+
+    def undo(self) -> str | None:
+        """As of Cluster."""
+        path = Path(self.path)
+        try:
+            with as_user.opened(path.parent) as parent:
+                if not as_user.exists(parent, path.name):
+                    return None
+                as_user.remove_tree((self.uid, self.gid), parent, path.name)
+        except FileNotFoundError:
+            return None
+        return f"removed {self.path}"
+
+
+class Setting(msgspec.Struct, tag="setting", frozen=True):
+    """A file of /sys or /proc that is written to; `value` is what it held."""
+
+    path: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"setting {self.path} to {self.value.strip()}"
+
+    def undo(self) -> str | None:
+        """As of Cluster."""
+        file = Path(self.path)
+        if not file.exists() or file.read_text().strip() == self.value.strip():
+            return None
+        file.write_text(self.value)
+        return f"set {self.path} to {self.value.strip()} again"
+
+
+class Statement(msgspec.Struct, tag="statement", frozen=True):
+    """Something made in a database: what drops it, and a query that has rows while it is there.
+
+    The connection string holds no password: that comes from libpq's environment again.
+    """
+
+    conninfo: str
+    present: str
+    drop: str
+
+    def __str__(self) -> str:
+        return f"{self.drop} ({self.conninfo})"
+
+    def undo(self) -> str | None:
+        """As of Cluster. Raises psycopg.Error if the database cannot be reached."""
+        import psycopg
+
+        with psycopg.connect(
+            self.conninfo, autocommit=True, options=OWN_PATH, application_name=APPLICATION_NAME
+        ) as connection:
+            if not connection.execute(self.present.encode()).fetchall():
+                return None
+            connection.execute(self.drop.encode())
+        return f"did {self}"
+
+
+Change = Cluster | Directory | Setting | Statement
+
+
+class _Document(msgspec.Struct):
+    pid: int
+    start_time_ticks: int
+    """Of the process that makes the changes: tells whether it is still at work."""
+    changes: list[Change] = []
+
+
+class Changes:
+    """Those of this process; undone, the last one first, when the block is left."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+        self._file = folder / f"lab-{os.getpid()}.json"
+        own = proc.process(os.getpid())
+        self._document = _Document(own.pid, own.start_time_ticks)
+
+    def will(self, change: Change) -> None:
+        """Write down what is about to be changed."""
+        self._document.changes.append(change)
+        _write(self._file, self._document)
+
+    def once(self, setting: Setting) -> None:
+        """The same for a setting that is changed again and again: its first value comes back."""
+        paths = {each.path for each in self._document.changes if isinstance(each, Setting)}
+        if setting.path not in paths:
+            self.will(setting)
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for _ in _undo(self._file, self._document):
+            pass
+
+
+def restore(folder: Path = FOLDER) -> Iterator[str]:
+    """Undo what runs left that were killed, and say what was done.
+
+    Raises UsageError, once the others are done, if a run is still at work.
+    """
+    alive = []
+    for file in sorted(folder.glob(_NAMES)):
+        try:
+            document = msgspec.json.decode(file.read_bytes(), type=_Document)
+        except (OSError, msgspec.DecodeError) as error:
+            raise PgtraceError(
+                f"{file} cannot be read: {error}; look at it, and remove it"
+            ) from error
+        if _is_alive(document):
+            alive.append(document.pid)
+        else:
+            yield from _undo(file, document)
+    if alive:
+        raise UsageError(
+            f"process {alive[0]} is still at work, and restores everything itself: "
+            f"end it by kill -INT {alive[0]}"
+        )
+
+
+def _is_alive(document: _Document) -> bool:
+    try:
+        return proc.process(document.pid).start_time_ticks == document.start_time_ticks
+    except TargetError:
+        return False
+
+
+def _undo(file: Path, document: _Document) -> Iterator[str]:
+    """Undo all that can be; what failed stays in the file, and is raised at the end."""
+    failed: list[tuple[Change, Exception]] = []
+    for change in reversed(document.changes):
+        if failed and isinstance(change, Directory):
+            failed.append((change, PgtraceError("what uses it is still there")))
+            continue
+        try:
+            done = change.undo()
+        except Exception as error:
+            failed.append((change, error))
+            continue
+        if done:
+            yield done
+    document.changes = [change for change, _ in reversed(failed)]
+    if not failed:
+        file.unlink(missing_ok=True)
+        return
+    _write(file, document)
+    change, reason = failed[0]
+    raise PgtraceError(
+        f"{change} failed: {str(reason).splitlines()[0]}; mend that, then `pgtrace lab restore` "
+        f"tries again ({file})"
+    )
+
+
+def _write(file: Path, document: _Document) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=".lab-", dir=file.parent)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(msgspec.json.encode(document))
+    Path(temporary).replace(file)

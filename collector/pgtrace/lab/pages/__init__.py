@@ -1,0 +1,1 @@
+"""What a sequential and a random page read cost, on each storage."""

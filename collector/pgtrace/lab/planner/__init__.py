@@ -1,0 +1,1 @@
+"""The planner's sweep: which random_page_cost would have chosen the plans that ran fastest."""

@@ -1,0 +1,154 @@
+"""The planner's sweep as chapters of a page: where plans cross, and what a setting costs.
+
+All of it comes out of findings' details, whose shape is that of lab/planner/findings.py. A file
+may hold something else there: what does not fit is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ... import units
+from ...model.lab_result import Finding, Result
+from ...reporters.html.charts import Charts, Line, Panel
+from ...reporters.html.parts import Row, escaped, paragraphs, table
+from ..core.finding_text import capital, label_of
+from .findings import CROSSING, RANGE, CrossingDetails, RangeDetails
+from .points import Circumstance
+from .regret import Plan
+from .report import HOW, known
+
+_COLOURS: dict[Plan, str] = {"sequential": "s0", "bitmap": "s2", "index": "s1"}
+
+
+def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
+    """Return (anchor, title, content): one chapter, or none."""
+    parts = []
+    for storage in result.storages:
+        found = [f for f in result.findings if f.storage == storage.name]
+        name = label_of(result, storage.name)
+        parts += [_range(name, f, charts) for f in found if f.name == RANGE]
+        parts += list(_crossings(name, [f for f in found if f.name == CROSSING], charts))
+    if not parts:
+        return []
+    lead = [HOW]
+    if any(cell.stopped for cell in result.cells):
+        lead.append("A plan that was stopped is drawn with the time that it takes at least.")
+    content = "\n".join([paragraphs(lead), *parts])
+    return [("planner", "What random_page_cost should be", content)]
+
+
+def _range(name: str, finding: Finding, charts: Charts) -> str:
+    words = finding.verdict.removeprefix("simulated: ")
+    said = paragraphs([f"{name}, random_page_cost: {words}."])
+    of = known(finding, RangeDetails)
+    if of is None or not _is_whole(of):
+        return said
+    if of.sql:
+        said += f"<pre>{escaped(of.sql)}</pre>"
+    shares = [100 * max(0.0, regret) / of.fastest_s for regret in of.regret_s]
+    rows = [
+        Row(f"{value:g}", [units.duration(max(0.0, regret) * 1e9), f"{share:.1f} %"])
+        for value, regret, share in zip(of.values, of.regret_s, shares, strict=True)
+    ]
+    panel = Panel(
+        "longer than the fastest plans",
+        "percent",
+        [Line("regret", "s1", list(zip(of.values, shares, strict=True)))],
+        marks=[(of.current, "now")],
+        band=(finding.low, finding.high) if finding.low and finding.high else None,
+    )
+    columns = ["longer than the fastest plans", "share"]
+    title = f"{name}: time lost at each random_page_cost; the best range is shaded"
+    content = table("Time lost, of all points", "random_page_cost", [("", columns)], rows)
+    return said + charts.lines(
+        title, [panel], x="random_page_cost", unit="number", columns=columns, content=content
+    )
+
+
+def _is_whole(of: RangeDetails) -> bool:
+    """Can it be drawn: a loss for each value, and values that a logarithmic axis has?"""
+    return of.fastest_s > 0 and len(of.values) == len(of.regret_s) and min(of.values, default=0) > 0
+
+
+def _crossings(name: str, found: Sequence[Finding], charts: Charts) -> Iterator[str]:
+    """One chart for each circumstance, measured above, as the planner believes below."""
+    told: dict[Circumstance, list[tuple[Finding, CrossingDetails]]] = {}
+    for finding in found:
+        of = known(finding, CrossingDetails)
+        if of is not None and _fits(of):
+            told.setdefault(of.circumstance, []).append((finding, of))
+    for circumstance, pairs in told.items():
+        of = pairs[0][1]
+        title = f"{name}: plans over selectivity, {_words(circumstance, of.correlation)}"
+        seconds = {plan: s for _, each in pairs for plan, s in each.seconds.items()}
+        costs = {plan: c for _, each in pairs for plan, c in each.costs.items()}
+        at = [100 * selectivity for selectivity in of.selectivities]
+        times = {plan: [1e9 * one for one in each] for plan, each in seconds.items()}
+        crossed = [(f"{c.first} | {c.then}", f.value, c.believed) for f, c in pairs]
+        measured = [(100 * value, which) for which, value, _ in crossed if value]
+        believed = [(100 * value, which) for which, _, value in crossed if value]
+        panels = [
+            Panel("measured time", "time", _lines(at, times), measured),
+            Panel("planner's cost", "number", _lines(at, costs), believed),
+        ]
+        names = [plan for plan in _COLOURS if plan in seconds]
+        rows = [
+            Row(
+                f"{share:g} %",
+                [units.duration(1e9 * seconds[plan][n]) for plan in names]
+                + [units.number(costs[plan][n]) for plan in names],
+            )
+            for n, share in enumerate(at)
+        ]
+        heads = [("measured time", names), ("planner's cost", names)]
+        columns = [f"{head} {plan}" for head, plans in heads for plan in plans]
+        content = table("Each plan, over selectivity", "of the rows", heads, rows)
+        yield charts.lines(
+            title, panels, x="share of the rows that is read", unit="percent", columns=columns,
+            content=content,
+        )  # fmt: skip
+        yield _where([f for f, _ in pairs], [c for _, c in pairs])
+
+
+def _fits(of: CrossingDetails) -> bool:
+    """Is there a positive number for each selectivity, of plans that are known?"""
+    lists = [of.selectivities, *of.seconds.values(), *of.costs.values()]
+    plans = {of.first, of.then}
+    return (
+        bool(of.selectivities)
+        and all(len(one) == len(of.selectivities) and min(one) > 0 for one in lists)
+        and plans == of.seconds.keys() == of.costs.keys()
+        and plans <= _COLOURS.keys()
+    )
+
+
+def _lines(at: Sequence[float], by_plan: Mapping[Plan, Sequence[float]]) -> list[Line]:
+    return [
+        Line(plan, colour, list(zip(at, by_plan[plan], strict=True)))
+        for plan, colour in _COLOURS.items()
+        if plan in by_plan
+    ]
+
+
+def _words(circumstance: Circumstance, correlation: float | None) -> str:
+    words = [f"column {circumstance.column}"]
+    if correlation is not None:
+        words[0] += f" (correlation {round(correlation, 2) + 0.0:g})"
+    words.append(f"{100 * circumstance.cached:.0f} % cached")
+    words.append(f"effective_io_concurrency {circumstance.io_concurrency}")
+    words.append(f"{circumstance.clients} client{'s' if circumstance.clients != 1 else ''}")
+    return ", ".join(words)
+
+
+def _where(found: Sequence[Finding], pairs: Sequence[CrossingDetails]) -> str:
+    rows = []
+    for finding, of in zip(found, pairs, strict=True):
+        spread = "-"
+        if finding.low is not None and finding.high is not None:
+            spread = f"{100 * finding.low:.2g} to {100 * finding.high:.2g} %"
+        measured, believed = (
+            f"{100 * at:.2g} %" if at else "none" for at in (finding.value, of.believed)
+        )
+        words = f"{capital(finding.verdict)}."
+        rows.append(Row(f"{of.first} and {of.then}", [measured, spread, believed, words]))
+    columns = ["measured", "95 % interval", "by the planner", "what it says"]
+    return table("Where plans cross", "plans", [("", columns)], rows, words=["what it says"])

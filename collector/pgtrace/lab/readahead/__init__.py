@@ -1,0 +1,1 @@
+"""What the device's read-ahead does to a scan, and to random reads."""

@@ -1,0 +1,109 @@
+"""The read-ahead experiment as chapters of a page: over read-ahead, and each step's reads."""
+
+from collections.abc import Sequence
+
+from ... import units
+from ...model.lab_result import Finding, Result, Storage
+from ...reporters.html.charts import Charts, Group, Layer, Line, Panel
+from ...reporters.html.parts import Row, paragraphs, part, table
+from ...reporters.html.reads import NAMES as SOURCES
+from ..core.figures import label
+from ..core.finding_text import capital
+from . import findings as readahead_findings
+from .figures import Step, steps
+from .findings import HUMP, KNEE, NAMES, throughput
+from .knee import knee_of
+from .report import SAID
+
+_X = "read-ahead, sectors"
+
+
+def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
+    """Return (anchor, title, content), one chapter for each storage that has runs."""
+    found = [f for f in result.findings if f.name in NAMES] or readahead_findings.findings(result)
+    made = []
+    for number, storage in enumerate(result.storages):
+        own = [f for f in found if f.storage == storage.name]
+        content = _storage(result, storage, own, charts)
+        made.append((f"readahead-{number}", label(storage), content))
+    return [chapter for chapter in made if chapter[2]]
+
+
+def _storage(result: Result, storage: Storage, found: Sequence[Finding], charts: Charts) -> str:
+    scans = steps(result, storage.name, "sequential")
+    by_index = {s.sectors: s for s in steps(result, storage.name, "random")}
+    if not scans:
+        return ""
+    said = [
+        f"{SAID[f.name]}: {f.verdict.removeprefix('simulated: ')}." for f in found if f.name in SAID
+    ]
+    parts = [paragraphs(said), _over_read_ahead(storage, scans, by_index, found, charts)]
+    for step in scans:
+        about = [
+            f"{capital(f.verdict.removeprefix('simulated: '))}."
+            for f in found
+            if f.name == HUMP and f.details.get("sectors") == step.sectors
+        ]
+        layers = [
+            Layer((SOURCES[source],), source, of.latencies)
+            for source, of in step.by_source.items()
+            if of.reads
+        ]
+        title = f"{label(storage)}, {step.sectors:,} sectors: latencies of the scan's reads"
+        drawn = charts.latencies(title, [Group("", layers)], opened=False) if layers else ""
+        parts.append(part(f"{step.sectors:,} sectors", paragraphs(about) + drawn, opened=True))
+    return "\n".join(parts)
+
+
+def _over_read_ahead(
+    storage: Storage,
+    scans: Sequence[Step],
+    by_index: dict[int, Step],
+    found: Sequence[Finding],
+    charts: Charts,
+) -> str:
+    """Throughput and the index scan's time. Its axis has no place for no read-ahead at all."""
+    drawn = [step for step in scans if step.sectors and throughput(step)]
+    columns = ["MB/s of the scan", "its time", "by the best", "CPU", "waited", "requests",
+               "index scan"]  # fmt: skip
+    none = [step for step in scans if not step.sectors]
+    without = table("Without read-ahead", _X, [("", columns)],
+                    [_row(s, scans, by_index) for s in none]) if none else ""  # fmt: skip
+    if len(drawn) < 2:
+        return without
+    content = table("At each read-ahead", _X, [("", columns)],
+                    [_row(s, scans, by_index) for s in drawn])  # fmt: skip
+    knee = next((f for f in found if f.name == KNEE), None)
+    marks = [(knee.value, "knee")] if knee and knee.value else []
+    band = (knee.low, knee.high) if knee and knee.low and knee.high else None
+    rates = [(float(s.sectors), (throughput(s) or 0) / 1e6) for s in drawn]
+    panels = [Panel("MB/s of the scan", "number", [Line("scan", "s0", rates)], marks, band)]
+    times = [
+        (float(s.sectors), by_index[s.sectors].time.value * 1e9)
+        for s in drawn
+        if s.sectors in by_index
+    ]
+    if len(times) == len(drawn):
+        panels.append(Panel("time of the index scan", "time", [Line("index scan", "s1", times)]))
+    title = f"{label(storage)}: over read-ahead; where the knee certainly lies is shaded"
+    chart = charts.lines(
+        title, panels, x=_X, unit="number", columns=columns, content=content
+    )  # fmt: skip
+    return f"{without}\n{chart}"
+
+
+def _row(step: Step, scans: Sequence[Step], by_index: dict[int, Step]) -> Row:
+    knee, rate, other = knee_of(scans), throughput(step), by_index.get(step.sectors)
+    ratio = knee.by_best.get(step.sectors) if knee else None
+    return Row(
+        f"{step.sectors:,}",
+        [
+            units.number(rate / 1e6) if rate else "-",
+            units.duration(step.time.value * 1e9),
+            units.number(ratio.value) if ratio else "-",
+            "-" if step.cpu is None else units.share(min(1.0, step.cpu)),
+            "-" if step.waited is None else units.share(min(1.0, step.waited)),
+            "-" if step.requests is None else f"{step.requests:,.0f}",
+            units.duration(other.time.value * 1e9) if other else "-",
+        ],
+    )

@@ -1,0 +1,122 @@
+"""A lab result as a page: how it was measured, on what, then what the experiment found."""
+
+from collections.abc import Sequence
+
+from ..model.lab_result import Finding, Result, Storage
+from ..reporters.html import whole
+from ..reporters.html.charts import Charts
+from ..reporters.html.parts import Row, escaped, paragraphs, section, table
+from ..reporters.view import View
+from . import result_report
+from .buffers import page as buffers_page
+from .buffers import report as buffers_report
+from .core.figures import label
+from .core.finding_text import capital, interval, label_of
+from .pages import page as pages_page
+from .pages import report as pages_report
+from .planner import findings as planner_findings
+from .planner import page as planner_page
+from .readahead import page as readahead_page
+from .readahead import report as readahead_report
+from .sync import page as sync_page
+from .sync import report as sync_report
+
+_WHOLE = 1 << 20
+"""A width at which no sentence is folded."""
+_COLUMNS = (
+    "file system", "device", "kind", "rotational", "scheduler", "read-ahead", "queue depth",
+    "virtual", "measured", "directory",
+)  # fmt: skip
+_MEDIUM = {
+    "device": "as the device serves it",
+    "memory": "held in the OS cache",
+    "tmpfs": "memory, no device",
+}
+
+
+def report(result: Result, _: View) -> list[str]:
+    """Return it in one."""
+    return [render(result)]
+
+
+def render(result: Result) -> str:
+    """Return the page."""
+    charts = Charts()
+    head, *warnings = result_report.head(result, _WHOLE)
+    how = result_report.how(result, _WHOLE)
+    chapters = [("storages", "Storages", storages(result.storages))]
+    told: frozenset[str] = frozenset()
+    if result.experiment == "pages":
+        how += pages_report.runs(result, _WHOLE)
+        chapters += pages_page.chapters(result, charts)
+        chapters += planner_page.chapters(result, charts)
+        told = pages_report.NAMES | planner_findings.NAMES
+    elif result.experiment == "readahead":
+        how += readahead_report.runs(result, _WHOLE)
+        chapters += readahead_page.chapters(result, charts)
+        told = readahead_report.NAMES
+    elif result.experiment == "buffers":
+        how += buffers_report.runs(result, _WHOLE)
+        chapters += buffers_page.chapters(result, charts)
+        told = buffers_report.NAMES
+    elif result.experiment == "sync":
+        how += sync_report.runs(result)
+        chapters += sync_page.chapters(result)
+        told = sync_report.NAMES
+    others = [f for f in result.findings if f.name not in told]
+    chapters.append(("findings", "Findings", findings(result, others)))
+    chapters = [("how", "How it was measured", paragraphs(how)), *chapters]
+    links = "".join(
+        f'<li><a href="#{at}">{escaped(name)}</a></li>' for at, name, c in chapters if c
+    )
+    parts = [
+        f"<header>\n<h1>{escaped(result_report.TITLES[result.experiment])}</h1>",
+        paragraphs([f"{head.partition(': ')[2]}."], "lead"),
+        f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
+        paragraphs(warnings, "warning"),
+        *(section(*chapter) for chapter in chapters),
+    ]
+    return whole(head, "\n".join(parts), charts)
+
+
+def storages(every: Sequence[Storage]) -> str:
+    """What lies below each, as the system tells; "-" is what it does not say."""
+    return table("What was compared", "storage", [("", _COLUMNS)], [_storage(s) for s in every])
+
+
+def _storage(storage: Storage) -> Row:
+    device = storage.device
+    told: list[object] = [None] * 8
+    if device:
+        ahead = None if device.read_ahead_kb is None else f"{device.read_ahead_kb} KiB"
+        told = [
+            device.filesystem, device.name, device.kind, device.rotational, device.scheduler,
+            ahead, device.queue_depth, device.virtual,
+        ]  # fmt: skip
+    cells = ["-" if one is None else _word(one) for one in told]
+    medium = _MEDIUM[storage.medium]
+    return Row(label(storage), [*cells, medium, storage.directory])
+
+
+def _word(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def findings(result: Result, found: Sequence[Finding]) -> str:
+    """Those that have no place of their own; "" of none."""
+    rows = [
+        Row(f.name, [label_of(result, f.storage) if f.storage else "-", *shown(f)]) for f in found
+    ]
+    heads = [("", ["storage", "value", "95 % interval", "observations", "what it says"])]
+    return table("Findings", "finding", heads, rows, words=["what it says"]) if rows else ""
+
+
+def shown(f: Finding) -> list[str]:
+    """Value, interval, observations, words."""
+    value = "-" if f.value is None else f"{f.value:.3g}"
+    return [
+        value,
+        interval(f) if f.low is not None else "-",
+        str(f.units or "-"),
+        capital(f.verdict),
+    ]

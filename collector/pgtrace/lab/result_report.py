@@ -1,0 +1,145 @@
+"""A lab result as text for a person: how it was measured, then what, then what follows."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .. import units
+from ..model.lab_result import Device, Finding, Result, Storage
+from ..reporters.terminal.capture_report import QUERIES, measured
+from ..reporters.terminal.sentence import sentence
+from ..reporters.view import WIDTH, View
+from ..terminal_text import escape
+from .buffers import report as buffers_report
+from .core.figures import label
+from .pages import report as pages_report
+from .planner import findings as planner_findings
+from .planner import report as planner_report
+from .readahead import report as readahead_report
+from .sync import report as sync_report
+
+TITLES = {
+    "pages": "Pages, sequential against random",
+    "readahead": "Read-ahead",
+    "buffers": "shared_buffers",
+    "sync": "fsync and checkpoints",
+}
+
+
+def report(result: Result, view: View) -> list[str]:
+    """Return it in one."""
+    return [render(result, width=view.width)]
+
+
+def render(result: Result, *, width: int = WIDTH) -> str:
+    """Return the report. Sentences and bars fit `width` columns; tables need 80."""
+    lines = [*head(result, width), *how(result, width), "", *_storages(result, width)]
+    told: frozenset[str] = frozenset()
+    if result.experiment == "pages":
+        lines += pages_report.sections(result, width)
+        lines += planner_report.sections(result, width)
+        told = pages_report.NAMES | planner_findings.NAMES
+    elif result.experiment == "readahead":
+        lines += readahead_report.sections(result, width)
+        told = readahead_report.NAMES
+    elif result.experiment == "buffers":
+        lines += buffers_report.sections(result, width)
+        told = buffers_report.NAMES
+    elif result.experiment == "sync":
+        lines += sync_report.sections(result, width)
+        told = sync_report.NAMES
+    others = [f for f in result.findings if f.name not in told]
+    if others:
+        lines += ["", "Findings", *_others(others, width)]
+    return "\n".join(lines) + "\n"
+
+
+def head(result: Result, width: int) -> list[str]:
+    """Return what it is of, then what has to be known first: simulated, partial."""
+    started = datetime.fromisoformat(result.started).astimezone(UTC)
+    version = f"PostgreSQL {escape(result.server.version)}" if result.server.version else "server"
+    cpus = f"{result.host.cpus} {'CPU' if result.host.cpus == 1 else 'CPUs'}"
+    lines = sentence(
+        f"{TITLES[result.experiment]}: {started:%Y-%m-%d %H:%M:%S} UTC, "
+        f"{units.duration(result.duration_s * 1e9)}, {version}, "
+        f"kernel {escape(result.host.kernel)}, {cpus}",
+        width,
+    )
+    simulated = [escape(s.name) for s in result.storages if s.simulated]
+    if simulated:
+        lines += sentence(
+            f"Simulated: {', '.join(simulated)}. Their times are those that the simulation was "
+            "given, not those of a real device.",
+            width,
+        )
+    if result.partial:
+        lines += sentence(
+            "Partial: it was interrupted. What follows is of the runs that were finished.", width
+        )
+    return lines
+
+
+def how(result: Result, width: int) -> list[str]:
+    """Return by what it was measured, what was not, and what was lost."""
+    probes, lost = result.probes, result.lost
+    how = measured(probes.type, probes.operations)
+    lines = sentence(f"{how}, {QUERIES[probes.queries]}, engine {probes.engine}.", width)
+    if probes.shortest_ns is not None:
+        lines += sentence(
+            f"The shortest read that was seen took {units.duration(probes.shortest_ns)}: what is "
+            "shorter, this probe type cannot show.",
+            width,
+        )
+    for missing in probes.not_measured:
+        lines += sentence(f"Not measured: {escape(missing)}", width)
+    kinds = (
+        (lost.read, "reads"), (lost.queries, "queries"), (lost.backends, "whole backends"),
+        (sum(lost.in_flight.values()), "reads under way when tracing stopped"),
+    )  # fmt: skip
+    parts = [f"{units.count(n)} {name}" for n, name in kinds if n]
+    those = f"Lost, and in no number below: {', '.join(parts)}." if parts else "Lost: nothing."
+    lines += sentence(those, width)
+    return lines
+
+
+def _storages(result: Result, width: int) -> list[str]:
+    lines = []
+    for storage in result.storages:
+        lines += sentence(f"{escape(label(storage))}: {about(storage)}", width)
+    return lines
+
+
+def about(storage: Storage) -> str:
+    """What is below it, as the system tells: `ext4 on sda, rotational, …, in /hdd`."""
+    if storage.medium == "tmpfs":
+        words = ["memory, without a device (tmpfs)"]
+    else:
+        words = [_device(storage.device)] if storage.device else ["device not known"]
+    if storage.medium == "memory":
+        words.insert(0, "held in the OS cache while it was measured")
+    return escape(f"{'; '.join(words)}; in {storage.directory}")
+
+
+def _device(device: Device) -> str:
+    words = [f"{device.filesystem} on {device.name or device.kind}"]
+    if device.name and not device.name.startswith(device.kind):
+        words.append(device.kind)
+    if device.rotational is not None:
+        words.append("rotational" if device.rotational else "not rotational")
+    if device.scheduler is not None:
+        words.append(f"scheduler {device.scheduler}")
+    if device.read_ahead_kb is not None:
+        words.append(f"read-ahead {device.read_ahead_kb} KiB")
+    if device.queue_depth is not None:
+        words.append(f"queue depth {device.queue_depth}")
+    if device.virtual:
+        words.append("virtual: what is below it cannot be seen")
+    return ", ".join(words)
+
+
+def _others(findings: Sequence[Finding], width: int) -> list[str]:
+    """Findings that have no section of their own yet."""
+    lines = []
+    for found in findings:
+        of = f"{found.storage}, " if found.storage else ""
+        lines += sentence(escape(f"{of}{found.name}: {found.verdict}"), width, 2)
+    return lines

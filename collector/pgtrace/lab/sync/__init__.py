@@ -1,0 +1,1 @@
+"""What making data last costs: two servers, which do the same work."""

@@ -1,0 +1,1 @@
+"""What files hold: captures, lab results, histograms. It knows nobody else."""

@@ -1,0 +1,361 @@
+"""The capture: what one tracing session measured.
+
+Its file (encoding.py) is JSON, schema "pgtrace.capture/2". Keys may be added, never changed in
+meaning. Times are nanoseconds, sizes bytes; `[low, high, count]` means low <= value < high.
+What is kept by operation has no key for an operation that was not asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, Self
+
+import msgspec
+
+from .buckets import Bucket, Buckets
+
+SCHEMA = "pgtrace.capture/2"
+
+Operation = Literal["read", "write", "fsync"]
+Call = Literal["fsync", "fdatasync", "sync_file_range"]
+"""Which system call an operation `fsync` was."""
+READ_ALONE: tuple[Operation, ...] = ("read",)
+Source = Literal["page_cache", "readahead_issued", "device", "wait", "unknown"]
+Pattern = Literal["sequential", "near", "random", "first", "unknown"]
+Size = Literal["1", "2-4", "5-15", "16+"]
+Performer = Literal["backend", "parallel worker", "io worker", "io_uring"]
+Scope = Literal["query", "outside"]
+Kind = Literal[
+    "relation",
+    "heap",
+    "index",
+    "toast",
+    "visibility map",
+    "free space map",
+    "temporary",
+    "wal",
+    "slru",
+    "other",
+    "unknown",
+]
+"""What a file holds. relation: a heap, an index, TOAST or a sequence; which, is known only with a
+database connection."""
+EngineName = Literal["libbpf", "bcc"]
+GapReason = Literal["stop", "crash"]
+Protocol = Literal["simple", "extended", "unknown"]
+"""unknown: the query began before tracing did, and nothing has told since; or, without USDT probes,
+no message of its kind had been right before; or it is of the light tier."""
+
+COUNT_CALLS = ("usdt", "uprobe")
+"""Of Probes.queries those by which calls are counted."""
+
+
+class Host(msgspec.Struct):
+    """Where it was measured."""
+
+    kernel: str
+    cpus: int
+
+
+class Server(msgspec.Struct):
+    """The server of the traced backends; None is what could not be found out."""
+
+    version: str | None = None
+    postmaster_pid: int | None = None
+    data_directory: str | None = None
+    block_size: int = 8192
+
+
+class Probes(msgspec.Struct):
+    """How it was measured, and what was not."""
+
+    engine: EngineName
+    type: Literal["fentry", "kprobe", "tracepoint"]
+    """Of probes for reads, writes and fsyncs."""
+    queries: Literal["usdt", "uprobe", "memory", "none"]
+    """memory: the light tier. How often each was called is not known then, nor how long it took."""
+    not_measured: list[str] = []
+    no_query_ids: str | None = None
+    """Why no query has a query_id; None if they have."""
+    no_calls: str | None = None
+    """In the light tier, why calls are not known of all statements; None if they are."""
+    shortest_ns: int | None = None
+    """The shortest read seen: what is shorter, this probe type cannot show."""
+    operations: list[Operation] = msgspec.field(default_factory=lambda: [*READ_ALONE])
+    """What was asked for; the others are not measured."""
+
+
+class Lost(msgspec.Struct):
+    """Events that happened and are in no number of this capture, except as counted here."""
+
+    read: int = 0
+    write: int = 0
+    fsync: int = 0
+    in_flight: dict[Operation, int] = {}
+    """Still under way when tracing stopped."""
+    queries: int = 0
+    backends: int = 0
+    """Processes that there was no room for: nothing of theirs was counted."""
+    statements: int = 0
+    """Calls, or in the light tier reads, writes and fsyncs, that are counted, but not with their
+    statement: there was no room for its name."""
+    no_slot: int = 0
+    """Of the reads, writes and fsyncs, how many because no slot was left."""
+    no_chunk: int = 0
+    """The same for want of a chunk of a histogram."""
+    unplaced: int = 0
+    """Reads, writes and fsyncs that are counted, but only by the kind of their file, although each
+    file was asked for: there was no room."""
+    latencies: int = 0
+    """Calls that are counted, but in no histogram of latencies."""
+
+    def __add__(self, other: Self) -> Self:
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "in_flight"
+        }
+        in_flight = Counter(self.in_flight)
+        in_flight.update(other.in_flight)
+        return type(self)(**sums, in_flight=dict(in_flight))
+
+
+class Excluded(msgspec.Struct):
+    """Reads, or writes or fsyncs, that failed or came short: in no histogram."""
+
+    count: int = 0
+    bytes: int = 0
+    device_bytes: int = 0
+    total_ns: int = 0
+
+
+class Total(msgspec.Struct):
+    """Sums of one operation over every backend."""
+
+    count: int = 0
+    bytes: int = 0
+    blocks: int = 0
+    device_bytes: int = 0
+    total_ns: int = 0
+    failed: int = 0
+    short: int = 0
+
+
+class Latencies(msgspec.Struct, gc=False):
+    """How long each took, as every histogram is stored: only the buckets that are not empty."""
+
+    count: int = 0
+    sum: int = 0
+    min: int | None = None
+    """None: not known, or there is none."""
+    max: int = 0
+    unit: Literal["ns"] = "ns"
+    buckets: Sequence[Bucket] = ()
+
+    def __post_init__(self) -> None:
+        self.buckets = Buckets(self.buckets)
+
+
+class Io(msgspec.Struct, gc=False):
+    """Reads that agree in everything a report can tell apart, with their latencies; or writes, or
+    fsyncs."""
+
+    source: Source
+    pattern: Pattern
+    size: Size | None
+    """None for an fsync, which has none."""
+    scope: Scope
+    bytes: int
+    blocks: int
+    device_bytes: int
+    latency: Latencies
+    operation: Operation = "read"
+    call: Call | None = None
+    kind: Kind = "unknown"
+    tablespace: str | None = None
+    """Its name, or its oid where no connection told it; None for what lies in none."""
+    relation: str | None = None
+    """With `--by relation`: `schema.relation`, or the path within the data directory."""
+    performed_by: Performer = "backend"
+    queued_ns: int | None = None
+    """How long the requests lay waiting for an I/O worker, in all; not in the latency."""
+    direct: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return self.latency.count
+
+    @property
+    def total_ns(self) -> int:
+        """How long they took in all."""
+        return self.latency.sum
+
+
+class Query(msgspec.Struct):
+    """One statement, with all its calls and what they read, wrote and synced."""
+
+    text: str | None
+    protocol: Protocol
+    calls: int | None
+    """None, as of the errors and the latency: not measured, which is so in the light tier."""
+    errors: int | None
+    latency: Latencies | None
+    io: list[Io] = []
+    query_id: int | None = None
+    """The server's own; None where it computes none, or for several statements in one query."""
+    text_hash: str | None = None
+    """Of the text without its literals: the same text has the same, in this capture."""
+    waited_ns: int | None = None
+    """How long its backend waited for asynchronous reads; None where that is not measured."""
+    text_cut: bool = False
+    begun_before: bool = False
+    """Its one call began before tracing did: the latency counts from the start of tracing."""
+    application_name: str | None = None
+    """Of the client that ran it: behind a pooler one backend serves many."""
+    unfinished: bool = False
+    """Its one call had not ended when tracing did: calls is 0, and there is no latency."""
+
+
+class Backend(msgspec.Struct):
+    """One server process. None is what could not be found out."""
+
+    pid: int
+    backend_type: str | None = None
+    datname: str | None = None
+    usename: str | None = None
+    application_name: str | None = None
+    io: list[Io] = []
+    failed: dict[Operation, Excluded] = {}
+    short: dict[Operation, Excluded] = {}
+    queries: list[Query] = []
+    began: str | None = None
+    """When it was first seen, and when it ended, if that was while tracing; UTC, ISO 8601."""
+    ended: str | None = None
+    merged: int | None = None
+    """How many backends that ended are added up here; their pids are not told."""
+
+
+class Tablespace(msgspec.Struct):
+    """Where files that were read lie. `name` is that of Io.tablespace."""
+
+    name: str
+    location: str | None = None
+    filesystem: str | None = None
+    device: str | None = None
+    rotational: bool | None = None
+    read_ahead_kb: int | None = None
+    simulated: bool = False
+    """Its device is one of `scripts/storage`."""
+
+
+class Cost(msgspec.Struct):
+    """Reads of one second that agree in what decides their cost: blocks are the server's."""
+
+    tablespace: str | None
+    pattern: Pattern
+    source: Source
+    size: Size
+    blocks: int
+    total_ns: int
+    reads: int
+    performed_by: Performer = "backend"
+    """Parallel workers read for themselves here: only what overlaps with the backend's work is
+    told apart."""
+
+
+class Interval(msgspec.Struct):
+    """What was read in about one second of the session; `second` counts from its start."""
+
+    second: float
+    costs: list[Cost]
+
+
+class Buffers(msgspec.Struct):
+    """What one database asked shared_buffers for during the session, as pg_stat_database has it."""
+
+    datname: str | None
+    """None: relations that all databases share."""
+    hit: int
+    """Blocks that were found there."""
+    read: int
+    """Blocks that were not."""
+
+
+class Executions(msgspec.Struct, gc=False):
+    """How often one statement ran while tracing, of anybody on the server."""
+
+    query_id: int
+    calls: int
+    """Those that ended."""
+    total_ns: int
+    """They took to be executed: without parsing and planning."""
+
+
+class Gap(msgspec.Struct):
+    """A server was away: from its postmaster's end until its next one was traced, or from the
+    crash of one of its processes until those that it started anew let clients in.
+    """
+
+    data_directory: str
+    began: str
+    ended: str | None
+    """None: it did not come back."""
+    reason: GapReason = "stop"
+
+
+class Capture(msgspec.Struct):
+    """Everything one session measured. `started` is UTC, ISO 8601."""
+
+    started: str
+    duration_s: float
+    host: Host
+    server: Server
+    probes: Probes
+    lost: Lost
+    totals: dict[Operation, Total]
+    backends: list[Backend]
+    gaps: list[Gap] = []
+    tablespaces: list[Tablespace] = []
+    intervals: list[Interval] = []
+    """The session in pieces, of reads of relations: how much their costs vary."""
+    buffers: list[Buffers] = []
+    """With a connection; only what the server said at the start and at the end."""
+    executions: list[Executions] = []
+    """In the light tier, of statements that read: with a connection, by pg_stat_statements. Those
+    that took longest first."""
+    partial: list[str] = []
+    """What could not be finished, each with its reason: errors of pgtrace's own. The rest is
+    true."""
+    schema: str = SCHEMA
+
+    def add_up(self) -> Self:
+        """Set what follows from the backends' operations, and return the capture."""
+        reads = of_operation(r for backend in self.backends for r in backend.io)
+        self.totals = sums_of(self.backends, self.probes.operations)
+        least = (r.latency.min for r in reads if r.latency.min)
+        self.probes.shortest_ns = min(least, default=None)
+        return self
+
+
+def of_operation(io: Iterable[Io], operation: Operation = "read") -> list[Io]:
+    """Those of one operation: reads are kept with writes and fsyncs, and never added to them."""
+    return [each for each in io if each.operation == operation]
+
+
+def sums_of(
+    backends: Sequence[Backend], operations: Iterable[Operation] = READ_ALONE
+) -> dict[Operation, Total]:
+    """What these backends did in all, of each of these operations."""
+    totals = {operation: Total() for operation in operations}
+    for backend in backends:
+        for each in backend.io:
+            if total := totals.get(each.operation):
+                total.count += each.count
+                total.bytes += each.bytes
+                total.blocks += each.blocks
+                total.device_bytes += each.device_bytes
+                total.total_ns += each.total_ns
+        for operation, total in totals.items():
+            total.failed += backend.failed.get(operation, Excluded()).count
+            total.short += backend.short.get(operation, Excluded()).count
+    return totals

@@ -1,0 +1,116 @@
+"""From JSON to captures and lab results whose numbers count something and whose sums are right."""
+
+import functools
+from collections.abc import Sequence
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from .buckets import Bucket, plain
+from .capture import SCHEMA, Capture, Probes, sums_of
+
+if TYPE_CHECKING:
+    from .lab_result import Result
+
+_MOST = 1 << 64
+_UNIONS = (Union, UnionType)
+_NO_NUMBERS = (str, bool, NoneType, int, Sequence[Bucket])
+"""The int is a query_id; buckets are checked as they are made."""
+
+
+def decode_capture(raw: bytes) -> Capture:
+    """Raises ValueError or RecursionError if it is no capture, or contradicts itself."""
+    capture = msgspec.json.decode(raw, type=Capture)
+    if capture.schema != SCHEMA:
+        raise ValueError(f"its schema is {capture.schema}")
+    _check_numbers(capture)
+    _check_meaning(capture)
+    return capture
+
+
+def decode_lab_result(raw: bytes) -> "Result":
+    """Raises ValueError or RecursionError if it is no lab result."""
+    from .lab_result import Result  # a reader of captures does not wait for it
+
+    result = msgspec.json.decode(raw, type=Result)
+    _check_numbers(msgspec.structs.replace(result, findings=[]))
+    # Of a difference a bound may be below 0
+    _find_fault(msgspec.to_builtins(result.findings), "$.findings", -_MOST)
+    _check_probes(result.probes)
+    datetime.fromisoformat(result.started)
+    return result
+
+
+def _check_numbers(value: Any, path: str = "$") -> None:
+    """Raise ValueError for a number that counts nothing: all but a query_id count something."""
+    if not _all_count(value):
+        _find_fault(msgspec.to_builtins(value, enc_hook=plain), path)
+
+
+def _all_count(value: Any) -> bool:
+    if isinstance(value, msgspec.Struct):
+        numbers, others = _members(type(value))
+        for name in numbers:
+            number = getattr(value, name)
+            if number is not None and not 0 <= number <= _MOST:
+                return False
+        return all(_all_count(getattr(value, name)) for name in others)
+    if isinstance(value, dict):
+        return all(map(_all_count, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_all_count, value))
+    return not isinstance(value, (int, float)) or 0 <= value <= _MOST
+
+
+@functools.cache
+def _members(struct: type[msgspec.Struct]) -> tuple[list[str], list[str]]:
+    """Those that are numbers or None, and those that may hold some; but for a query_id."""
+    numbers, others = [], []
+    for name, hint in get_type_hints(struct).items():
+        kinds = set(get_args(hint) or [hint]) if get_origin(hint) in _UNIONS else {hint}
+        if kinds & {int, float} and name != "query_id":
+            numbers.append(name)
+        elif not all(map(_has_no_numbers, kinds)):
+            others.append(name)
+    return numbers, others
+
+
+def _has_no_numbers(kind: Any) -> bool:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _members(kind) == ([], [])
+    return kind in _NO_NUMBERS or get_origin(kind) is Literal
+
+
+def _find_fault(value: Any, path: str, least: int = 0) -> None:
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if key != "query_id":
+                _find_fault(member, f"{path}.{key}", least)
+    elif isinstance(value, (list, tuple)):
+        for index, member in enumerate(value):
+            _find_fault(member, f"{path}[{index}]", least)
+    elif isinstance(value, (int, float)) and not least <= value <= _MOST:
+        raise ValueError(f"{value} cannot be - at `{path}`")
+
+
+def _check_probes(probes: Probes) -> None:
+    """Raise ValueError for what measured nothing."""
+    if not probes.operations:
+        raise ValueError("no operation was measured - at `$.probes.operations`")
+
+
+def _check_meaning(capture: Capture) -> None:
+    """Raise ValueError where the parts of a capture contradict each other."""
+    _check_probes(capture.probes)
+    datetime.fromisoformat(capture.started)
+    summed = sums_of(capture.backends, capture.probes.operations)
+    if capture.totals.keys() != summed.keys():
+        raise ValueError(f"totals are of {[*capture.totals]}, operations are {[*summed]}")
+    for operation, total in capture.totals.items():
+        for key, value in msgspec.structs.asdict(total).items():
+            if value != (own := getattr(summed[operation], key)):
+                raise ValueError(
+                    f"totals.{operation}.{key} is {value}, but the backends' sum is {own}"
+                )

@@ -1,0 +1,244 @@
+"""Names from a database connection, where one is given: titles do not quote them."""
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from ..errors import DatabaseError
+from ..failures import Failures
+from ..model.capture import Buffers, Executions
+from . import database_stats, executions
+from .connection import TIMEOUT_S, Connection, connect, system_identifier
+from .discovery import Server
+from .relations import Relations
+
+_EVERY_S = 1.0
+_QUIET_S = 30.0
+"""How often it is asked who is there, while nobody comes."""
+_LAST_S = 3.0
+"""How long the end of a session waits for what is not known yet."""
+_LOOK_S = 0.05
+_REMEMBERED = 60
+"""Looks for which it is known who was there."""
+_MOST_OWN = 1000
+"""Own connections that are remembered: one at a time, and about one a second."""
+
+
+class Name(NamedTuple):
+    """One row of pg_stat_activity; None is what the role may not see, or what there is not."""
+
+    pid: int
+    datname: str | None
+    usename: str | None
+    application_name: str | None
+    backend_type: str | None
+    leader_pid: int | None
+
+
+class Names:
+    """Asks about once a second, in a thread of its own: tracing never waits for the server. Who is
+    there is asked when somebody has come, and now and then.
+
+    `dsn` is libpq's, and what it leaves out comes from libpq's environment. It has to lead to one
+    of these servers. With `count_calls`, it is asked for those of statements. `failure` says why
+    there are no names; what was unexpected is in `failures`.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        servers: Sequence[Server],
+        failures: Failures,
+        *,
+        count_calls: bool = False,
+    ) -> None:
+        self._failures = failures
+        self._hurried = False
+        self.failure: str | None = None
+        self.server: Server | None = None
+        """Where the connection leads; None while that is not known."""
+        self._own: deque[tuple[int, int]] = deque(maxlen=_MOST_OWN)
+        self.relations = Relations(dsn, self._note_own)
+        self.texts: dict[int, str] = {}
+        """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
+        self.buffers: list[Buffers] = []
+        """How each database fared with shared_buffers meanwhile; known at the end."""
+        self._first_buffers: list[database_stats.Row] | None = None
+        self.executions: list[Executions] = []
+        """Of the queries that are asked for at the end; known then."""
+        self._counter = executions.Counter() if count_calls else None
+        self._servers = servers
+        self._identifier = 0
+        self._query_ids: Collection[int] = ()
+        self.looks = 0
+        """So often it was asked who is there: names are new only where this is."""
+        self._looked_ns = 0
+        self._came = False
+        self._known: dict[int, Name] = {}
+        self._seen: dict[int, int] = {}
+        """In which look each was there last."""
+        self._ready = threading.Event()
+        self._leave = threading.Event()
+        self._last = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(dsn,), name="pgtrace-names", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def of(self, pid: int) -> Name | None:
+        """What was last heard of a process, by its pid as the server counts."""
+        return self._known.get(pid)
+
+    def met(self, began_ns: int) -> None:
+        """Somebody is there since then: who that is will be asked, if it was not since. It takes a
+        backend a moment to say.
+        """
+        if began_ns >= self._looked_ns - _EVERY_S * 1e9:
+            self._came = True
+
+    def is_own(self, pid: int, began_ns: int, ended_ns: int) -> bool:
+        """Whether that backend, which ended then, or not yet if that is 0, served this alone."""
+        return any(
+            own == pid and began_ns <= at and (not ended_ns or at <= ended_ns)
+            for own, at in list(self._own)
+        )
+
+    def are_of(self, server: Server | None) -> bool:
+        """Whether they are that server's, as far as is known."""
+        here = self.server
+        return here is None or (server is not None and server.data_directory == here.data_directory)
+
+    def missing(self) -> list[str]:
+        """Which names there are not, each with its reason."""
+        if self.failure:
+            return [f"names: {self.failure}"]
+        others = [s.data_directory for s in self._servers if not self.are_of(s)]
+        return [
+            *(
+                f"names in {directory}: the connection leads to another server"
+                for directory in others
+            ),
+            *(f"names of database {d}: {why}" for d, why in self.relations.missing.items()),
+        ]
+
+    @property
+    def no_calls(self) -> str | None:
+        """Why calls are not known of all statements, if they were asked for."""
+        return self.failure or (self._counter.missing if self._counter else None)
+
+    def require(self, datnames: frozenset[str] = frozenset()) -> None:
+        """Wait for the first names; DatabaseError if there are none, or not of a database."""
+        if not self._ready.wait(2 * TIMEOUT_S):
+            raise DatabaseError(f"names: the server did not answer within {2 * TIMEOUT_S} s")
+        if self.failure:
+            raise DatabaseError(f"names: {self.failure}")
+        forbidden = self.relations.forbidden(datnames)
+        if forbidden:
+            raise DatabaseError(
+                f"names: the role may not connect to {', '.join(forbidden)}; "
+                "grant it connect there, or trace other databases alone with --datname"
+            )
+
+    def finish(self, query_ids: Collection[int] = ()) -> None:
+        """Ask a last time for what is not known, and wait a moment for it."""
+        self._query_ids = query_ids
+        self._last.set()
+        self._wake.set()
+        end = time.monotonic() + _LAST_S
+        while self._thread.is_alive() and not self._hurried and time.monotonic() < end:
+            self._thread.join(_LOOK_S)
+        if self._thread.is_alive() and not self.failure:
+            waited = "was not waited for" if self._hurried else f"gave none within {_LAST_S:.0f} s"
+            self.failure = f"the server {waited} at the end"
+
+    def hurry(self) -> None:
+        """Wait for nothing any more; from a signal handler as well."""
+        self._hurried = True
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._leave.set()
+        self._wake.set()
+        if self._thread.ident and not self._last.is_set():
+            self._thread.join(2)
+
+    def _run(self, dsn: str) -> None:
+        """A connection that was good once is made again, when the server is back."""
+        while not self._leave.is_set():
+            try:
+                with connect(dsn, opened=self._note_own) as connection:
+                    self._begin(connection)
+                    self._serve(connection)
+                break
+            except DatabaseError as error:
+                self.failure = str(error)
+            except Exception as error:
+                self._failures.add("names", error)
+                self.failure = f"an unexpected {type(error).__name__}; the rest was measured"
+                break
+            if not self._identifier or self._last.is_set():
+                break
+            self._wake.wait(_EVERY_S)
+        self._ready.set()
+
+    def _note_own(self, pid: int) -> None:
+        self._own.append((pid, time.monotonic_ns()))
+
+    def _begin(self, connection: Connection) -> None:
+        ((identifier, database),) = connection.ask("cluster")
+        for server in self._servers if self.server is None else ():
+            if system_identifier(server) == identifier:
+                self.server = server
+        if self._servers and (self.server is None or self._identifier not in (0, identifier)):
+            raise DatabaseError("the connection leads to another server than the one traced")
+        self.relations.begin(connection, database)
+        if self._first_buffers is None:
+            self._first_buffers = database_stats.ask(connection)
+        if self._counter:
+            self._counter.begin(connection)
+        self._identifier = identifier
+        self.failure = None
+        self._ready.set()
+
+    def _serve(self, connection: Connection) -> None:
+        while not self._leave.is_set():
+            last = self._last.is_set()
+            began = time.monotonic()
+            if last or self._came or began - self._looked_ns / 1e9 >= _QUIET_S:
+                self._look(connection)
+            self.relations.ask(connection, last=last)
+            if last:
+                self.buffers = database_stats.between(
+                    self._first_buffers or [], database_stats.ask(connection)
+                )
+                if self._counter:
+                    self.executions = self._counter.finish(connection, self._query_ids)
+                self._ask_texts(connection)
+                return
+            self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
+
+    def _look(self, connection: Connection) -> None:
+        """Who is there. Who was there lately is known still: the end of a process may be heard of
+        some time after it."""
+        look = self.looks + 1
+        self._came, self._looked_ns = False, time.monotonic_ns()
+        for row in connection.ask("activity"):
+            self._known[row[0]] = Name(*row)
+            self._seen[row[0]] = look
+        for pid in [pid for pid, seen in self._seen.items() if seen < look - _REMEMBERED]:
+            del self._seen[pid], self._known[pid]
+        self.looks = look
+
+    def _ask_texts(self, connection: Connection) -> None:
+        """Where pg_stat_statements is installed and loaded; else texts stay those of the probes."""
+        for (schema,) in connection.ask("extension") if self._query_ids else ():
+            with contextlib.suppress(DatabaseError):
+                ids = list(self._query_ids)
+                self.texts |= dict(connection.ask("statements", schema=schema, query_ids=ids))

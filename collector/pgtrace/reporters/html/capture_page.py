@@ -1,0 +1,226 @@
+"""A capture as a page: everything, then by place, backend and statement."""
+
+from collections.abc import Sequence
+
+from ... import units
+from ...model.capture import COUNT_CALLS, Backend, Capture, Io, Operation, Tablespace, of_operation
+from ...model.histogram import Histogram
+from .. import losses
+from ..sections import server as overview
+from ..sections.sums import relation_of, written
+from ..terminal.capture_report import partial, session
+from ..terminal.files import MOST_RELATIONS, about, grouped
+from ..view import Choice, View
+from . import drawing, whole
+from .charts import Charts
+from .parts import Row, escaped, paragraphs, part, section, table
+from .reads import COLUMNS, numbers, view
+from .statements import statements, waited
+
+MOST_DRAWN = 20
+"""Backends with charts of their own; the others are added up in one row."""
+_NAV = (("reads", "All reads"), ("read", "What was read"), ("writes", "Writes and fsync"),
+        ("backends", "Backends"), ("statements", "Statements"))  # fmt: skip
+_OF_WRITES = ("calls", "bytes", "time", "mean", "p50", "p99", "max")
+
+
+def report(capture: Capture, _: View) -> list[str]:
+    """Return it in one."""
+    return [render(capture)]
+
+
+def render(capture: Capture) -> str:
+    """Return the page."""
+    charts = Charts()
+    head, *how = session(capture)
+    unfinished = partial(capture)
+    how = how[len(unfinished) :]
+    missing = _missing(capture)
+    by = {
+        "reads": _everything(capture, charts, missing),
+        "read": _places(capture),
+        "writes": _writes(capture),
+        "backends": _backends(capture, charts, missing),
+        "statements": statements(capture, charts, missing),
+    }
+    several = len(capture.backends) > 1
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in _NAV if by[name])
+    server = capture.server
+    of = f"PostgreSQL {server.version}" if server.version else "PostgreSQL"
+    where = f" in {server.data_directory}" if server.data_directory else ""
+    simulated = [t.name for t in capture.tablespaces if t.simulated]
+    parts = [
+        f"<header>\n<h1>Read latencies of {escaped(of)}</h1>",
+        paragraphs([f"{head}. {of}{where}."], "lead"),
+        f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
+        paragraphs(unfinished, "warning"),
+        paragraphs(
+            [f"Simulated: tablespace {name} lies on a simulated device." for name in simulated],
+            "simulated",
+        ),
+        *([drawing.drawn(overview.sections(capture, Choice()))] if several else []),
+        _how(capture, how),
+        *(section(name, title, by[name]) for name, title in _NAV),
+    ]
+    return whole(head, "\n".join(parts), charts)
+
+
+def _how(capture: Capture, lines: Sequence[str]) -> str:
+    """Losses stand out: every number below lacks them."""
+    lost = capture.lost
+    bad = lost.read or lost.queries or lost.backends or lost.write or lost.fsync
+    bad = bad or lost.statements or lost.unplaced or lost.latencies
+    content = [
+        paragraphs([line], "warning" if bad and line.startswith("Lost") else "") for line in lines
+    ]
+    return section("how", "How it was measured", "\n".join(content))
+
+
+def _missing(capture: Capture) -> list[str]:
+    return [missing.partition(":")[0] for missing in capture.probes.not_measured]
+
+
+def _reads(backend: Backend) -> list[Io]:
+    return of_operation(backend.io)
+
+
+def _everything(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
+    if not capture.backends:
+        return paragraphs(["No backend was seen."])
+    reads = [r for backend in capture.backends for r in _reads(backend)]
+    only = capture.backends[0] if len(capture.backends) == 1 else None
+    return view(
+        charts,
+        "All reads",
+        reads,
+        missing,
+        elapsed_ns=round(capture.duration_s * 1e9) if only else None,
+        failed=only.failed.get("read") if only else None,
+        short=only.short.get("read") if only else None,
+        opened=True,
+    ) + _apart(capture, only)
+
+
+def _apart(capture: Capture, only: Backend | None) -> str:
+    parts = _excluded(capture, ["read"])
+    if only or not parts:
+        return ""
+    return paragraphs([f"In no number here: {', '.join(parts)}. Each backend has its own."])
+
+
+def _excluded(capture: Capture, operations: Sequence[Operation]) -> list[str]:
+    totals = capture.totals.items()
+    failed, short = {o: t.failed for o, t in totals}, {o: t.short for o, t in totals}
+    return losses.excluded(operations, failed, short)
+
+
+def _places(capture: Capture) -> str:
+    reads = [r for backend in capture.backends for r in _reads(backend)]
+    if all(r.kind == "unknown" for r in reads):
+        return ""
+    whole = sum(r.total_ns for r in reads)
+    named = any(r.relation for r in reads)
+    of = grouped(reads, relation_of if named else lambda r: r.kind)
+    rows = [numbers(name, own, whole) for name, own in of[:MOST_RELATIONS]]
+    rest = [r for _, own in of[MOST_RELATIONS:] for r in own]
+    if rest:
+        rows.append(numbers(f"({units.count(len(of) - MOST_RELATIONS)} more)", rest, whole))
+    spaces = grouped(reads, lambda r: r.tablespace or "(no tablespace)")
+    known = {space.name: space for space in capture.tablespaces}
+    where = [_space(name, known.get(name), numbers(name, own, whole)) for name, own in spaces]
+    first = "relation" if named else "kind"
+    tables = [
+        table(f"By {first}", first, [("", COLUMNS)], rows, long=named),
+        table(
+            "By tablespace", "tablespace", [("", [*COLUMNS, "where"])], where, words=["where"]
+        ),
+    ]  # fmt: skip
+    return "\n".join(tables)
+
+
+def _writes(capture: Capture) -> str:
+    """Which call, of which files, by whom; nothing where nobody asked for them."""
+    if not set(capture.probes.operations) - {"read"}:
+        return ""
+    found, rows = written(capture), []
+    for name, calls in found:
+        total = Histogram.of(calls)
+        sized = calls[0].operation == "write"
+        rows.append(
+            Row(
+                name,
+                [
+                    units.count(total.count),
+                    units.size(sum(r.bytes for r in calls)) if sized else "-",
+                    units.duration(total.total_ns),
+                    units.duration(total.total_ns / total.count),
+                    units.duration(total.percentile(50) or 0, 2),
+                    units.duration(total.percentile(99) or 0, 2),
+                    units.duration(total.max_ns or 0, 2),
+                ],
+            )
+        )
+    said = _excluded(capture, ["write", "fsync"])
+    lines = [f"In no number here: {', '.join(said)}."] if said else []
+    if not found:
+        return paragraphs(["None.", *lines])
+    return table(
+        "By call, file and type of backend", "what, of, by", [("", _OF_WRITES)], rows
+    ) + paragraphs(lines)
+
+
+def _space(name: str, space: Tablespace | None, row: Row) -> Row:
+    return Row(name, [*row.cells, about(space) if space else ""])
+
+
+def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
+    """Of one backend alone, all that could be said stands above."""
+    if len(capture.backends) < 2:
+        return ""
+    whole = sum(r.total_ns for backend in capture.backends for r in _reads(backend))
+    ordered = sorted(capture.backends, key=lambda b: -sum(r.total_ns for r in _reads(b)))
+    busy = [b for b in ordered if b.io or b.queries or _anything_excluded(b)]
+    quiet = [str(b.pid) for b in ordered if b not in busy]
+    rows = [numbers(_who(b), _reads(b), whole) for b in busy[:MOST_DRAWN]]
+    rest = [r for b in busy[MOST_DRAWN:] for r in _reads(b)]
+    if len(busy) > MOST_DRAWN:
+        rows.append(numbers(f"({units.count(len(busy) - MOST_DRAWN)} more)", rest, whole))
+    parts = [
+        table(
+            "Backends, those that read longest first", "backend", [("", COLUMNS)], rows, long=True
+        )
+    ]
+    if quiet:
+        counted = capture.probes.queries in COUNT_CALLS
+        nothing = "Neither reads nor queries" if counted else "No reads"
+        parts.append(paragraphs([f"{nothing}: {', '.join(quiet)}"]))
+    for backend in busy[:MOST_DRAWN]:
+        content = view(
+            charts,
+            f"Backend {backend.pid}",
+            _reads(backend),
+            missing,
+            elapsed_ns=round(capture.duration_s * 1e9),
+            waited_ns=waited(backend.queries),
+            failed=backend.failed.get("read"),
+            short=backend.short.get("read"),
+        )
+        parts.append(part(_who(backend), content))
+    return "\n".join(parts)
+
+
+def _anything_excluded(backend: Backend) -> bool:
+    excluded = *backend.failed.values(), *backend.short.values()
+    return any(each.count for each in excluded)
+
+
+def _who(backend: Backend) -> str:
+    who = f"{backend.usename or '?'}@{backend.datname or '?'}"
+    merged = f"{units.count(backend.merged)} backends that ended" if backend.merged else None
+    parts = [
+        merged or f"Backend {backend.pid}",
+        who if backend.usename or backend.datname else None,
+        backend.backend_type,
+        backend.application_name,
+    ]
+    return "  ".join(part for part in parts if part)

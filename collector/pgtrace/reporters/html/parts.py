@@ -1,0 +1,118 @@
+"""Pieces of an HTML page. Whatever text comes in is escaped here, and nowhere else."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...terminal_text import escape
+
+_NOTHING = frozenset({"0", "0 %", "0 ns", "-"})
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of a table: what it is, and its cells as they are shown."""
+
+    name: str
+    cells: list[str] = field(default_factory=list)
+
+
+def text(value: str) -> str:
+    """Without control characters and marks of direction: a capture's text may be hostile."""
+    return escape(value)
+
+
+def escaped(value: str) -> str:
+    """Fit for an element and for an attribute in quotes."""
+    return html.escape(text(value))
+
+
+def paragraphs(sentences: Sequence[str], kind: str = "") -> str:
+    """One element for each."""
+    of = f' class="{kind}"' if kind else ""
+    return "\n".join(f"<p{of}>{escaped(sentence)}</p>" for sentence in sentences)
+
+
+def sums(numbers: Sequence[tuple[str, str]]) -> str:
+    """What is to be seen first, large."""
+    items = (f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in numbers)
+    return f'<dl class="sums">{"".join(items)}</dl>'
+
+
+def table(
+    caption: str,
+    first: str,
+    heads: Sequence[tuple[str, Sequence[str]]],
+    rows: Sequence[Row],
+    *,
+    long: bool = False,
+    words: Sequence[str] = (),
+) -> str:
+    """Return a table with `heads` as groups of columns; "" is a group without a name.
+
+    `long` lets what rows are called be of several lines; columns named in `words` hold sentences.
+    """
+    names = [name for _, group in heads for name in group]
+    kinds = ["words" if name in words else "" for name in names]
+    groups = ""
+    if any(name for name, _ in heads):
+        cells = (
+            f'<th colspan="{len(group)}" scope="colgroup">{escaped(name)}</th>'
+            if name
+            else f'<td colspan="{len(group)}"></td>'
+            for name, group in heads
+        )
+        groups = f"<tr><td></td>{''.join(cells)}</tr>"
+    head = "".join(
+        f'<th scope="col"{_kind(kind)}>{escaped(name)}</th>'
+        for name, kind in zip(names, kinds, strict=True)
+    )
+    lines = "\n".join(_row(row, kinds, long) for row in rows)
+    return (
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escaped(caption)}"><table>'
+        f'<caption>{escaped(caption)}</caption><thead>{groups}<tr><th scope="col">'
+        f"{escaped(first)}</th>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
+    )
+
+
+def _row(row: Row, kinds: Sequence[str], long: bool) -> str:
+    if not row.cells:
+        name = f"<b>{escaped(row.name)}</b>"
+        return f'<tr><th scope="rowgroup" colspan="{len(kinds) + 1}">{name}</th></tr>'
+    cells = "".join(
+        f"<td{_kind(kind or ('zero' if cell in _NOTHING else ''))}>{escaped(cell)}</td>"
+        for cell, kind in zip(row.cells, kinds, strict=True)
+    )
+    return (
+        f'<tr><th scope="row"{_kind("long" if long else "")}>{escaped(row.name)}</th>{cells}</tr>'
+    )
+
+
+def _kind(name: str) -> str:
+    return f' class="{name}"' if name else ""
+
+
+def figure(number: int, kind: str, title: str, content: str, opened: bool) -> str:
+    """A place for page.js to draw in, and the table that stands for the drawing without it."""
+    return (
+        f'<figure id="chart-{number}" data-chart="{number}" data-kind="{kind}">'
+        f"<figcaption>{escaped(title)}</figcaption>\n"
+        f"<details{' open' if opened else ''}><summary>The numbers of this chart</summary>\n"
+        f"{content}</details></figure>"
+    )
+
+
+def part(summary: str, content: str, *, small: str = "", opened: bool = False) -> str:
+    """Something to open and close, as a backend or a statement."""
+    more = f" <small>{escaped(small)}</small>" if small else ""
+    return (
+        f'<details class="part"{" open" if opened else ""}><summary><code>{escaped(summary)}</code>'
+        f"{more}</summary>\n{content}\n</details>"
+    )
+
+
+def section(name: str, title: str, content: str) -> str:
+    """A chapter, with an anchor; "" of no content."""
+    if not content:
+        return ""
+    return f'<section id="{name}">\n<h2>{escaped(title)}</h2>\n{content}\n</section>'

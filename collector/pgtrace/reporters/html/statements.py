@@ -1,0 +1,96 @@
+"""The statements of a capture, each of all backends together, as a chapter of a page."""
+
+from collections.abc import Sequence
+
+from ... import units
+from ...model.capture import Capture, Query
+from ...model.histogram import Histogram
+from ..sections import statements as sections
+from ..sections.sums import time_of
+from ..terminal.capture_report import MOST_STATEMENTS
+from .charts import Charts
+from .parts import Row, paragraphs, part, table
+from .reads import view
+
+
+def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
+    """Return their table, and for each its facts and charts."""
+    every = sections.statements(capture)
+    if not every:
+        return paragraphs(["Not measured."]) if capture.probes.queries == "none" else ""
+    rows = [_statement_row(f"{n}. {s.text}", [s]) for n, s in enumerate(every[:MOST_STATEMENTS], 1)]
+    if len(every) > MOST_STATEMENTS:
+        rest = every[MOST_STATEMENTS:]
+        rows.append(_statement_row(f"({units.count(len(rest))} more, in --format json)", rest))
+    heads = [
+        ("", ["calls", "errors", "backends"]),
+        ("latency of a call", ["in all", "p50", "p99", "max"]),
+        ("its reads", ["reads", "bytes", "time", "of the latency"]),
+    ]
+    parts = [
+        table("Statements, those that took longest first", "statement", heads, rows, long=True)
+    ]
+    for number, statement in enumerate(every[:MOST_STATEMENTS], 1):
+        content = [paragraphs(_facts(statement))]
+        content.append(
+            view(
+                charts,
+                f"Statement {number}",
+                statement.reads,
+                missing,
+                elapsed_ns=statement.latency.total_ns or None,
+                waited_ns=waited(statement.queries),
+            )
+        )
+        parts.append(part(f"{number}. {statement.text}", "\n".join(content)))
+    return "\n".join(parts)
+
+
+def _statement_row(name: str, statements: Sequence[sections.Statement]) -> Row:
+    queries = [query for s in statements for query in s.queries]
+    reads = [r for s in statements for r in s.reads]
+    latency = Histogram.of(query.latency for query in queries if query.latency)
+    counted = [q for q in queries if q.calls is not None]
+    executed = [s.executed for s in statements if s.executed]
+    calls = [q.calls or 0 for q in counted] or [each.calls for each in executed]
+    read_ns = sum(time_of(s.reads) for s in statements)
+    own_ns = sum(r.total_ns for r in reads if r.performed_by == "backend")
+    times = ["-"] * 4
+    if latency.count:
+        shares = (units.duration(latency.percentile(p) or 0, 2) for p in (50, 99, 100))
+        times = [units.duration(latency.total_ns), *shares]
+    elif executed:
+        times[0] = units.duration(sum(each.total_ns for each in executed))
+    return Row(
+        name,
+        [
+            units.count(sum(calls)) if calls else "-",
+            units.count(sum(q.errors or 0 for q in counted)) if counted else "-",
+            units.count(sum(s.backends for s in statements)) if len(statements) == 1 else "-",
+            *times,
+            units.count(sum(r.count for r in reads)),
+            units.size(sum(r.bytes for r in reads)),
+            units.duration(read_ns),
+            units.share(own_ns / max(1, latency.total_ns)) if latency.count else "-",
+        ],
+    )
+
+
+def _facts(statement: sections.Statement) -> list[str]:
+    query = statement.queries[0]
+    facts = [f"{query.protocol.capitalize()} protocol."] if query.calls is not None else []
+    if query.query_id is not None:
+        facts = [" ".join([*facts, f"query_id {query.query_id}."])]
+    if statement.executed:
+        facts.append("Calls and the time to execute them are those of pg_stat_statements.")
+    if query.begun_before:
+        facts.append("Begun before tracing: time and reads count from when tracing began.")
+    if query.unfinished:
+        facts.append("Not ended when tracing stopped: its reads so far.")
+    return facts
+
+
+def waited(queries: Sequence[Query]) -> int | None:
+    """How long backends waited for asynchronous reads; None where that is not measured."""
+    waits = [query.waited_ns for query in queries if query.waited_ns is not None]
+    return sum(waits) if waits else None

@@ -1,0 +1,148 @@
+"""The answer of a report: how much of the time was waiting, for what, and for whom."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from ... import units
+from ...model.capture import Capture, Io, Operation, of_operation
+from ...model.histogram import Histogram
+from .statements import Statement
+from .sums import PERFORMERS, by_name, device_ns, file_of, reads_of, time_of, written
+
+_CLIENT = "client backend"
+_NEARLY_ALL = 0.95
+
+
+def verdict(capture: Capture, every: Sequence[Statement]) -> list[str]:
+    """How much of the time was reading, how much of that waiting for which device, and for whom;
+    then how much was writing, and fsync.
+    """
+    operations, reads = capture.probes.operations, reads_of(capture)
+    said = [_lasting(capture, each) for each in ("write", "fsync") if each in operations]
+    if "read" not in operations:
+        return ["Reads were not measured.", *said]
+    if not reads:
+        return ["Nothing was read.", *said]
+    return [
+        _time_sentence(capture, every, reads),
+        *_overlapped(every),
+        *_heaviest(capture, every, reads),
+        *said,
+    ]
+
+
+def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> str:
+    elapsed = sum(statement.elapsed_ns or 0 for statement in every)
+    own = [r for r in reads if r.scope == "query" and r.performed_by == "backend"]
+    if not elapsed:
+        own, elapsed = list(reads), 0
+    took, waited = time_of(own), device_ns(own)
+    span = units.duration(capture.duration_s * 1e9)
+    if elapsed:
+        which = "Statements" if capture.probes.queries != "memory" else "Statements that read"
+        share = units.percent(took, elapsed)
+        words = (
+            f"{which} ran for {units.duration(elapsed)} in {span}: they read for "
+            f"{units.duration_beside(took, elapsed)} of that ({share})"
+        )
+        whole = elapsed
+    else:
+        words = f"All processes together read for {units.duration(took)} in {span}"
+        whole = took
+    if waited is None:
+        return f"{words}; how much of it was waiting for the device is not measured."
+    share = units.percent(waited, whole)
+    of = "" if elapsed else " of it"
+    return (
+        f"{words}, and waited for {_devices(capture, own)} for "
+        f"{units.duration_beside(waited, whole)} ({share}{of})."
+    )
+
+
+def _overlapped(every: Sequence[Statement]) -> list[str]:
+    """What others read for statements at the same time; nothing if that was nothing, or if the
+    time of statements is not known: then it is in the sum.
+    """
+    others = [r for statement in every for r in statement.reads if r.performed_by != "backend"]
+    if not others or not any(statement.elapsed_ns for statement in every):
+        return []
+    who = [name for key, name in PERFORMERS.items() if any(r.performed_by == key for r in others)]
+    waited = device_ns(others)
+    device = "" if waited is None else f", {units.duration(waited)} of it waiting for the device"
+    waits = [q.waited_ns for s in every for q in s.queries if q.waited_ns is not None]
+    own = f"; backends waited for that {units.duration(sum(waits))}" if waits else ""
+    took = units.duration(time_of(others))
+    return [f"Beside that {' and '.join(who)} read for them for {took}{device}{own}."]
+
+
+def _devices(capture: Capture, reads: Sequence[Io]) -> str:
+    """By name, where nearly all of it was one."""
+    of = {space.name: space.device for space in capture.tablespaces if space.device}
+    simulated = {space.device for space in capture.tablespaces if space.simulated}
+    waited: Counter[str | None] = Counter()
+    for r in reads:
+        if r.source == "device":
+            waited[of.get(r.tablespace or "")] += r.total_ns
+    if not waited:
+        return "the device"
+    (name, most), *_ = waited.most_common(1)
+    if not name or most < _NEARLY_ALL * waited.total():
+        return "devices" if len(waited) > 1 else "the device"
+    return f"{name} (simulated)" if name in simulated else name
+
+
+def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> list[str]:
+    """Which statement and which relation most of that was for."""
+    whole = device_ns(reads)
+    if not whole:
+        return []
+    parts = []
+    listed = [s for s in every if s.reads]
+    if listed:
+        statement = max(listed, key=lambda s: device_ns(s.reads) or 0)
+        share = units.percent(device_ns(statement.reads) or 0, whole)
+        parts.append(f"{share} of that waiting was for one statement: {_short(statement.text)}")
+    files = by_name(reads, file_of)
+    name, own = max(files, key=lambda item: device_ns(item[1]) or 0)
+    if own[0].relation:
+        share = units.percent(device_ns(own) or 0, whole)
+        parts.append(
+            f"{share} was in {name}" if parts else f"{share} of that waiting was in {name}"
+        )
+    types = [(t, r) for t, r in _by_type(capture) if t != _CLIENT and (device_ns(r) or 0) > 0]
+    if types:
+        kind, own = max(types, key=lambda item: device_ns(item[1]) or 0)
+        took = device_ns(own) or 0
+        if took > whole / 10:
+            parts.append(f"{units.percent(took, whole)} was the {kind}'s")
+    return [f"{'; '.join(parts)}."] if parts else []
+
+
+def _by_type(capture: Capture) -> list[tuple[str, list[Io]]]:
+    found: defaultdict[str, list[Io]] = defaultdict(list)
+    for backend in capture.backends:
+        found[backend.backend_type or _CLIENT] += of_operation(backend.io)
+    return list(found.items())
+
+
+def _lasting(capture: Capture, operation: Operation) -> str:
+    """How long all processes wrote, or called fsync, and what took most of that."""
+    found = [(name, own) for name, own in written(capture) if own[0].operation == operation]
+    what = "Writing" if operation == "write" else "Fsync and its like"
+    if not found:
+        return "Nothing was written." if operation == "write" else "Nobody called fsync."
+    whole = sum(time_of(own) for _, own in found)
+    name, own = max(found, key=lambda item: time_of(item[1]))
+    total = Histogram.of(own)
+    return (
+        f"{what} took {units.duration(whole)} of all processes together, "
+        f"{units.percent(total.total_ns, whole)} of it as {name}: "
+        f"{units.count(total.count)} {'call' if total.count == 1 else 'calls'}, "
+        f"p99 {units.duration(total.percentile(99) or 0, 2)}, "
+        f"at most {units.duration(total.max_ns or 0, 2)}."
+    )
+
+
+def _short(text: str, most: int = 60) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"

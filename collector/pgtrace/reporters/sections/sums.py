@@ -1,0 +1,66 @@
+"""Sums over reads that every form of a report shows."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import get_args
+
+from ...model.capture import Call, Capture, Io, of_operation
+
+PERFORMERS = {
+    "backend": "backend",
+    "parallel worker": "parallel workers",
+    "io worker": "I/O workers",
+    "io_uring": "io_uring",
+}
+
+
+def time_of(reads: Iterable[Io]) -> int:
+    """Nanoseconds of all of them."""
+    return sum(r.total_ns for r in reads)
+
+
+def device_ns(reads: Sequence[Io]) -> int | None:
+    """How long those waited for a device of which it is known; None if it is known of none."""
+    if reads and all(r.source == "unknown" for r in reads):
+        return None
+    return sum(r.total_ns for r in reads if r.source == "device")
+
+
+def written(capture: Capture) -> list[tuple[str, list[Io]]]:
+    """Writes and fsyncs by what they are called: which call, of which files, by whom. Writes first,
+    then each call; of those the ones that took longest first.
+    """
+    order = ("write", *get_args(Call))
+    found: dict[tuple[int, str], list[Io]] = {}
+    for backend in capture.backends:
+        for r in backend.io:
+            if r.operation != "read":
+                who = backend.backend_type or "(type not known)"
+                of = relation_of(r) if r.relation else r.kind
+                call = r.call or r.operation
+                found.setdefault((order.index(call), f"{call}, {of}, {who}"), []).append(r)
+    keys = sorted(found, key=lambda key: (key[0], -time_of(found[key]), key[1]))
+    return [(key[1], found[key]) for key in keys]
+
+
+def relation_of(r: Io) -> str:
+    """Its relation with its kind, as reports name it."""
+    return f"{r.relation} ({r.kind})" if r.relation else f"({r.kind})"
+
+
+def reads_of(capture: Capture) -> list[Io]:
+    """Those of all backends."""
+    return of_operation(r for backend in capture.backends for r in backend.io)
+
+
+def file_of(r: Io) -> str:
+    """What was read: its relation with its kind, or the kind alone."""
+    return f"{r.relation} ({r.kind})" if r.relation else r.kind
+
+
+def by_name(reads: Iterable[Io], name: Callable[[Io], str]) -> list[tuple[str, list[Io]]]:
+    """Reads by what they are called."""
+    found: defaultdict[str, list[Io]] = defaultdict(list)
+    for r in reads:
+        found[name(r)].append(r)
+    return list(found.items())

@@ -1,0 +1,136 @@
+"""Tables of what comes first: statements, relations, writes and fsyncs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ... import units
+from ...model.capture import Capture, Io, of_operation
+from ...model.histogram import Histogram
+from ..document import Column, Table, Value
+from ..view import Choice, Order
+from .statements import Statement
+from .sums import by_name, device_ns, file_of, reads_of, time_of, written
+
+STATEMENTS = "Statements that waited longest for the device"
+RELATIONS = "Relations that waited longest for the device"
+WRITES = "Writes and fsyncs that took longest"
+_COLUMNS = (
+    Column("device", "ns"),
+    Column("share", "share"),
+    Column("reads"),
+    Column("p99", "ns, 2 digits"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What a row is of."""
+
+    name: str
+    reads: Sequence[Io]
+    calls: int | None = None
+
+    def rank(self, order: Order) -> float:
+        """The greatest comes first; where devices are not known, what took longest."""
+        if order == "reads":
+            return sum(r.count for r in self.reads)
+        if order == "bytes":
+            return sum(r.bytes for r in self.reads)
+        if order == "calls":
+            return self.calls or 0
+        if order == "p99":
+            return Histogram.of(self.reads).percentile(99) or 0
+        waited = device_ns(self.reads)
+        return time_of(self.reads) if waited is None else waited
+
+
+def statement_table(every: Sequence[Statement], choice: Choice) -> list[Table]:
+    """Statements that read; none if none did."""
+    groups = [_Group(" ".join(s.text.split()), s.reads, s.calls) for s in every if s.reads]
+    columns = [*_COLUMNS, Column("calls"), Column("per call", "ns")]
+    return _top(STATEMENTS, "statement", columns, groups, choice, calls=True)
+
+
+def relation_table(capture: Capture, choice: Choice) -> list[Table]:
+    """Relations, or kinds of files; none where files are not known."""
+    reads = reads_of(capture)
+    if all(r.kind == "unknown" for r in reads):
+        return []
+    groups = [_Group(name, own) for name, own in by_name(reads, file_of)]
+    columns = [*_COLUMNS, Column("bytes", "bytes"), Column("random", "share")]
+    first = "relation" if any(r.relation for r in reads) else "kind of file"
+    return _top(RELATIONS, first, columns, groups, choice, calls=False)
+
+
+def backend_table(capture: Capture, choice: Choice) -> Table:
+    """Processes, one by one; those that only wrote, too."""
+    rows: list[tuple[str, list[Value]]] = []
+    columns = [Column("backend_type", "text"), Column("datname", "text")]
+    columns += [Column("usename", "text"), Column("application_name", "text"), *_COLUMNS]
+    columns += [Column("bytes", "bytes"), Column("random", "share")]
+    groups = {id(b): _Group(str(b.pid), of_operation(b.io)) for b in capture.backends}
+    whole = sum(device_ns(group.reads) or 0 for group in groups.values())
+    ordered = sorted(capture.backends, key=lambda b: (-groups[id(b)].rank(choice.order), b.pid))
+    for each in ordered[: choice.most]:
+        who: list[Value] = [each.backend_type, each.datname, each.usename, each.application_name]
+        group = groups[id(each)]
+        rows.append((group.name, [*who, *_row(group, whole, calls=False)]))
+    return Table("Backends", "pid", columns, rows)
+
+
+def write_table(capture: Capture, choice: Choice) -> list[Table]:
+    """Which call, of which files, by whom; those that took longest first."""
+    listed = sorted(written(capture), key=lambda item: -time_of(item[1]))
+    columns = [
+        Column("time", "ns"), Column("calls"), Column("bytes", "bytes"),
+        Column("p99", "ns, 2 digits"), Column("max", "ns, 2 digits"),
+    ]  # fmt: skip
+    rows: list[tuple[str, list[Value]]] = []
+    for name, calls in listed[: choice.most]:
+        total = Histogram.of(calls)
+        size: Value = sum(r.bytes for r in calls) if calls[0].operation == "write" else ""
+        row: list[Value] = [total.total_ns, total.count, size]
+        rows.append((name, [*row, total.percentile(99) or 0, total.max_ns or 0]))
+    if rest := [r for _, calls in listed[len(rows) :] for r in calls]:
+        row = [time_of(rest), sum(r.count for r in rest), "", "", ""]
+        rows.append((f"({units.count(len(listed) - len(rows))} more)", row))
+    return [Table(WRITES, "what, of, by", columns, rows)] if rows else []
+
+
+def _top(
+    caption: str,
+    first: str,
+    columns: Sequence[Column],
+    groups: Iterable[_Group],
+    choice: Choice,
+    *,
+    calls: bool,
+) -> list[Table]:
+    ordered = sorted(groups, key=lambda group: (-group.rank(choice.order), group.name))
+    if not ordered:
+        return []
+    whole = sum(device_ns(group.reads) or 0 for group in ordered)
+    shown = ordered[: choice.most]
+    rows = [(group.name, _row(group, whole, calls=calls)) for group in shown]
+    if rest := ordered[len(shown) :]:
+        counted = [group.calls for group in rest if group.calls is not None]
+        reads = [r for group in rest for r in group.reads]
+        left = _Group(f"({units.count(len(rest))} more)", reads, sum(counted) if counted else None)
+        rows.append((left.name, _row(left, whole, calls=calls)))
+    return [Table(caption, first, columns, rows)]
+
+
+def _row(group: _Group, whole_ns: int, *, calls: bool) -> list[Value]:
+    waited = device_ns(group.reads)
+    row: list[Value] = [
+        waited,
+        None if waited is None else waited / max(1, whole_ns),
+        sum(r.count for r in group.reads),
+        Histogram.of(group.reads).percentile(99) or 0,
+    ]
+    if calls:
+        return [*row, group.calls, time_of(group.reads) / group.calls if group.calls else ""]
+    followed = sum(r.count for r in group.reads if r.pattern in ("sequential", "near", "random"))
+    random = sum(r.count for r in group.reads if r.pattern == "random")
+    share = random / followed if followed else None
+    return [*row, sum(r.bytes for r in group.reads), share]

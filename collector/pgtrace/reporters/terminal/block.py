@@ -1,0 +1,168 @@
+"""The block of text that stands for some reads: sums, where served, histogram, a sentence."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ... import units
+from ...model.capture import READ_ALONE, Excluded, Io, Operation, of_operation
+from ...model.histogram import Histogram
+from ..sections.sums import PERFORMERS
+from ..view import WIDTH
+from . import writes
+from .chart import INDENT, chart, kinds, sums
+from .sentence import sentence
+
+NAMES: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsync"}
+UNTRACED = ("locks", "CPU")
+"""What no probe of this version looks at."""
+
+SOURCES = {
+    "page_cache": "page cache",
+    "readahead_issued": "read-ahead issued",
+    "device": "device",
+    "wait": "wait",
+}
+
+
+def untraced(operations: Sequence[Operation]) -> list[str]:
+    """What was not looked at: because nobody asked for it, or because no probe does."""
+    return [*(name for each, name in NAMES.items() if each not in operations), *UNTRACED]
+
+
+def block(
+    reads: Sequence[Io],
+    elapsed_ns: int | None,
+    not_measured: Sequence[str],
+    *,
+    lead: str = "",
+    failed: Excluded | None = None,
+    short: Excluded | None = None,
+    waited_ns: int | None = None,
+    operations: Sequence[Operation] = READ_ALONE,
+    width: int = WIDTH,
+) -> list[str]:
+    """Return the lines for `reads`, made within `elapsed_ns` (None: not known).
+
+    `lead` stands before the sums, such as "■ 4.33 s"; what they come to is the next line.
+    `not_measured` is what the session lacked, of each the words before a colon; `operations` is
+    what was asked for. `waited_ns` is how long the backend waited for asynchronous reads.
+    """
+    everything, reads = reads, of_operation(reads)
+    lead = f"{lead:<{INDENT}}" if len(lead) < INDENT - 1 else f"{lead}  "
+    if "read" not in operations:
+        lines = writes.lines(everything, operations, width, lead)
+    elif not any(r.count for r in reads):
+        lacked = "reads" in (missing.partition(":")[0] for missing in not_measured)
+        lines = [lead + ("reads: not measured" if lacked else "no reads")]
+        lines += [*excluded(failed, short), *writes.lines(everything, operations, width)]
+    else:
+        total = Histogram.of(reads)
+        lines = [lead + sums(reads, total, "read", "reads")]
+        lines += [*_served(reads), *kinds(reads), *_details(reads)]
+        lines += [*excluded(failed, short), *chart(total, width)]
+        lines += writes.lines(everything, operations, width)
+    parts = in_words(reads, elapsed_ns, waited_ns) if any(r.count for r in reads) else []
+    parts += writes.sentence(everything, operations, elapsed_ns)
+    said = sentence(" ".join(f"{part}." for part in parts), width, 2)
+    return [*lines[:1], *said, *lines[1:]]
+
+
+def _served(reads: Sequence[Io]) -> list[str]:
+    """Where the reads were served; what the kernel did not tell is never shown as zero."""
+    counts: Counter[str] = Counter()
+    for r in reads:
+        counts[r.source] += r.count
+    unknown = counts.pop("unknown", 0)
+    if not any(counts.values()):
+        return [" " * INDENT + "where they were served: not measured"]
+    parts = [f"{name} {units.count(counts[source])}" for source, name in SOURCES.items()]
+    if unknown:
+        parts.append(f"unknown {units.count(unknown)}")
+    parts.append(f"from device {units.size(sum(r.device_bytes for r in reads))}")
+    return [" " * INDENT + "   ".join(parts)]
+
+
+def _details(reads: Sequence[Io]) -> list[str]:
+    """Who read, how many blocks at a time, and past the page cache: where it is not the usual."""
+    parts = []
+    count = sum(r.count for r in reads)
+    performers: Counter[str] = Counter()
+    for r in reads:
+        performers[r.performed_by] += r.count
+    if performers["backend"] < count:
+        named = [f"{name} {units.count(performers[p])}" for p, name in PERFORMERS.items()]
+        parts.append("by " + ", ".join(n for n in named if not n.endswith(" 0")))
+    queued = sum(r.queued_ns or 0 for r in reads)
+    if queued:
+        parts.append(f"in the queue before that {units.duration(queued)}")
+    blocks = sum(r.blocks for r in reads)
+    if blocks > count:
+        each = units.duration(sum(r.total_ns for r in reads) / blocks)
+        parts.append(f"{units.count(blocks)} blocks, {each} a block")
+    direct = sum(r.count for r in reads if r.direct)
+    if direct:
+        parts.append(f"direct I/O {units.count(direct)}")
+    return [" " * INDENT + "   ".join(parts)] if parts else []
+
+
+def excluded(failed: Excluded | None, short: Excluded | None, what: str = "") -> list[str]:
+    """Return the line for reads in no histogram, or `what` else; none if there were none."""
+    parts = [what] if what else []
+    if failed and failed.count:
+        parts.append(f"failed {units.count(failed.count)} in {units.duration(failed.total_ns)}")
+    if short and short.count:
+        got = f"got {units.size(short.bytes)} in {units.duration(short.total_ns)}"
+        parts.append(f"came short {units.count(short.count)}, {got}")
+    found = len(parts) > bool(what)
+    return [" " * INDENT + "   ".join([*parts, "(not counted above)"])] if found else []
+
+
+def in_words(reads: Sequence[Io], elapsed_ns: int | None, waited_ns: int | None) -> list[str]:
+    """How much of the time was reading, and how much of that waiting: sentences without a stop.
+
+    Only what the backend itself read is a part of its time: what others read for it overlaps.
+    """
+    own = [r for r in reads if r.performed_by == "backend"]
+    took = _own(own, elapsed_ns) if own else "The backend itself made no read"
+    return [took, *_overlapped(reads, waited_ns)]
+
+
+def _own(reads: Sequence[Io], elapsed_ns: int | None) -> str:
+    read_ns = sum(r.total_ns for r in reads)
+    whole = elapsed_ns or read_ns
+
+    def part(ns: int) -> str:
+        of = "" if elapsed_ns else " of it"
+        return f"{units.duration_beside(ns, whole)} ({units.percent(ns, whole)}{of})"
+
+    times: Counter[str] = Counter()
+    for r in reads:
+        times[r.source] += r.total_ns
+    if elapsed_ns:
+        share = units.percent(read_ns, whole)
+        took = f"Reading took {units.duration_beside(read_ns, whole)}"
+        took += f" of {units.duration(whole)} ({share})"
+    else:
+        took = f"Reading took {units.duration(read_ns)}"
+    if set(times) == {"unknown"}:
+        return took + ", waiting for the device: not measured"
+    least = "at least " if "unknown" in times else ""
+    took += f", waiting for the device {least}{part(times['device'])}"
+    if times["wait"]:
+        took += f", other waits {units.duration_beside(times['wait'], whole)}"
+    return took
+
+
+def _overlapped(reads: Sequence[Io], waited_ns: int | None) -> list[str]:
+    """What was read at the same time, by others for the backend; nothing if that was nothing."""
+    times: Counter[str] = Counter()
+    for r in reads:
+        times[r.performed_by] += r.total_ns
+    del times["backend"]
+    if not times:
+        return []
+    each = [f"{PERFORMERS[who]} {units.duration(times[who])}" for who in PERFORMERS if who in times]
+    line = f"Overlapped: {', '.join(each)}"
+    if waited_ns is not None and times.keys() & {"io worker", "io_uring"}:
+        line += f", for which the backend waited {units.duration(waited_ns)}"
+    return [line]

@@ -1,0 +1,329 @@
+"""A capture as text for a person: per backend, its reads, then its statements one by one."""
+
+import textwrap
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from ... import units
+from ...model.capture import (
+    COUNT_CALLS,
+    Backend,
+    Capture,
+    Gap,
+    Io,
+    Operation,
+    Query,
+    of_operation,
+)
+from ...model.histogram import Histogram
+from ...terminal_text import escape, shown
+from .. import losses
+from ..sections import statements as sections
+from ..view import WIDTH
+from . import executed, files
+from .block import NAMES, block, excluded, untraced
+
+MOST_BACKENDS = 100
+"""Backends that are drawn; the others are added up."""
+MOST_STATEMENTS = 20
+"""Statements of one backend that are drawn; the others are summed up."""
+_FUNCTIONS: dict[Operation, str] = {
+    "read": "vfs_read, vfs_readv",
+    "write": "vfs_write, vfs_writev",
+    "fsync": "sys_fsync, sys_fdatasync, sys_sync_file_range",
+}
+_SYSTEM_CALLS: dict[Operation, str] = {
+    "read": "read, pread64, readv, preadv, preadv2",
+    "write": "write, pwrite64, writev, pwritev, pwritev2",
+    "fsync": "fsync, fdatasync, sync_file_range",
+}
+QUERIES = {
+    "usdt": "queries by USDT",
+    "uprobe": "queries by uprobe",
+    "memory": "queries by their backends' memory",
+    "none": "queries not measured",
+}
+
+
+def measured(way: str, operations: Sequence[Operation]) -> str:
+    """What is measured, and how: `Reads by fentry (vfs_read, vfs_readv)`."""
+    functions = _SYSTEM_CALLS if way == "tracepoint" else _FUNCTIONS
+    names = ", ".join(NAMES[each] for each in operations)
+    where = ", ".join(functions[each] for each in operations)
+    return f"{names[0].upper()}{names[1:]} by {way} ({where})"
+
+
+def render(capture: Capture, *, width: int = WIDTH) -> str:
+    """Return the report. Bars and statements fit `width` columns; sentences are left whole."""
+    lines = session(capture)
+    if calls := executed.table(capture, width):
+        lines += ["", *calls]
+    busy, silent = [], []
+    for backend in capture.backends:
+        if backend.io or backend.queries or _apart(backend):
+            busy.append(backend)
+        else:
+            silent.append(str(backend.pid))
+    drawn, others = _longest(busy)
+    for backend in drawn:
+        lines += ["", *_backend(capture, backend, width)]
+    if others:
+        lines += ["", *_others(capture, others, width)]
+    if silent:
+        counted = capture.probes.queries in COUNT_CALLS
+        names = [NAMES[each] for each in capture.probes.operations] + ["queries"] * counted
+        nothing = f"Neither {' nor '.join(names)}" if len(names) > 1 else f"No {names[0]}"
+        text = f"{nothing}: {'backend' if len(silent) == 1 else 'backends'} "
+        lines += ["", *_wrap(text + ", ".join(silent), width)]
+    if not capture.backends:
+        lines += ["", "No backend was seen."]
+    read = files.tables(capture)
+    if read:
+        lines += ["", *read]
+    return "\n".join(lines) + "\n"
+
+
+def render_backends(capture: Capture, backends: Sequence[Backend], *, width: int = WIDTH) -> str:
+    """Return the report of these alone."""
+    lines = [head(capture), *lost_of(capture)]
+    for backend in backends:
+        lines += ["", *_backend(capture, backend, width)]
+    return "\n".join(lines) + "\n"
+
+
+def render_statements(capture: Capture, words: str, *, width: int = WIDTH) -> str | None:
+    """Return the report of those with this query_id, or with these words in their text, each over
+    all backends; None if there are none.
+    """
+    lines = [head(capture), *lost_of(capture)]
+    found = [each for each in sections.statements(capture) if each.is_called(words)]
+    for each in found:
+        of = (
+            f"Of {units.count(each.backends)} backends:" if each.backends > 1 else "Of one backend:"
+        )
+        missing, operations = capture.probes.not_measured, capture.probes.operations
+        lines += ["", of, *_statement(each.as_query(), missing, operations, width)]
+    return "\n".join(lines) + "\n" if found else None
+
+
+def session(capture: Capture) -> list[str]:
+    """When, where and how it was measured, what was not, and what was lost."""
+    lost = lost_of(capture) or ["Lost: nothing."]
+    lines = [head(capture), *partial(capture), *method(capture), *lost]
+    return lines + losses.under_way(capture.lost) + gaps(capture)
+
+
+def head(capture: Capture) -> str:
+    """When and where it was measured."""
+    host = capture.host
+    started = datetime.fromisoformat(capture.started).astimezone(UTC)
+    cpus = f"{host.cpus} {'CPU' if host.cpus == 1 else 'CPUs'}"
+    return (
+        f"Capture of {started:%Y-%m-%d %H:%M:%S} UTC, {units.duration(capture.duration_s * 1e9)}, "
+        f"kernel {escape(host.kernel)}, {cpus}"
+    )
+
+
+def method(capture: Capture) -> list[str]:
+    """How it was measured, and what was not."""
+    probes = capture.probes
+    lines = [
+        f"{measured(probes.type, probes.operations)}, {QUERIES[probes.queries]}, "
+        f"engine {probes.engine}."
+    ]
+    if probes.shortest_ns is not None:
+        lines.append(f"The shortest read that was seen took {units.duration(probes.shortest_ns)}.")
+    lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
+    lines.append(f"Not measured: {', '.join(untraced(probes.operations))}.")
+    return lines + ([_light(capture)] if probes.queries == "memory" else [])
+
+
+def lost_of(capture: Capture) -> list[str]:
+    """What is in no number, or in one with less detail; none if nothing was lost."""
+    light = capture.probes.queries == "memory"
+    calls = sum(query.calls or 0 for backend in capture.backends for query in backend.queries)
+    return losses.sentences(capture.lost, capture.totals, None if light else calls)
+
+
+def gaps(capture: Capture) -> list[str]:
+    """When servers were away."""
+    return [_gap(gap) for gap in capture.gaps]
+
+
+def _light(capture: Capture) -> str:
+    """What the light tier knows, and what the full one would add."""
+    words, why = "What each statement read is known, without a probe in the server; ", ""
+    if capture.executions:
+        words += "its calls and their time are those of pg_stat_statements"
+        more = "errors and latencies"
+    else:
+        words += "its calls and latency are not"
+        more = "them"
+    if capture.probes.no_calls:
+        why = f" ({escape(capture.probes.no_calls)})"
+    return f"{words}{why}. --queries full adds {more}, by probes in its backends."
+
+
+def partial(capture: Capture) -> list[str]:
+    """What could not be finished, if anything."""
+    return [f"Partial, because of an error in pgtrace: {escape(why)}." for why in capture.partial]
+
+
+def _gap(gap: Gap) -> str:
+    """When a server was away."""
+    began, ended = (
+        f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if at else None
+        for at in (gap.began, gap.ended)
+    )
+    until = f"until {ended}" if ended else "to the end"
+    what = "No connections after a crash" if gap.reason == "crash" else "Not running"
+    return f"{what}, from {began} {until}: the server in {escape(gap.data_directory)}."
+
+
+def _longest(backends: Sequence[Backend]) -> tuple[list[Backend], list[Backend]]:
+    """Those that are drawn, which took longest over reads, writes and fsyncs; and the others."""
+    times = [sum(r.total_ns for r in backend.io) for backend in backends]
+    ordered = sorted(range(len(backends)), key=lambda number: -times[number])
+    drawn = frozenset(ordered[:MOST_BACKENDS])
+    return (
+        [backend for number, backend in enumerate(backends) if number in drawn],
+        [backend for number, backend in enumerate(backends) if number not in drawn],
+    )
+
+
+def _others(capture: Capture, backends: Sequence[Backend], width: int) -> list[str]:
+    """All of them together."""
+    queries = [query for backend in backends for query in backend.queries]
+    lines = [f"{units.count(len(backends))} more backends, one by one in --format json"]
+    lines += _blocks(capture, [r for b in backends for r in b.io], queries, width)
+    if queries:
+        lines += ["", _more(queries, capture.probes.operations)]
+    return lines
+
+
+def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
+    who = f"{backend.usename or '?'}@{backend.datname or '?'}"
+    version = capture.server.version
+    parts = [
+        f"Backend {backend.pid}",
+        who if backend.usename or backend.datname else None,
+        backend.backend_type,
+        f"PostgreSQL {version}" if version else None,
+        backend.application_name,
+    ]
+    lines = ["  ".join(escape(part) for part in parts if part)]
+    traced_ns = round(capture.duration_s * 1e9)
+    lines += _blocks(capture, backend.io, backend.queries, width, traced_ns)
+    lines += _apart(backend)
+    return [*lines, *statements(capture, backend, width)]
+
+
+def statements(capture: Capture, backend: Backend, width: int = WIDTH) -> list[str]:
+    """Those of a backend, each below an empty line."""
+    missing, operations = capture.probes.not_measured, capture.probes.operations
+    lines = []
+    for query in backend.queries[:MOST_STATEMENTS]:
+        lines += ["", *_statement(query, missing, operations, width)]
+    rest = backend.queries[MOST_STATEMENTS:]
+    return [*lines, "", _more(rest, operations)] if rest else lines
+
+
+def _blocks(
+    capture: Capture,
+    reads: Sequence[Io],
+    queries: Sequence[Query],
+    width: int,
+    traced_ns: int | None = None,
+) -> list[str]:
+    """What was read in queries, and outside; `traced_ns` is how long one backend could have."""
+    missing, operations = capture.probes.not_measured, capture.probes.operations
+    if capture.probes.queries == "none":
+        lead = "All reads" if operations == ["read"] else "All"
+        return block(reads, traced_ns, missing, lead=lead, operations=operations, width=width)
+    inside = [r for r in reads if r.scope == "query"]
+    outside = [r for r in reads if r.scope == "outside"]
+    waits = [query.waited_ns for query in queries if query.waited_ns is not None]
+    return [
+        *block(
+            inside,
+            traced_ns,
+            missing,
+            lead="In queries",
+            waited_ns=sum(waits) if waits else None,
+            operations=operations,
+            width=width,
+        ),
+        "",
+        *block(outside, traced_ns, missing, lead="Outside", operations=operations, width=width),
+    ]
+
+
+def _more(queries: Sequence[Query], operations: Sequence[Operation]) -> str:
+    """One line of those that are not drawn."""
+    latencies = [query.latency for query in queries if query.latency is not None]
+    took = units.duration(sum(latency.sum for latency in latencies))
+    counts = [
+        f"{units.count(sum(r.count for q in queries for r in of_operation(q.io, each)))} "
+        f"{NAMES[each]}"
+        for each in operations
+    ]
+    return (
+        f"{units.count(len(queries))} more statements, in --format json: "
+        + (
+            f"{units.count(sum(query.calls or 0 for query in queries))} calls, {took}, "
+            if latencies
+            else ""
+        )
+        + ", ".join(counts)
+    )
+
+
+def _apart(backend: Backend) -> list[str]:
+    """What failed or came short."""
+    return [
+        *excluded(backend.failed.get("read"), backend.short.get("read")),
+        *excluded(backend.failed.get("write"), backend.short.get("write"), "writes:"),
+        *excluded(backend.failed.get("fsync"), None, "fsync:"),
+    ]
+
+
+def _statement(
+    query: Query, missing: Sequence[str], operations: Sequence[Operation], width: int
+) -> list[str]:
+    text = shown(query.text and escape(query.text), cut=query.text_cut)
+    lines = _wrap(f"▶ {text}", width)
+    latency, parts = query.latency, []
+    if query.calls is not None and query.errors is not None:
+        calls = f"{units.count(query.calls)} {'call' if query.calls == 1 else 'calls'}"
+        errors = f"{units.count(query.errors)} {'error' if query.errors == 1 else 'errors'}"
+        parts = [calls, errors, f"{query.protocol} protocol"]
+    if latency and latency.count:
+        times = Histogram.of([latency])
+        parts += [
+            f"latency p50 {units.duration(times.percentile(50) or 0, 2)}",
+            f"p99 {units.duration(times.percentile(99) or 0, 2)}",
+            f"max {units.duration(latency.max, 2)}",
+        ]
+    if query.query_id is not None:
+        parts.append(f"query_id {query.query_id}")
+    if parts:
+        lines.append("  " + "   ".join(parts))
+    if query.begun_before:
+        lines.append("  Begun before tracing: time and reads count from when tracing began.")
+    if query.unfinished:
+        lines.append("  Not ended when tracing stopped: its reads so far.")
+    elapsed_ns = latency.sum or None if latency else None
+    lead = f"■ {units.duration(elapsed_ns)}" if elapsed_ns else "□"
+    return lines + block(
+        query.io,
+        elapsed_ns,
+        missing,
+        lead=lead,
+        waited_ns=query.waited_ns,
+        operations=operations,
+        width=width,
+    )
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 20), subsequent_indent="  ", break_on_hyphens=False)

@@ -1,0 +1,63 @@
+"""Sections of a report as text: sentences are folded, tables fit the terminal."""
+
+import io
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ...terminal_text import escape
+from ..document import Paragraph, Section, Table
+
+_UNKNOWN = "?"
+_GAP = 2
+_NAME = 16
+"""Columns of what a row is of, at least: then lines are longer than the terminal is wide."""
+
+
+def lines(sections: Sequence[Section], width: int, *, whole: bool = False) -> list[str]:
+    """Return them, an empty line before each but the first.
+
+    What rows are of is cut where the terminal ends; `whole` folds it.
+    """
+    found: list[str] = []
+    for number, section in enumerate(sections):
+        found += [""] * bool(number)
+        for block in section.blocks:
+            if isinstance(block, Paragraph):
+                found += _printed(Text(escape(block.text)), width)
+            else:
+                found += _table(block, width, whole=whole)
+    return found
+
+
+def _printed(what: Text | RichTable, width: int) -> list[str]:
+    file = io.StringIO()
+    console = Console(
+        file=file, width=width, color_system=None, force_terminal=False, highlight=False,
+        markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    console.print(what)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def _table(table: Table, width: int, *, whole: bool) -> list[str]:
+    """Numbers first; what a row is of stands last."""
+    rows = [
+        [column.show(value, _UNKNOWN) for column, value in zip(table.columns, values, strict=True)]
+        for _, values in table.rows
+    ]
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    used = 0
+    for number, column in enumerate(table.columns):
+        most = max(len(cell) for cell in (column.title, *(row[number] for row in rows)))
+        drawn.add_column(Text(column.title), justify="right", width=most, no_wrap=True)
+        used += most + _GAP
+    left = max(_NAME, width - used)
+    drawn.add_column(
+        Text(table.first), width=left, no_wrap=not whole, overflow="fold" if whole else "ellipsis"
+    )
+    for (name, _), row in zip(table.rows, rows, strict=True):
+        drawn.add_row(*map(Text, row), Text(escape(name)))
+    return _printed(drawn, used + left)

@@ -1,0 +1,39 @@
+"""Which text is printed of a capture."""
+
+from collections.abc import Iterator
+
+from ...errors import TargetError
+from ...model.capture import Capture
+from ..view import View
+from . import capture_report, server_report
+
+_ONE_KIND = {"statements": "top-statements", "relations": "top-relations"}
+
+
+def report(capture: Capture, view: View) -> Iterator[str]:
+    """Yield it.
+
+    Raises TargetError if there is no such backend or statement in the capture.
+    """
+    if view.backend is not None:
+        backends = [each for each in capture.backends if each.pid == view.backend]
+        if not backends:
+            raise TargetError(
+                f"the capture has no backend {view.backend}: --backends shows those that it has"
+            )
+        yield capture_report.render_backends(capture, backends, width=view.width)
+    elif view.statement is not None:
+        found = capture_report.render_statements(capture, view.statement, width=view.width)
+        if found is None:
+            raise TargetError(
+                f"the capture has no statement {view.statement!r}: --statements shows those that "
+                "it has"
+            )
+        yield found
+    elif view.part in _ONE_KIND:
+        yield server_report.render_one(capture, _ONE_KIND[view.part], view.choice, width=view.width)
+    elif view.part == "backends" or len(capture.backends) < 2:
+        yield capture_report.render(capture, width=view.width)
+    else:
+        more = server_report.OF_REPORT
+        yield server_report.render(capture, view.choice, more=more, width=view.width)

@@ -1,0 +1,32 @@
+"""What of a document is shown."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+Order = Literal["device", "reads", "bytes", "calls", "p99"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+Part = Literal["statements", "relations", "backends"]
+PARTS: tuple[Part, ...] = get_args(Part)
+WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How many rows tables have, None for all, and which come first."""
+
+    most: int | None = 10
+    order: Order = "device"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The whole, unless one of the last three is given; text fits `width` columns."""
+
+    width: int = WIDTH
+    choice: Choice = field(default_factory=Choice)
+    part: Part | None = None
+    """Of this kind all, a row each; backends in full."""
+    backend: int | None = None
+    """This process alone, in full."""
+    statement: str | None = None
+    """In full those with this query id, or with these words in their text."""

@@ -1,0 +1,207 @@
+"""From what was found to what a capture holds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from .. import terminal_text
+from ..engines import Counts, ExcludedCounts, QueryEvent, ReadsByKey
+from ..failures import Failures
+from ..model import capture
+from ..model.buckets import Buckets
+from ..postgres.redaction import redact
+from ..postgres.statement_hash import fnv1a
+from ..units import stamp
+from .charging import Account, Snapshot
+from .file_names import Place, Places
+from .statements import Name, Statements, Sum, shown_text
+
+_NOWHERE = Place("unknown")
+
+
+class _Reads(NamedTuple):
+    """A key of reads with the place in the file's stead."""
+
+    scope: capture.Scope
+    performed_by: capture.Performer
+    direct: bool
+    size: capture.Size
+    pattern: capture.Pattern
+    source: capture.Source
+    operation: capture.Operation
+    call: capture.Call | None
+    place: Place
+
+
+class Assembly:
+    """Knows what the numbers of one session stand for."""
+
+    def __init__(
+        self,
+        places: Places,
+        block_size: int,
+        *,
+        operations: Sequence[capture.Operation],
+        literals: bool,
+        texts: Mapping[int, str] | None = None,
+        waits: bool = False,
+        light: bool = False,
+        failures: Failures,
+    ) -> None:
+        """With `waits`, it is known how long backends waited for asynchronous reads; with `light`,
+        nothing of calls.
+        """
+        self._light = light
+        self._operations = operations
+        self._failures = failures
+        self._places = places
+        self._texts = {} if texts is None else texts
+        self.waits = waits
+        self._block_size = block_size
+        self._literals = literals
+
+    def backends(self, found: Snapshot, wall: Callable[[int], datetime]) -> list[capture.Backend]:
+        """Everybody, first those of whom what was measured took most time.
+
+        Who cannot be told costs nobody else.
+        """
+        listed = []
+        for account in found.accounts:
+            with self._failures.kept(f"process {account.process.pid} is in no number"):
+                listed.append(self._backend(account, wall))
+        return sorted(listed, key=lambda b: (-sum(r.total_ns for r in b.io), b.pid))
+
+    def queries(self, statements: Statements) -> list[capture.Query]:
+        """Every statement, those that took longest first."""
+        found = []
+        for name, total in statements.totals():
+            with self._failures.kept("a statement is in no list"):
+                found.append(self._query(name, total))
+        return found
+
+    def _query(self, name: Name, total: Sum) -> capture.Query:
+        text, cut = total.text, total.cut
+        if name.query_id in self._texts and not self._literals:
+            # Of utility statements the server leaves literals, passwords among them
+            text, cut = redact(self._texts[name.query_id], cut=False), False
+        return capture.Query(
+            text=text if isinstance(text, str) else None,
+            query_id=name.query_id or None,
+            text_hash=_text_hash(text, cut, name.query_id),
+            text_cut=cut,
+            protocol=name.protocol,
+            begun_before=name.begun_before,
+            application_name=_decoded(name.application_name),
+            calls=None if self._light else total.calls,
+            errors=None if self._light else total.errors,
+            waited_ns=total.waited_ns if self.waits else None,
+            latency=None if self._light else total.latency.to_data(),
+            io=self.reads(total.reads),
+        )
+
+    def reads(self, reads: ReadsByKey) -> list[capture.Io]:
+        """Reads as a capture holds them: added up where their files are not told apart."""
+        found: dict[_Reads, Counts] = {}
+        for key, counts in reads.items():
+            place = _NOWHERE
+            with self._failures.kept("which files were read"):
+                place = self._places.place(key.file)
+            same = key.scope, key.performed_by, key.direct, key.size, key.pattern, key.source
+            found.setdefault(_Reads(*same, key.operation, key.call, place), Counts()).add(counts)
+        return [
+            capture.Io(
+                source=key.source,
+                pattern=key.pattern,
+                size=None if key.operation == "fsync" else key.size,
+                scope=key.scope,
+                direct=key.direct,
+                operation=key.operation,
+                call=key.call,
+                kind=key.place.kind,
+                tablespace=key.place.tablespace,
+                relation=key.place.relation,
+                performed_by=key.performed_by,
+                queued_ns=counts.queued_ns if key.performed_by == "io worker" else None,
+                bytes=counts.bytes,
+                blocks=counts.bytes // self._block_size,
+                device_bytes=counts.device_bytes,
+                latency=capture.Latencies(
+                    count=counts.count,
+                    sum=counts.total_ns,
+                    min=counts.min_ns or None,
+                    max=counts.max_ns,
+                    buckets=Buckets.counted(counts.buckets),
+                ),
+            )
+            for key, counts in sorted(found.items(), key=lambda item: _order(item[0]))
+            if counts.count
+        ]
+
+    def _backend(self, account: Account, wall: Callable[[int], datetime]) -> capture.Backend:
+        process, task = account.process, account.snapshot
+        queries = self.queries(account.statements) if account.statements else []
+        if account.running:
+            with self._failures.kept("a query that had not ended is in no list"):
+                queries.append(self._unfinished(account.running))
+        began = None if process.was_there or account.merged else stamp(wall(process.began_ns))
+        ended_ns = 0 if account.merged else process.ended_ns or task.ended_ns
+        ended = stamp(wall(ended_ns)) if ended_ns else None
+        return capture.Backend(
+            pid=0 if account.merged else process.pid,
+            merged=account.merged,
+            backend_type=process.title.backend_type,
+            datname=process.title.datname,
+            usename=process.title.usename,
+            application_name=_decoded(process.application_name),
+            began=began,
+            ended=ended,
+            io=self.reads(account.reads),
+            failed=self._excluded(
+                {"read": task.failed, "write": task.failed_writes, "fsync": task.failed_fsyncs}
+            ),
+            short=self._excluded({"read": task.short, "write": task.short_writes}),
+            queries=queries,
+        )
+
+    def _excluded(
+        self, counts: Mapping[capture.Operation, ExcludedCounts]
+    ) -> dict[capture.Operation, capture.Excluded]:
+        return {
+            operation: capture.Excluded(c.count, c.bytes, c.device_bytes, c.total_ns)
+            for operation, c in counts.items()
+            if operation in self._operations
+        }
+
+    def _unfinished(self, event: QueryEvent) -> capture.Query:
+        """A query that had not ended when tracing did."""
+        text = shown_text(event.text, event.text_cut, literals=self._literals)
+        return capture.Query(
+            text=text,
+            query_id=event.query_id or None,
+            text_hash=_text_hash(text, event.text_cut, event.query_id),
+            text_cut=event.text_cut,
+            protocol=event.protocol,
+            begun_before=event.begun_before,
+            application_name=_decoded(event.application_name),
+            unfinished=True,
+            calls=0,
+            errors=0,
+            waited_ns=event.waited_ns if self.waits else None,
+            latency=capture.Latencies(),
+            io=self.reads(event.reads),
+        )
+
+
+def _order(key: _Reads) -> tuple[object, ...]:
+    return (key.operation, key.call or "", *key[:6], *(part or "" for part in key.place))
+
+
+def _text_hash(text: object, cut: bool, query_id: int) -> str | None:
+    """Where no query id tells statements apart. A hash of literals would tell them, too."""
+    if query_id or not text or not isinstance(text, str):
+        return None
+    return f"{fnv1a(redact(text, cut).encode()):016x}"
+
+
+def _decoded(name: bytes) -> str | None:
+    return terminal_text.decode(name) or None

@@ -1,0 +1,533 @@
+"""Keeps account of everybody who is traced: names them, lets helpers' reads be their leaders'."""
+
+import copy
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads, fold_files
+from ..errors import PgtraceError
+from ..model.capture import COUNT_CALLS, Lost
+from ..postgres import binary, titles
+from ..postgres.catalog import Names
+from . import traced_process
+from .options import TraceOptions
+from .server_watch import Servers
+from .statements import MOST_STATEMENTS, Statements
+from .targets import Target
+from .traced_process import TracedProcess
+
+MOST_ENDED = 2000
+"""Backends that ended and are still told one by one; more are added up by user and database."""
+_MOST_WAIT_NS = 2_000_000_000
+_NEVER_NS = 1 << 63
+_MOST_ENDS = 4 * MOST_ENDED
+"""Processes of which it is known when they ended, until that was heard of again."""
+_NOT_TOLD = (
+    "processes that neither read nor ran a query: they are not told from backends that there was "
+    "no room for"
+)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Everybody's account at one moment."""
+
+    accounts: list["Account"] = field(default_factory=list)
+    lost: Lost = field(default_factory=Lost)
+
+
+@dataclass(slots=True)
+class Account:
+    """One backend's reads, those of its helpers included."""
+
+    process: TracedProcess
+    reads: ReadsByKey
+    snapshot: TaskSnapshot
+    running: QueryEvent | None
+    statements: Statements | None
+    merged: int | None = None
+
+
+class Registry:
+    """All processes of one session."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        target: Target,
+        options: TraceOptions,
+        names: Names | None = None,
+    ) -> None:
+        self._engine = engine
+        self.options = options
+        self._failures = engine.failures
+        self._target = target
+        self._processes: dict[int, TracedProcess] = {}
+        self._threads: list[tuple[int, int, int]] = []
+        """Of whom the engine told last."""
+        self._still = False
+        self._ends: dict[int, int] = {}
+        """When each process ended of whom the engine told, or that it has not; those last who ended
+        last."""
+        self._helped: dict[int, TracedProcess] = {}
+        """By their serials, who has parallel workers that ended."""
+        self._named_by = 0
+        """The look into the database whose names all have."""
+        self._ended: deque[TracedProcess] = deque()
+        self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
+        self.servers = Servers(engine, target)
+        self._lost = Lost()
+        """What those lost who ended."""
+        self._names = names
+        self._cut_off: list[QueryEvent] = []
+        """Queries in which their backends ended, and that poll() has to tell yet."""
+
+    def close(self) -> None:
+        """Listen to nobody any more."""
+        self.servers.close()
+
+    def see_first(self) -> None:
+        """Meet those who ran when tracing began, and ask each what it ran."""
+        addresses: dict[int, int | None] = {}
+        for serial, _, _ in self._engine.serials():
+            with self._failures.kept("a process that ran when tracing began"):
+                self._see(serial, addresses)
+
+    def _see(self, serial: int, addresses: dict[int, int | None]) -> None:
+        process = self._meet(serial)
+        process.was_there = True
+        if self._engine.query_source in COUNT_CALLS and (
+            self._target.whole or process.pid in self._target.pids
+        ):
+            process.before = self._running_text(process, addresses)
+        if process.before is None and not process.title.leader_pid:
+            process.was_idle = True
+            self._engine.was_idle(serial, for_ever=not process.is_client)
+
+    def poll(self, *, settled: bool = True) -> list[QueryEvent]:
+        """Count the queries that ended, and let go of who ended; the calls, in their order.
+
+        `settled` as Engine.poll() has it. What fails costs itself alone.
+        """
+        # Before the records: of who had ended by now, all are there, however long that takes
+        now = time.monotonic_ns()
+        self._still = False
+        with self._failures.kept("processes that came and went"):
+            self._still = not self.servers.listen()
+        calls: list[QueryEvent] = []
+        with self._failures.kept("queries that ended"):
+            self._take_calls(calls, settled=settled)
+        with self._failures.kept("backends that ended"):
+            self._look_for_ended(now)
+            calls += self._take_cut_off()
+        with self._failures.kept("reads of parallel workers"):
+            if not self.options.per_query:
+                self._fold_helpers()
+        with self._failures.kept("processes that came and went"):
+            silent = self.servers.hear(self._ends)
+            if silent and not self._cannot_tell_silent():
+                self._ended += silent
+        with self._failures.kept("backends that ended, added up"):
+            while len(self._ended) > MOST_ENDED:
+                self._merge(self._ended.popleft())
+        with self._failures.kept("names"):
+            self._name_all()
+        with self._failures.kept("servers that are started again"):
+            self.servers.watch(self._ends)
+        return calls
+
+    def wakes(self) -> list[int]:
+        """What can be read once something happens, if nothing has since before the last poll()."""
+        if self.options.per_query or not self._still:
+            return []
+        self._still = False
+        with self._failures.kept("processes that came and went"):
+            self._still = not self.servers.listen()
+        return self.servers.heard_of_at() if self._still else []
+
+    def _take_calls(self, calls: list[QueryEvent], *, settled: bool) -> None:
+        for event in self._engine.poll(settled=settled):
+            with self._failures.kept("a query that ended is in no list"):
+                if self._take_call(event):
+                    calls.append(event)
+
+    def _take_call(self, event: QueryEvent) -> bool:
+        """Let its backend have a query; False if it is none that anybody is told of."""
+        process = self._processes.get(event.serial)
+        if process is None:
+            process = self._meet(event.serial)
+        # One who was idle may be reported idle again, after a message that is no query
+        if not event.is_call and (not event.begun_before or process.was_idle):
+            return False
+        event.pid = process.pid
+        self._take_helpers(process, event)
+        process.named(event)
+        process.application_name = event.application_name or process.application_name
+        if process.statements is None:
+            process.statements = self._no_statements()
+        process.statements.add(event)
+        return True
+
+    def _look_for_ended(self, now: int) -> None:
+        """Let go of who ended some time before `now`, when the last records were taken."""
+        threads = self._engine.serials()
+        if threads == self._threads:
+            return
+        self._still = False
+        waiting, ended = False, []
+        for serial, _, ended_ns in threads:
+            process = self._processes.get(serial) or self._meet(serial)
+            # A leader's record may come a moment after its helpers' end, so they go last
+            if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
+                ended.append(process)
+            elif ended_ns:
+                waiting = True
+        self._let_go(ended)
+        self._threads = [] if waiting or ended else threads
+
+    def fold_files(self, instead: Mapping[int, int]) -> None:
+        """Some files are gone: what was counted of each is of the one that stands for it."""
+        for process in (*self._processes.values(), *self._ended):
+            traced_process.fold_files(process, instead)
+            for helper in process.helpers:
+                traced_process.fold_files(helper, instead)
+        for account in self._merged.values():
+            fold_files(account.reads, instead)
+            if account.statements:
+                account.statements.fold_files(instead)
+        for event in self._cut_off:
+            fold_files(event.reads, instead)
+
+    def finish(self) -> list[QueryEvent]:
+        """Let go of all who ended, however lately: nothing more comes. Their last queries."""
+        ended = [serial for serial, _, ended_ns in self._engine.serials() if ended_ns]
+        self._let_go([self._processes.get(serial) or self._meet(serial) for serial in ended])
+        return self._take_cut_off()
+
+    def look(self) -> Snapshot:
+        """Everybody's account now. Poll first."""
+        found = Snapshot(lost=copy.copy(self._lost))
+        live = {task.serial: task for task in self._engine.snapshot()}
+        for serial, task in live.items():
+            with self._failures.kept(f"process {task.tgid} is in no number"):
+                process = self._processes.get(serial) or self._meet(serial)
+                traced_process.add_lost(found.lost, task)
+                traced_process.add_in_flight(found.lost, task)
+                self._learn_database(process, task)
+                if self._is_meant(process):
+                    found.accounts.append(self._account(process, task, live))
+        for process in self._ended:
+            with self._failures.kept(f"process {process.pid} is in no number"):
+                if process.final and self._is_meant(process):
+                    found.accounts.append(self._account(process, process.final, live))
+        found.accounts += self._merged.values()
+        return found
+
+    def silent(self, until_ns: int) -> list[Account]:
+        """Who ran at that time and has neither read nor run a query, with nothing in them."""
+        if not self._target.whole or self._cannot_tell_silent():
+            return []
+        running = [process for process in self.servers.running() if process.began_ns <= until_ns]
+        known = {tid for _, tid, _ in self._engine.serials()}  # the last word: of who was listed
+        known |= {process.pid for process in self._processes.values()}
+        return [
+            Account(process, {}, process.final, None, None)
+            for process in running
+            if process.final and process.pid not in known and self._is_meant(process)
+        ]
+
+    def _cannot_tell_silent(self) -> bool:
+        """Who did nothing is not known from who did not fit."""
+        if not self._engine.losses().backends:
+            return False
+        if _NOT_TOLD not in self._engine.not_measured:
+            self._engine.not_measured.append(_NOT_TOLD)
+        return True
+
+    def _meet(self, serial: int) -> TracedProcess:
+        task = self._engine.task(serial)
+        title = self._title(task.title, task.postmaster)
+        if not task.title or not title.backend_type:
+            title = self._title_now(task.tgid) or title
+        process = TracedProcess(
+            serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns
+        )
+        self._processes[serial] = process
+        self._note_end(process, _NEVER_NS)
+        self._name(process)
+        if title.leader_pid and self.options.charge and self.servers.follows(task.postmaster):
+            leader = self._leader(process)
+            if leader:
+                process.leader = leader
+                leader.helpers.append(process)
+            elif not self._target.whole:
+                self._engine.ignore(serial)
+        return process
+
+    def _learn_database(self, process: TracedProcess, task: TaskSnapshot) -> None:
+        """An autovacuum worker reads before it shows its database: it may have been met then."""
+        if process.title.datname is None and process.title.backend_type == "autovacuum worker":
+            title = self._title(task.title, task.postmaster)
+            if title.backend_type == process.title.backend_type:
+                process.title = replace(process.title, datname=title.datname)
+
+    def _title(self, raw: bytes, postmaster: int) -> titles.Title:
+        server = self.servers.of(postmaster)
+        cluster, major = (server.cluster_name, server.major) if server else (None, None)
+        return traced_process.title_of(raw, cluster, major)
+
+    def _name_all(self) -> None:
+        """Take over what the database calls everybody, when it was asked again."""
+        if self._names is None or self._names.looks == self._named_by:
+            return
+        self._named_by = self._names.looks
+        for process in self._processes.values():
+            self._name(process)
+
+    def _name(self, process: TracedProcess) -> None:
+        if self._names is None or not self._names.are_of(self.servers.of(process.postmaster)):
+            return
+        name = self._names.of(process.inner_pid)
+        # One that is not in the list is about to be, unless it is of a kind that never is
+        self._names.met(
+            time.monotonic_ns() if name is None and process.is_client else process.began_ns
+        )
+        if name is None:
+            return
+        process.title = replace(
+            process.title,
+            datname=name.datname or process.title.datname,
+            usename=name.usename or process.title.usename,
+            backend_type=name.backend_type or process.title.backend_type,
+        )
+        if name.application_name:
+            process.application_name = name.application_name.encode()
+
+    def _note_end(self, process: TracedProcess, ended_ns: int) -> None:
+        self._ends.pop(process.pid, None)
+        self._ends[process.pid] = ended_ns
+        if len(self._ends) > _MOST_ENDS + 2 * len(self._processes):
+            ends = list(self._ends.items())
+            half = len(ends) // 2
+            self._ends = {
+                pid: ended for i, (pid, ended) in enumerate(ends) if i >= half or ended == _NEVER_NS
+            }
+
+    def _title_now(self, pid: int) -> titles.Title | None:
+        try:
+            return self.servers.backend(pid).title
+        except PgtraceError:
+            return None
+
+    def _leader(self, helper: TracedProcess) -> TracedProcess | None:
+        for process in self._processes.values():
+            same = process.postmaster == helper.postmaster or not process.postmaster
+            inner = process.inner_pid == helper.title.leader_pid
+            if same and (inner or process.pid == helper.title.leader_pid):
+                return process
+        return None
+
+    def _take_helpers(self, leader: TracedProcess, event: QueryEvent) -> None:
+        """Let the event pay for the parallel workers that its query started."""
+        if not leader.helpers:
+            return
+        ended = {serial for serial, _, ended_ns in self._engine.serials() if ended_ns}
+        helpers = [helper for helper in leader.helpers if helper.began_ns <= event.end_ns]
+        self._let_go([helper for helper in helpers if helper.serial in ended])
+        for helper in helpers:
+            if helper.final is None:
+                continue
+            add_reads(event.reads, traced_process.take_over(leader, helper, helper.final))
+
+    def _let_go(self, processes: Sequence[TracedProcess]) -> None:
+        """Read their accounts for the last time, and free their places."""
+        if not processes:
+            return
+        finals = self._engine.release([process.serial for process in processes])
+        for process, final in zip(processes, finals, strict=True):
+            process.final = final
+        for process in sorted(processes, key=lambda process: process.leader is None):
+            with self._failures.kept(f"what process {process.pid} did is not all in its numbers"):
+                if process.final:
+                    self._close(process, process.final)
+            if process.leader is None:
+                self._ended.append(process)
+        with self._failures.kept("when servers were away"):
+            for process in sorted(processes, key=lambda process: process.ended_ns):
+                if process.final:
+                    self.servers.child_ended(process, process.final.exit_code)
+
+    def _close(self, process: TracedProcess, final: TaskSnapshot) -> None:
+        """Helpers before leaders, who have what they read."""
+        process.ended_ns = final.ended_ns
+        self._is_own(process)  # now, while that is known
+        self._note_end(process, final.ended_ns)
+        if process.leader:
+            self._helped[process.leader.serial] = process.leader
+        self._learn_database(process, final)
+        process.application_name = final.application_name or process.application_name
+        traced_process.add_lost(self._lost, final)
+        self._lost.read += final.requests  # nobody told of their end
+        if not self.options.per_query:
+            traced_process.fold_helpers(process, None)
+        process.statements = self._statements(process, final, process.helped_by)
+        event = traced_process.cut_off(process, final)
+        if event:
+            self._end_in(process, final, event)
+        final.statements = []
+        del self._processes[process.serial]
+
+    def _end_in(self, process: TracedProcess, final: TaskSnapshot, event: QueryEvent) -> None:
+        """Count the query in which a backend ended, with what its parallel workers read."""
+        if self.options.per_query:
+            for helper in list(process.helpers):
+                if helper.final:
+                    add_reads(event.reads, traced_process.take_over(process, helper, helper.final))
+        elif event.statement not in {total.statement for total in final.statements}:
+            add_reads(event.reads, process.helped_by.get(event.statement, {}))
+        if process.statements is None:
+            process.statements = Statements(literals=self.options.literals)
+        process.statements.add(event)
+        self._cut_off.append(event)
+
+    def _take_cut_off(self) -> list[QueryEvent]:
+        found, self._cut_off = self._cut_off, []
+        return found
+
+    def _merge(self, process: TracedProcess) -> None:
+        """Add up one who ended long ago with others of its kind: memory is not for ever."""
+        if process.final is None or not self._is_meant(process):
+            return
+        account = self._account(process, process.final, {})
+        kind = (process.title.backend_type, process.title.datname, process.title.usename)
+        known = self._merged.get(kind)
+        if known is None:
+            account.merged = 1
+            self._merged[kind] = account
+            return
+        known.merged = (known.merged or 0) + 1
+        add_reads(known.reads, account.reads)
+        traced_process.add_excluded(
+            traced_process.excluded(known.snapshot), traced_process.excluded(account.snapshot)
+        )
+        if account.statements:
+            if known.statements is None:
+                known.statements = self._no_statements()
+            known.statements.merge(account.statements)
+
+    def _account(
+        self, process: TracedProcess, task: TaskSnapshot, live: dict[int, TaskSnapshot]
+    ) -> Account:
+        reads: ReadsByKey = {}
+        running = task.running
+        unowned = running is not None and not process.is_client and not running.is_call
+        add_reads(reads, task.reads, scope="outside" if unowned else None)
+        if unowned:
+            running = None
+        add_reads(reads, process.helped)
+        pending: ReadsByKey = {}
+        helped: dict[int, ReadsByKey] = {}
+        for statement, each in process.helped_by.items():
+            add_reads(helped.setdefault(statement, {}), each)
+        for helper in process.helpers:
+            snapshot = helper.final or live.get(helper.serial)
+            if snapshot is None:
+                continue
+            each = traced_process.helper_reads(snapshot, process.scope)
+            add_reads(reads, each)
+            if running and running.start_ns <= max(helper.began_ns, task.began_ns):
+                add_reads(pending, each)
+            else:
+                add_reads(helped.setdefault(snapshot.started_for, {}), each)
+        process.application_name = task.application_name or process.application_name
+        if running:
+            running.pid = process.pid
+            process.named(running)
+            add_reads(running.reads, pending)
+        task = copy.copy(task)
+        for name in traced_process.EXCLUDED:
+            setattr(task, name, copy.copy(getattr(task, name)))
+        traced_process.add_excluded(traced_process.excluded(task), process.excluded)
+        return Account(process, reads, task, running, self._statements(process, task, helped))
+
+    def _statements(
+        self, process: TracedProcess, task: TaskSnapshot, helped: dict[int, ReadsByKey]
+    ) -> Statements | None:
+        """What it called so far: of records, or as the kernel added it up."""
+        if process.statements or not task.statements:
+            return process.statements
+        found = self._no_statements()
+        for total in task.statements:
+            reads: ReadsByKey = {}
+            add_reads(reads, total.reads)
+            add_reads(reads, helped.get(total.statement, {}))
+            found.add_total(replace(process.named(total), reads=reads))
+        return found
+
+    def _no_statements(self) -> Statements:
+        light = self._engine.query_source == "memory"
+        most = max(self.options.most_statements, MOST_STATEMENTS)
+        return Statements(literals=self.options.literals, most=most, light=light)
+
+    def _fold_helpers(self) -> None:
+        """Let statements that ended have what their parallel workers read."""
+        for serial, process in list(self._helped.items()):
+            if serial in self._processes:
+                traced_process.fold_helpers(process, self._engine.running(serial))
+            if not any(helper.final for helper in process.helpers):
+                del self._helped[serial]
+
+    def _is_meant(self, process: TracedProcess) -> bool:
+        if process.leader or self._is_own(process):
+            return False
+        if not self._target.whole:
+            if not self._target.backends:
+                return True
+            if process.pid not in self._target.pids:
+                return False
+        title = process.title
+        return self._target.filters.allow(title.datname, title.usename, title.backend_type)
+
+    def _is_own(self, process: TracedProcess) -> bool:
+        """Whether it is there for pgtrace's names alone."""
+        if self.options.own_queries or self._names is None:
+            return False
+        if process.is_own is not None:
+            return process.is_own
+        of_it = self._names.are_of(self.servers.of(process.postmaster))
+        own = of_it and self._names.is_own(process.inner_pid, process.began_ns, process.ended_ns)
+        if process.ended_ns:
+            process.is_own = own
+        return own
+
+    def _running_text(
+        self, process: TracedProcess, addresses: dict[int, int | None]
+    ) -> tuple[bytes | None, bool] | None:
+        """What it runs now, without a text if that cannot be known; None if it is idle.
+
+        One look into the binary serves all backends of a server.
+        """
+        try:
+            if process.postmaster not in addresses:
+                addresses[process.postmaster] = None
+                addresses[process.postmaster] = binary.variable_address(
+                    process.pid, "debug_query_string"
+                )
+            address = addresses[process.postmaster]
+            if address:
+                return binary.running_query(process.pid, variable=address)
+        except PgtraceError as error:
+            missing = f"text of the query that ran before: {error}"
+            if missing not in self._engine.not_measured and not self._target.whole:
+                self._engine.not_measured.append(missing)
+        return None if self._is_idle(process.pid) else (None, False)
+
+    def _is_idle(self, pid: int) -> bool:
+        """Whether its title says so; if that says nothing, as well."""
+        try:
+            activity = self.servers.backend(pid).activity
+        except PgtraceError:
+            return True
+        return not activity or activity.startswith("idle")

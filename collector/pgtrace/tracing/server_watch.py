@@ -1,0 +1,277 @@
+"""The servers of one session: when each is away, who comes in its place, who comes and goes."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from ..engines import Engine
+from ..errors import PgtraceError
+from ..linux import capabilities, foreign_files
+from ..linux.process_events import Event, Life
+from ..model.capture import Gap
+from ..postgres import discovery, proc
+from ..postgres.discovery import Backend, Server
+from ..postgres.titles import Title
+from . import traced_process
+from .gaps import Gaps
+from .targets import FIRST_AIO, Target, all_unfollowed, postmaster, unfollowed
+from .traced_process import TracedProcess
+
+_LOOK_EVERY_S = 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Servers:
+    """All servers of the target; of whole ones also their successors and their processes."""
+
+    def __init__(self, engine: Engine, target: Target) -> None:
+        self._engine = engine
+        self._target = target
+        self._servers = {server.postmaster_pid: server for server in target.servers}
+        self._unfollowed = set(all_unfollowed(target.servers))
+        self._binaries = {
+            foreign_files.inode(server.postmaster.binary) for server in target.servers
+        }
+        """Those that have probes. After an upgrade a server runs another."""
+        self._places = {pid: _place(server) for pid, server in self._servers.items()}
+        self._next_look = 0.0
+        self._gaps = Gaps()
+        self._life = Life(set(self._servers)) if target.whole else None
+        self._heard: list[Event] = []
+        self._overflowed = False
+        self._adopted = 0
+        self._started: dict[int, int] = {}
+        """When processes started that have not ended yet."""
+        self._titles: dict[int, Title] = {}
+        """What they are, once their titles say so."""
+
+    def close(self) -> None:
+        """Listen to nobody any more."""
+        if self._life:
+            self._life.close()
+
+    def of(self, postmaster: int) -> Server | None:
+        """The server of a postmaster."""
+        return self._servers.get(postmaster)
+
+    def all(self) -> list[Server]:
+        """Those that are traced now."""
+        return list(self._servers.values())
+
+    def backend(self, pid: int) -> Backend:
+        """What a process does: of a child of theirs without looking for its server. Errors as
+        processes.backend()."""
+        server = self.of(proc.parent(pid) or 0)
+        return server.backend(pid) if server else discovery.backend(pid)
+
+    def follows(self, postmaster: int) -> bool:
+        """Whether more than reads can be measured there."""
+        return postmaster not in self._unfollowed
+
+    def gaps(self, wall: Callable[[int], datetime]) -> list[Gap]:
+        """When servers were away."""
+        if self._target.whole:
+            self._look_at_servers()
+        return self._gaps.listed(wall)
+
+    def child_ended(self, traced: TracedProcess, exit_code: int) -> None:
+        """One of a server's processes, as waitpid() has its end: it may have crashed."""
+        server = self.of(traced.postmaster)
+        if server and self._target.whole:
+            kind = traced.title.backend_type
+            times = traced.began_ns, traced.ended_ns
+            self._gaps.child_ended(server.data_directory, kind, *times, exit_code)
+
+    def running(self) -> list[TracedProcess]:
+        """Everybody who runs now but parallel workers, as /proc shows them."""
+        return [
+            traced_process.silent(
+                backend.pid,
+                self._began_ns(backend),
+                inner_pid=backend.process.inner_pid,
+                postmaster=postmaster,
+                title=backend.title,
+            )
+            for postmaster, server in self._servers.items()
+            for backend in server.backends()
+            if backend.backend_type != "postmaster" and not backend.leader_pid
+        ]
+
+    def listen(self) -> bool:
+        """Take up who started and ended; before it is asked of whom the engine knows, so that who
+        ended by now is among them, if it did anything. Whether there is anybody.
+        """
+        if self._life:
+            self._heard += self._life.poll()
+        return bool(self._heard)
+
+    def heard_of_at(self) -> list[int]:
+        """What can be read once a process starts or ends; nothing while that is not heard."""
+        fd = self._life.fileno() if self._life else None
+        return [] if fd is None else [fd]
+
+    def hear(self, told: Mapping[int, int]) -> list[TracedProcess]:
+        """Who started and ended without a read or a query: they were there too.
+
+        `told` has the pids of all of whom the engine told: when each ended, in nanoseconds of
+        CLOCK_MONOTONIC, or that it has not.
+        """
+        if self._life is None:
+            return []
+        silent: list[TracedProcess] = []
+        heard, self._heard = self._heard, []
+        for event in heard:
+            if not event.ended:
+                self._started[event.pid] = event.at_ns
+                continue
+            began = self._started.pop(event.pid, None)
+            title = self._titles.pop(event.pid, None)
+            if began is not None and told.get(event.pid, 0) < began:
+                silent.append(traced_process.silent(event.pid, began, event.at_ns, title=title))
+        if self._life.overflows and not self._overflowed:
+            self._overflowed = True
+            self._engine.not_measured.append(
+                "some processes that neither read nor ran a query and ended: they came faster than "
+                "the process connector could be heard"
+            )
+        if self._life.failure:
+            self._engine.not_measured.append(
+                "processes that neither read nor ran a query and ended: the process connector "
+                f"cannot be heard ({self._life.failure})"
+            )
+            self._life = None
+        return silent
+
+    def watch(self, told: Mapping[int, int]) -> None:
+        """Notice that a server stopped, and trace the one that is started in its place.
+
+        `told` as hear() has it.
+        """
+        now = time.monotonic()
+        if not self._target.whole or now < self._next_look:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        self._learn(told)
+        for server in self._look_at_servers():
+            for successor in discovery.servers():
+                if _place(successor).is_that_of(self._places[server.postmaster_pid]):
+                    self._follow(server, successor)
+                    break
+
+    def _look_at_servers(self) -> list[Server]:
+        """Notice what is seen of gaps in /proc; those that do not run."""
+        away = []
+        for server in self._servers.values():
+            if not _runs(server.postmaster):
+                self._gaps.stopped(server.data_directory, time.monotonic_ns())
+                away.append(server)
+            elif self._gaps.crash(server.data_directory) is not None:
+                self._look_at_standby(server)
+        return away
+
+    def _look_at_standby(self, server: Server) -> None:
+        """Its startup process does not end when it is ready. Once that runs, the postmaster writes
+        to its file when it lets clients in (LOCK_FILE_LINE_PM_STATUS), and not before. Times of
+        files are those of the last tick: a recovery within one is only seen by who was let in. Whom
+        the server turns away gets no title: see BackendInitialize() in
+        src/backend/tcop/backend_startup.c, before 17 in src/backend/postmaster/postmaster.c.
+        """
+        backends = server.backends()
+        for began_ns in (self._began_ns(b) for b in backends if b.backend_type == "startup"):
+            ready = [self._began_ns(b) for b in backends if b.backend_type == "client backend"]
+            with contextlib.suppress(OSError):
+                uid = server.postmaster.uid
+                lock = foreign_files.status(server.directory, "postmaster.pid", uid)
+                ready.append(lock.st_mtime_ns - (time.time_ns() - time.monotonic_ns()))
+            if since := [moment for moment in ready if moment > began_ns]:
+                self._gaps.recovered(server.data_directory, began_ns, min(since))
+
+    def _began_ns(self, backend: Backend) -> int:
+        """As the process connector has it, or else the end of the tick that /proc has."""
+        known = self._started.get(backend.pid)
+        if known:
+            return known
+        since_boot_ns = (backend.process.start_time_ticks + 1) * 1_000_000_000 // _TICKS
+        asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+        return since_boot_ns - asleep_ns
+
+    def _learn(self, told: Mapping[int, int]) -> None:
+        """Who is there, and what, while it can be asked: once somebody has ended, it is too late.
+        What was started while nobody listened runs by now, or is in no list.
+        """
+        if self._life and self._adopted != self._life.begun:
+            self._adopted = self._life.begun
+            running = {traced.pid: traced.began_ns for traced in self.running()}
+            for pid in self._started.keys() - running.keys():  # nobody told of their end
+                del self._started[pid]
+                self._titles.pop(pid, None)
+            for pid in running.keys() - self._started.keys():
+                self._life.adopt(pid)
+                self._started[pid] = running[pid]
+        for pid in self._started.keys() - self._titles.keys():
+            if told.get(pid, 0) >= self._started[pid]:
+                continue  # of whom the engine told, that is known from there
+            with contextlib.suppress(PgtraceError):
+                title = self.backend(pid).title
+                if title.backend_type:
+                    self._titles[pid] = title
+
+    def _follow(self, server: Server, successor: Server) -> None:
+        del self._servers[server.postmaster_pid], self._places[server.postmaster_pid]
+        self._servers[successor.postmaster_pid] = successor
+        self._places[successor.postmaster_pid] = _place(successor)
+        if self._life:
+            self._life.follow(server.postmaster_pid, successor.postmaster_pid)
+        with capabilities.raised():
+            self._engine.follow_postmaster(
+                server.postmaster_pid,
+                postmaster(successor, memory=self._engine.query_source == "memory"),
+                self._new_binary(server, successor),
+            )
+        self._gaps.started(server.data_directory, time.monotonic_ns())
+
+    def _new_binary(self, server: Server, successor: Server) -> str | None:
+        """Where probes have to be put, because it runs another file than the server before."""
+        reason, path = unfollowed(successor), successor.postmaster.binary
+        if reason:
+            self._unfollowed.add(successor.postmaster_pid)
+            if self.follows(server.postmaster_pid):
+                self._engine.not_measured.append(f"queries of the server started since: {reason}")
+            return None
+        if (server.major or 0) < FIRST_AIO <= (successor.major or 0):
+            self._engine.not_measured.append(
+                "charging reads of I/O workers: tracing began with an older server"
+            )
+        if foreign_files.inode(path) in self._binaries:
+            return None
+        self._binaries.add(foreign_files.inode(path))
+        return str(path)
+
+
+class _Place(NamedTuple):
+    """A data directory. Containers have different ones of one name."""
+
+    path: str
+    inode: tuple[int, int] | None
+    mounts: tuple[int, int] | None
+    """The mount namespace in which it has that name."""
+
+    def is_that_of(self, server: "_Place") -> bool:
+        """Or was made anew in its place, as from a backup."""
+        known = self.inode == server.inode or self.mounts == server.mounts
+        return self.path == server.path and known
+
+
+def _place(server: Server) -> _Place:
+    mounts = Path(f"/proc/{server.postmaster_pid}/ns/mnt")
+    return _Place(
+        server.data_directory, foreign_files.inode(server.directory), foreign_files.inode(mounts)
+    )
+
+
+def _runs(process: proc.Process) -> bool:
+    return proc.start_time_ticks(process.pid) == process.start_time_ticks

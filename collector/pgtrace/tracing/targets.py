@@ -1,0 +1,287 @@
+"""What a user means to trace, and the request for an engine that follows from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..engines import Member, Postmaster, Request, Tier
+from ..errors import PgtraceError, TargetError
+from ..linux import foreign_files
+from ..postgres import binary, discovery
+from ..postgres.discovery import Backend, Server
+from ..postgres.versions import too_old
+from .options import TraceOptions
+
+FIRST_AIO = 18
+"""The first version with asynchronous reads."""
+MOST_SERVERS = 16
+"""There is room for in the kernel half: layout.SERVERS."""
+_OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
+_WORKER, _URING = 1, 2  # IoMethod, src/include/storage/aio.h
+_STATEMENT = ("MyBEEntry", "debug_query_string")
+_LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which backends count; an empty set lets all pass."""
+
+    datnames: frozenset[str] = frozenset()
+    usenames: frozenset[str] = frozenset()
+    backend_types: frozenset[str] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all pass."""
+        return not (self.datnames or self.usenames or self.backend_types)
+
+    def allow(self, datname: str | None, usename: str | None, backend_type: str | None) -> bool:
+        """Whether such a backend is meant."""
+        return all(
+            not wanted or value in wanted
+            for wanted, value in (
+                (self.datnames, datname),
+                (self.usenames, usename),
+                (self.backend_types, backend_type),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Backends, or whole servers, or (neither) a process that need not be PostgreSQL."""
+
+    pids: tuple[int, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    servers: tuple[Server, ...] = ()
+    whole: bool = False
+    """The servers with all their processes, also those to come."""
+    filters: Filters = field(default_factory=Filters)
+
+    def __str__(self) -> str:
+        if self.whole:
+            return ", ".join(f"the server in {s.data_directory}" for s in self.servers)
+        return ("process " if len(self.pids) == 1 else "processes ") + ", ".join(
+            str(pid) for pid in self.pids
+        )
+
+    @classmethod
+    def find(cls, pid: int) -> "Target":
+        """A PostgreSQL process; a postmaster means its whole server.
+
+        Raises TargetError or PermissionDeniedError if it is none.
+        """
+        return cls.of_pids((pid,))
+
+    @classmethod
+    def of_pids(cls, pids: Sequence[int], filters: Filters | None = None) -> "Target":
+        """Processes of PostgreSQL; if one is a postmaster, whole servers. Errors as find()."""
+        backends = tuple(discovery.backend(pid) for pid in dict.fromkeys(pids))
+        servers = _servers_of(backends)
+        masters = {b.pid for b in backends if b.backend_type == "postmaster"}
+        if masters and masters != {b.pid for b in backends}:
+            raise TargetError(
+                "a postmaster stands for its whole server: give it alone, or backends alone"
+            )
+        if masters:
+            return cls.of_servers(servers, filters)
+        return cls(tuple(b.pid for b in backends), backends, servers, False, filters or Filters())
+
+    @classmethod
+    def of_servers(cls, servers: Sequence[Server], filters: Filters | None = None) -> "Target":
+        """Whole servers."""
+        return cls((), (), tuple(servers), True, filters or Filters())
+
+    def tier(self) -> Tier:
+        """How much of queries is measured if nobody asks: of a whole server what costs it no probe,
+        if each that can be followed shows what its backends run.
+        """
+        if not self.whole:
+            return "full"
+        why = all_unfollowed(self.servers)
+        followed = [s for s in self.servers if s.postmaster_pid not in why]
+        return "full" if why_not_light(followed) else "light"
+
+    def request(self, options: TraceOptions) -> Request:
+        """What the engine has to do. ValueError if the light tier is to tell each query."""
+        light = options.queries == "light"
+        if light and options.per_query:
+            raise ValueError("in the light tier nothing tells when a query ends")
+        if not self.backends and not self.whole:
+            threads = tuple(
+                Member(int(entry.name), self.pids[0])
+                for entry in Path(f"/proc/{self.pids[0]}/task").iterdir()
+            )
+            return Request(
+                options, threads, listed=True, most_tasks=len(threads), by_file=options.by_file
+            )
+        charge = options.charge
+        family = [backend for server in self.servers for backend in server.backends()]
+        children = [b for b in family if b.backend_type != "postmaster"]
+        why = all_unfollowed(self.servers)
+        followed = [s for s in self.servers if s.postmaster_pid not in why]
+        reading = charge and "read" in options.operations
+        asynchronous = reading and any((s.major or 0) >= FIRST_AIO for s in followed)
+        uring = "read" in options.operations and any(
+            (s.major or 0) >= FIRST_AIO for s in self.servers
+        )
+        helping = [b for b in children if charge and b.postmaster_pid not in why]
+        io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
+        if self.whole:
+            members = children
+            binaries = _binaries(followed)
+        else:
+            helpers = [b for b in helping if b.leader_pid in self.pids]
+            members = [*self.backends, *helpers, *io_workers]
+            binaries = tuple(
+                (f"/proc/{b.pid}/exe", b.pid) for b in self.backends if b.postmaster_pid not in why
+            )
+        meant = {b.pid for b in members}
+        hidden = why_not_light(followed) if light else {}
+        shown = [s for s in followed if light and s.postmaster_pid not in hidden]
+        masters = tuple(postmaster(s, memory=s in shown) for s in self.servers)
+        return Request(
+            options,
+            tuple(_member(backend) for backend in members),
+            masters,
+            binaries if options.queries == "full" else (),
+            checkpoints=_binaries(followed) if options.checkpoints else (),
+            only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
+            listed=any(b.postmaster_pid is None for b in self.backends),
+            # Parallel workers to come ask too, and perform: no probe can wait in them alone
+            askers=_binaries(followed),
+            ignored=tuple(b.pid for b in children if b.pid not in meant),
+            helpers_only=not self.whole,
+            aio=asynchronous,
+            io_uring=uring,
+            block_size=next((s.block_size for s in self.servers if s.block_size), 8192),
+            most_tasks=(
+                max(options.most_backends, len(members)) if self.whole else len(members) + 64
+            ),
+            by_file=options.by_file,
+            light=light,
+            calibrate=binaries if light and any(master.entry for master in masters) else (),
+            query_ids=options.queries != "none" and any(map(computes_query_ids, followed)),
+            unfollowed=frozenset(why),
+            not_measured=(
+                *(
+                    f"{what}: {reason}"
+                    for reason in dict.fromkeys(why.values())
+                    for what in (
+                        "queries",
+                        *(["charging reads of helpers to them"] if charge else []),
+                    )
+                ),
+                *([] if charge or self.whole else [_LEFT]),
+                *(f"queries: {reason}" for reason in dict.fromkeys(hidden.values())),
+            ),
+        )
+
+
+def unfollowed(server: Server) -> str | None:
+    """Why of a server nothing but reads can be measured; None if that is not so."""
+    if reason := too_old(server.version):
+        return reason
+    if binary.is_foreign(f"/proc/{server.postmaster_pid}/exe"):
+        return "the server's program is of another architecture than the kernel"
+    if problem := binary.unreadable(server.postmaster.binary):
+        return f"the server's program cannot be read: {problem}"
+    return None
+
+
+def all_unfollowed(servers: Sequence[Server]) -> dict[int, str]:
+    """The same of all servers that are traced together, by their postmasters' pids."""
+    why = {each.postmaster_pid: reason for each in servers if (reason := unfollowed(each))}
+    return why | _unlike_others([each for each in servers if each.postmaster_pid not in why])
+
+
+def _unlike_others(servers: Sequence[Server]) -> dict[int, str]:
+    """Of several servers, those without a way to see queries: they are not to cost the others'."""
+    if len(servers) < 2:
+        return {}
+    from ..engines.probes import FUNCTIONS_OF_QUERIES, USDT_OF_QUERIES
+
+    lacking = {}
+    for server in servers:
+        file = server.postmaster.binary
+        try:
+            functions = (name.split()[0] for name in FUNCTIONS_OF_QUERIES)
+            absent = [name for name in functions if not binary.has_symbol(file, name)]
+            if absent and USDT_OF_QUERIES - binary.probes(file):
+                what = ", ".join(dict.fromkeys(absent))
+                lacking[server.postmaster_pid] = (
+                    f"a server's binary has no USDT probes and does not export {what}"
+                )
+        except PgtraceError as error:
+            lacking[server.postmaster_pid] = str(error)
+    return lacking if len(lacking) < len(servers) else {}
+
+
+def why_not_light(servers: Sequence[Server]) -> dict[int, str]:
+    """Why of some servers nothing is known of queries in the light tier, by their postmasters'
+    pids.
+    """
+    why = {}
+    for server in servers:
+        for name in _STATEMENT:
+            if not _address(server.postmaster_pid, name):
+                why[server.postmaster_pid] = f"a server's binary does not export {name}"
+    return why
+
+
+def computes_query_ids(server: Server) -> bool:
+    """As IsQueryIdEnabled() in src/include/nodes/queryjumble.h; True where that is not known."""
+    try:
+        setting, module = (
+            binary.read_variable(server.postmaster_pid, name, size)
+            for name, size in (("compute_query_id", 4), ("query_id_enabled", 1))
+        )
+    except PgtraceError:
+        return True
+    return setting == _ON or (setting != _OFF and bool(module))
+
+
+def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
+    """What the kernel has to know of it; with `memory`, also where its backends show statements."""
+    pid, method = server.postmaster_pid, _io_method(server)
+    entry, text = (_address(pid, each) if memory else 0 for each in _STATEMENT)
+    name = _address(pid, "application_name")
+    return Postmaster(pid, name, method == _WORKER, method == _URING, entry, text)
+
+
+def _address(pid: int, variable: str) -> int:
+    """0 where it is not known."""
+    try:
+        return binary.variable_address(pid, variable)
+    except PgtraceError:
+        return 0
+
+
+def _io_method(server: Server) -> int | None:
+    if (server.major or 0) < FIRST_AIO:
+        return None
+    try:
+        return binary.read_variable(server.postmaster_pid, "io_method", 4)
+    except PgtraceError:
+        workers = any(backend.backend_type == "io worker" for backend in server.backends())
+        return _WORKER if workers else None
+
+
+def _member(backend: Backend) -> Member:
+    process = backend.process
+    return Member(process.pid, process.pid, process.inner_pid, backend.postmaster_pid or 0)
+
+
+def _servers_of(backends: Sequence[Backend]) -> tuple[Server, ...]:
+    masters = {b.postmaster_pid: b.pid for b in backends if b.postmaster_pid}
+    return tuple(discovery.server(pid) for pid in masters.values())
+
+
+def _binaries(servers: Sequence[Server]) -> tuple[tuple[str, int], ...]:
+    """Each binary once: probes in it count for every process that runs it."""
+    found: dict[tuple[int, int], tuple[str, int]] = {}
+    for server in servers:
+        path = f"/proc/{server.postmaster_pid}/exe"
+        if inode := foreign_files.inode(path):
+            found.setdefault(inode, (path, -1))
+    return tuple(found.values())

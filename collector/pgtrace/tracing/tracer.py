@@ -1,0 +1,369 @@
+"""One tracing session: a target and an engine, snapshots of what was done, and the capture."""
+
+import contextlib
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from ..engines import (
+    CheckpointTimes,
+    Engine,
+    InUse,
+    QueryEvent,
+    fold_files,
+)
+from ..engines import select as engines
+from ..linux.priority import soon
+from ..model.capture import Capture, Host, Lost, Operation, Probes, Server, Total
+from ..postgres.catalog import Names
+from ..units import stamp
+from .capture_builder import Assembly
+from .charging import Account, Registry, Snapshot
+from .file_names import Places, is_told
+from .options import TraceOptions
+from .targets import Target
+from .timeline import Intervals
+
+POLL_S = 0.05
+"""How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
+REST_S = 0.5
+"""How often, while nothing happens."""
+
+_T = TypeVar("_T")
+NO_QUERY_IDS = "the server computes none: compute_query_id is off, or auto without a module"
+
+
+class Tracer:
+    """Attached from the start; `capture()` may be asked for at any time, also after `stop()`.
+
+    `once_attached` is called then, before there is another thread that stays.
+
+    Raises TargetError, PermissionDeniedError or UnsupportedError if it cannot attach.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        options: TraceOptions | None = None,
+        *,
+        once_attached: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.target = target
+        self._events: list[QueryEvent] = []
+        self._lock = threading.Lock()
+        self._finished: Capture | None = None
+        self._polled = 0.0
+        options = options or TraceOptions()
+        self._by_file = options.by_file
+        request = target.request(options)
+        self.block_size = request.block_size
+        self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
+        if options.queries == "none":
+            self._no_query_ids = "queries were not asked for"
+        self.engine: Engine = engines.start(request)
+        self.failures = self.engine.failures
+        """What went wrong of our own: the capture is partial then."""
+        # At one moment: to attach may take seconds, and times of processes are told by both
+        self.started, self.started_ns = datetime.now(UTC), time.monotonic_ns()
+        self.names = (
+            None
+            if options.dsn is None
+            else Names(
+                options.dsn,
+                target.servers,
+                self.failures,
+                count_calls=options.queries == "light",
+            )
+        )
+        self.registry = Registry(self.engine, target, options, self.names)
+        self.places = Places(
+            self.engine.files,
+            self.registry.servers.all,
+            self.names,
+            by_relation=options.by_relation,
+        )
+        self.assembly = Assembly(
+            self.places,
+            self.block_size,
+            operations=self.engine.operations,
+            literals=options.literals,
+            texts=self.names.texts if self.names else {},
+            waits=request.aio and not request.light,
+            light=request.light,
+            failures=self.failures,
+        )
+        self.intervals = Intervals(self.engine, self.started_ns)
+        self.registry.see_first()
+        with self.failures.kept("letting go of privileges"):
+            once_attached()
+        if self.names:
+            self.names.start()
+
+    @property
+    def not_measured(self) -> list[str]:
+        """What could not be measured so far, each with its reason."""
+        return [*self.engine.not_measured, *(self.names.missing() if self.names else [])]
+
+    def poll(self) -> list[QueryEvent]:
+        """Look at what ended; with `per_query`, return the queries of since the last call."""
+        with self._lock:
+            self._poll(settled=True)
+            events, self._events = self._events, []
+            return events
+
+    def rest(self) -> tuple[float, list[int]]:
+        """Until when (time.monotonic()) poll() has nothing to do, as long as nothing can be read of
+        these descriptors, which is so when some process of the host starts or ends.
+
+        Queries of processes that are there do not count as news, if none is told one by one.
+        """
+        with self._lock:
+            wakes = self.registry.wakes() if not self._finished else []
+            return (min(self._polled + REST_S, self.intervals.due()) if wakes else 0.0), wakes
+
+    def account(self) -> Account:
+        """Of the one backend that is traced, what it did so far."""
+        with self._lock:
+            self._poll()
+            return self.registry.look().accounts[0]
+
+    def counts(self) -> dict[Operation, int]:
+        """How many of each operation that is measured were counted so far."""
+        with self._lock:
+            self._poll()
+            found = dict.fromkeys(self.engine.operations, 0)
+            for account in self.registry.look().accounts:
+                for key, counts in account.reads.items():
+                    found[key.operation] += counts.count
+            return found
+
+    def unnamed_calls(self) -> int:
+        """How many calls have no statement for want of room: not cheap, once there is none."""
+        with self._lock:
+            if self._finished:
+                return self._finished.lost.statements
+            if not self.engine.statements_full():
+                return 0
+            return _unnamed(self.registry.look().accounts)
+
+    def lost(self) -> Lost:
+        """What was lost so far: cheap."""
+        with self._lock:
+            if self._finished:
+                return self._finished.lost
+            losses = self.engine.losses()._asdict()
+            return Lost(unplaced=losses.pop("by_kind"), **losses)
+
+    def kept(self) -> tuple[dict[Operation, Total], int]:
+        """What was not lost so far: how many of each operation, and how many calls."""
+        counts = self.counts()
+        with self._lock:
+            accounts = self.registry.look().accounts if not self._finished else []
+        calls = sum(
+            total.calls
+            for account in accounts
+            if account.statements
+            for _, total in account.statements.totals()
+        )
+        return {operation: Total(number) for operation, number in counts.items()}, calls
+
+    def in_use(self) -> InUse | None:
+        """Of the room in the kernel, what is taken now; None once it is stopped."""
+        with self._lock:
+            return None if self._finished else self.engine.in_use()
+
+    def wall_time(self, monotonic_ns: int) -> datetime:
+        """When that was, in UTC."""
+        return self.started + timedelta(microseconds=(monotonic_ns - self.started_ns) / 1000)
+
+    def checkpoint(self) -> CheckpointTimes:
+        """When the phases of the last one began, while tracing and if they were asked for."""
+        return self.engine.checkpoint()
+
+    def durations(self) -> list[int]:
+        """Each read's nanoseconds since the last call, if they were asked for."""
+        return self.engine.durations()
+
+    def capture(self) -> Capture:
+        """Everything measured so far, or, once stopped, in all."""
+        with self._lock:
+            if self._finished:
+                return self._finished
+            self._poll()
+            return self._capture(time.monotonic_ns())
+
+    def stop(self, *, wait: bool = False) -> Capture:
+        """Detach, leave nothing in the kernel, and return what was measured. With `wait`, once no
+        probe slows anybody any more, which may take seconds.
+        """
+        with self._lock:
+            if self._finished:
+                return self._finished
+            ended_ns, kept = time.monotonic_ns(), self.failures.kept
+            with kept("the end of tracing"):
+                self.engine.detach()
+            self._poll()
+            with kept("backends that ended"):
+                self._events += self.registry.finish()
+            if self.names:
+                with kept("names"):
+                    self.names.finish(self._query_ids())
+            try:
+                self._finished = self._capture(ended_ns)
+            finally:
+                if self.names:
+                    self.names.close()
+                with kept("the end of tracing"):
+                    self.registry.close()
+                with kept("the end of tracing"):
+                    self.engine.close(wait=wait)
+            return self._finished
+
+    def hurry(self) -> None:
+        """Let stop() wait for nothing that can be done without; from a signal handler as well."""
+        if self.names:
+            self.names.hurry()
+
+    def _poll(self, *, settled: bool = False) -> None:
+        if not self._finished:
+            self._polled = time.monotonic()
+            with self.failures.kept("queries and backends"):
+                self._events += self.registry.poll(settled=settled)
+            with self.failures.kept("which files were read"):
+                self.places.look()
+                if self._by_file:
+                    self._forget_files()
+            with self.failures.kept("costs over time"):
+                self.intervals.look()
+
+    def _forget_files(self) -> None:
+        """Reads of files that are gone are kept by what those were: memory is not for ever."""
+        gone = self.places.gone()
+        instead = self.engine.forget(gone) if gone else {}
+        if not instead:
+            return
+        self.places.forget(instead)
+        self.registry.fold_files(instead)
+        self.intervals.fold_files(instead)
+        for event in self._events:
+            fold_files(event.reads, instead)
+
+    def _unplaced(self, accounts: Sequence[Account]) -> int:
+        if not self._by_file:
+            return 0
+        files = self.engine.files()
+        return sum(
+            counts.count
+            for account in accounts
+            for key, counts in account.reads.items()
+            if not is_told(files[key.file])
+        )
+
+    def _no_calls(self) -> str | None:
+        return self.names.no_calls if self.names else "pg_stat_statements was not asked: no --dsn"
+
+    def _query_ids(self) -> set[int]:
+        found = (account.statements for account in self.registry.look().accounts)
+        return {name.query_id for s in found if s for name, _ in s.totals() if name.query_id}
+
+    def _capture(self, ended_ns: int) -> Capture:
+        engine, servers = self.engine, self.target.servers
+        server = servers[0] if len(servers) == 1 else None
+        found = self._part("backends", self.registry.look, Snapshot())
+        found.accounts += self._part(
+            "processes that did nothing", lambda: self.registry.silent(ended_ns), []
+        )
+        backends = self.assembly.backends(found, self.wall_time)
+        losses = engine.losses()
+        in_flight = found.lost.in_flight
+        found.lost.in_flight = {each: in_flight.get(each, 0) for each in engine.operations}
+        found.lost.backends = losses.backends
+        found.lost.no_slot, found.lost.no_chunk = losses.no_slot, losses.no_chunk
+        found.lost.latencies = losses.latencies
+        found.lost.unplaced = self._part("losses", lambda: self._unplaced(found.accounts), 0)
+        found.lost.statements = _unnamed(found.accounts)
+        tablespace = self.places.place
+        taken = Capture(
+            started=stamp(self.started),
+            duration_s=(ended_ns - self.started_ns) / 1e9,
+            host=Host(platform.release(), os.cpu_count() or 1),
+            server=Server(
+                server.version if server else None,
+                server.postmaster_pid if server else None,
+                server.data_directory if server else None,
+                self.block_size,
+            ),
+            probes=Probes(
+                engine.name,
+                engine.probe_type,
+                engine.query_source,
+                self.not_measured,
+                self._no_query_ids,
+                operations=list(engine.operations),
+                no_calls=self._no_calls() if engine.query_source == "memory" else None,
+            ),
+            lost=found.lost,
+            totals={},
+            backends=backends,
+            gaps=self._part("gaps", lambda: self.registry.servers.gaps(self.wall_time), []),
+            tablespaces=self._part("tablespaces", self.places.tablespaces, []),
+            intervals=self._part(
+                "costs over time",
+                lambda: self.intervals.listed(
+                    self.block_size, lambda file: tablespace(file).tablespace
+                ),
+                [],
+            ),
+            buffers=self.names.buffers if self.names else [],
+            executions=self.names.executions if self.names else [],
+        ).add_up()
+        taken.partial = self.failures.reasons()
+        return taken
+
+    def _part(self, what: str, build: Callable[[], _T], otherwise: _T) -> _T:
+        with self.failures.kept(what):
+            return build()
+        return otherwise
+
+
+def _unnamed(accounts: Iterable[Account]) -> int:
+    return sum(each.statements.unnamed for each in accounts if each.statements)
+
+
+@contextlib.contextmanager
+def trace(
+    pid: int,
+    options: TraceOptions | None = None,
+    *,
+    any_process: bool = False,
+    **others: Any,
+) -> Iterator[Tracer]:
+    """Trace a backend, or of a postmaster the whole server, while the block runs.
+
+    `capture()` of what it yields has the result. With `any_process`, the reads of a process that
+    need not be PostgreSQL, all of the threads that it has now. Options may also be given one by
+    one, by their names. Errors as Tracer.
+    """
+    target = Target((pid,)) if any_process else Target.find(pid)
+    tracer = Tracer(target, replace(options or TraceOptions(), **others))
+    leave = threading.Event()
+
+    def fetch() -> None:
+        with soon():
+            while not leave.wait(POLL_S):
+                with tracer.failures.kept("tracing"):
+                    tracer.poll()
+
+    thread = threading.Thread(target=fetch, name="pgtrace", daemon=True)
+    thread.start()
+    try:
+        yield tracer
+    finally:
+        leave.set()
+        thread.join()
+        tracer.stop()

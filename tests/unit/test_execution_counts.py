@@ -1,0 +1,96 @@
+"""What pg_stat_statements counted between two looks, and the table of it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captures import DEVICE, some_backend, some_capture, some_query
+from pgtrace.model.capture import Executions
+from pgtrace.postgres.executions import Row, between
+from pgtrace.reporters.terminal import capture_report, executed
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+keys = st.tuples(st.integers(-3, 3).filter(bool), st.integers(1, 2), st.integers(10, 11))
+counts = st.tuples(st.integers(0, 10**9), st.integers(0, 10**9))
+looks = st.dictionaries(keys, st.tuples(counts, counts, st.booleans()), max_size=8)
+IDS = range(-3, 4)
+
+
+def rows(found: dict[tuple[int, int, int], tuple[int, int]]) -> list[Row]:
+    return [Row(*key, calls, float(ms)) for key, (calls, ms) in found.items()]
+
+
+@given(looks)
+def test_each_statement_has_what_came_between_over_all_databases_and_roles(
+    seen: dict[tuple[int, int, int], tuple[tuple[int, int], tuple[int, int], bool]],
+) -> None:
+    first = {key: before for key, (before, _, new) in seen.items() if not new}
+    last = {
+        key: more if new else (before[0] + more[0], before[1] + more[1])
+        for key, (before, more, new) in seen.items()
+    }
+    expected: dict[int, tuple[int, int]] = {}
+    for (query_id, _, _), (_, more, _) in seen.items():
+        calls, ms = expected.get(query_id, (0, 0))
+        expected[query_id] = calls + more[0], ms + more[1]
+    found = between(rows(first), rows(last), IDS)
+    assert {e.query_id: (e.calls, e.total_ns) for e in found} == {
+        query_id: (calls, ms * 10**6) for query_id, (calls, ms) in expected.items()
+    }
+    assert [e.total_ns for e in found] == sorted((e.total_ns for e in found), reverse=True)
+
+
+def test_nobody_asked_for_others_and_some_may_not_be_seen() -> None:
+    last = [Row(1, 1, 10, 5, 1.0), Row(2, 1, 10, 5, 1.0), Row(None, 1, 10, 5, 1.0)]
+    assert between([], last, [2]) == [Executions(2, 5, 1_000_000)]
+
+
+@given(st.integers(0, 4), st.integers(0, 4))
+def test_a_statement_that_was_reset_in_one_database_is_left_out(calls: int, ms: int) -> None:
+    first = [Row(1, 1, 10, 5, 5.0), Row(1, 2, 10, 5, 5.0)]
+    last = [Row(1, 1, 10, calls, float(ms)), Row(1, 2, 10, 9, 9.0)]
+    assert between(first, last, [1]) == []
+
+
+def shown(executions: Sequence[Executions], width: int = 80) -> list[str]:
+    queries = [
+        some_query(text=f"select {e.query_id}\n from t", query_id=e.query_id, io=[DEVICE])
+        for e in executions
+    ]
+    capture = some_capture(some_backend(queries=queries))
+    capture.executions = list(executions)
+    return executed.table(capture, width)
+
+
+def test_the_table_has_ten_and_adds_up_the_others() -> None:
+    lines = shown([Executions(i, 1000 * i, 10**9) for i in range(1, 14)])
+    assert lines[0].split() == ["calls", "executing", "its", "reads", "device", "statement"]
+    assert lines[1].split() == [
+        "1,000",
+        "1.00",
+        "s",
+        *lines[1].split()[3:7],
+        *["select", "1", "from", "t"],
+    ]
+    assert len(lines) == 12
+    assert lines[-1].split() == ["36,000", "3.00", "s", *["(3", "more,", "in", "--format", "json)"]]
+    assert max(map(len, lines)) <= 80
+    assert shown([]) == []
+
+
+def test_a_long_statement_ends_at_the_width() -> None:
+    (_, line) = shown([Executions(10**70, 1, 1)])
+    assert len(line) == 80
+    assert line.endswith("…")
+
+
+def test_a_capture_without_calls_says_why() -> None:
+    capture = some_capture(some_backend())
+    capture.probes.queries, capture.probes.no_calls = "memory", "a reason"
+    assert "its calls and latency are not (a reason)." in capture_report.render(capture)
+    capture.executions, capture.probes.no_calls = [Executions(1, 1, 1)], None
+    assert "its calls and their time are those of pg_stat_statements." in capture_report.render(
+        capture
+    )

@@ -1,0 +1,316 @@
+"""A capture of several backends in one screen: the answer first, the same in text and on a page."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import html_page
+import large_capture
+from captures import (
+    CACHED,
+    DEVICE,
+    HOSTILE,
+    HOSTILE_SHOWN,
+    some_backend,
+    some_capture,
+    some_query,
+    some_reads,
+)
+from html_page import HtmlPage
+from pgtrace.files import documents
+from pgtrace.model.capture import Buffers, Capture, Probes, Tablespace
+from pgtrace.model.encoding import encode
+from pgtrace.reporters.document import Table
+from pgtrace.reporters.sections import answer, server, top
+from pgtrace.reporters.sections.statements import statements
+from pgtrace.reporters.terminal import server_report
+from pgtrace.reporters.view import ORDERS, Choice, Order
+from pgtrace_command import run
+
+SLOW = some_reads([(1_000_000, 300)], source="device", kind="heap", relation="public.orders",
+                  tablespace="pg_default", pattern="random")  # fmt: skip
+FAST = some_reads([(10_000, 700)], kind="index", relation="public.orders_pkey",
+                  tablespace="pg_default")  # fmt: skip
+LATENCY = some_query().latency
+SPACE = Tablespace("pg_default", "/data", "ext4", "nvme0n1")
+
+
+def two(**fields: object) -> Capture:
+    """Of 4 s each, a statement of two backends: 600 ms of it waiting for the device."""
+    own = some_query(text="select * from orders where id = $1", query_id=7, io=[SLOW, FAST])
+    others = some_query(text="select 1", query_id=8, io=[])
+    usual: dict[str, object] = {"tablespaces": [SPACE]}
+    return some_capture(
+        some_backend(pid=1, io=[SLOW, FAST], queries=[own, others]),
+        some_backend(pid=2, io=[SLOW, FAST], queries=[own]),
+        some_backend(pid=3, backend_type="checkpointer", io=[], queries=[]),
+        **(usual | fields),
+    )
+
+
+def tables(capture: Capture, choice: Choice | None = None) -> dict[str, Table]:
+    parts = server.sections(capture, choice or Choice())
+    return {b.caption: b for part in parts for b in part.blocks if isinstance(b, Table)}
+
+
+def test_it_begins_with_how_much_of_the_time_was_waiting_for_which_device_and_for_what() -> None:
+    head, answer, *_ = server_report.render(two()).split("\n\n")
+    assert head.startswith("Capture of 2026-01-31 12:00:00 UTC, 10.0 s")
+    assert " ".join(answer.split()) == (
+        "Statements ran for 12.0 s in 10.0 s: they read for 614 ms of that (5 %), and waited for "
+        "nvme0n1 for 600 ms (5 %). 100 % of that waiting was for one statement: "
+        "select * from orders where id = $1; 100 % was in public.orders (heap)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"probes": Probes("libbpf", "fentry", "memory")},
+            "Statements that read ran for",
+        ),
+        ({"tablespaces": []}, "and waited for the device for 600 ms (5 %)."),
+        (
+            {"tablespaces": [Tablespace("pg_default", device="loop0", simulated=True)]},
+            "and waited for loop0 (simulated) for",
+        ),
+        (
+            {"probes": Probes("libbpf", "fentry", "usdt", operations=["write"])},
+            "Reads were not measured.",
+        ),
+    ],
+    ids=["light tier", "no tablespaces", "simulated", "reads not asked for"],
+)
+def test_it_says_what_is_known(fields: dict[str, object], said: str) -> None:
+    assert said in " ".join(server_report.render(two(**fields)).split())
+
+
+def test_what_io_workers_read_is_beside_the_time_of_statements() -> None:
+    """As PostgreSQL 18 has it: they read, and backends wait for them."""
+    theirs = some_reads([(1_000_000, 300)], source="device", performed_by="io worker")
+    query = some_query(io=[theirs, FAST], waited_ns=250_000_000)
+    capture = some_capture(
+        *(some_backend(pid=pid, io=[theirs, FAST], queries=[query]) for pid in (1, 2))
+    )
+    first, second, *_ = answer.verdict(capture, statements(capture))
+    assert first.startswith("Statements ran for 8.00 s in 10.0 s: they read for 14.0 ms of that")
+    assert second == (
+        "Beside that I/O workers read for them for 600 ms, 600 ms of it waiting for the device; "
+        "backends waited for that 500 ms."
+    )
+
+
+def test_it_says_what_took_longest_to_last() -> None:
+    """Of which files, and who waited for it."""
+    sync = {"operation": "fsync", "size": None, "bytes": 0, "blocks": 0, "kind": "wal"}
+    slow = some_reads([(9_000_000, 15), (147_000_000, 1)], **sync, call="fdatasync", source="wait")
+    fast = some_reads([(9_000, 5)], **sync, call="fsync", source="unknown")
+    capture = some_capture(
+        some_backend(io=[slow], queries=[]),
+        some_backend(pid=2, backend_type="checkpointer", io=[fast], queries=[]),
+        probes=Probes("libbpf", "fentry", "usdt", operations=["write", "fsync"]),
+    )
+    assert answer.verdict(capture, []) == [
+        "Reads were not measured.",
+        "Nothing was written.",
+        "Fsync and its like took 282 ms of all processes together, 100 % of it as "
+        "fdatasync, wal, client backend: 16 calls, p99 147 ms, at most 147 ms.",
+    ]
+
+
+def test_what_was_not_measured_is_no_zero() -> None:
+    """Neither where reads were served nor how often a statement was called."""
+    reads = [some_reads([(5_000, 10)], source="unknown")]
+    query = some_query(calls=None, errors=None, latency=None, io=reads)
+    capture = some_capture(
+        *(some_backend(pid=pid, io=reads, queries=[query]) for pid in (1, 2)),
+        probes=Probes("libbpf", "fentry", "memory"),
+    )
+    text = server_report.render(capture)
+    assert "how much of it was waiting for the device is not measured." in " ".join(text.split())
+    (line,) = (line for line in text.splitlines() if line.endswith("  select $1"))
+    assert line.split()[:2] == ["?", "?"]
+    page = HtmlPage(html_page.render(capture))
+    assert page.table(top.STATEMENTS).rows["select $1"][:2] == ["not measured", "not measured"]
+
+
+def test_blocks_are_told_by_level() -> None:
+    found = tables(two(buffers=[Buffers("app", 8_000, 2_000)]))["Where blocks were found"]
+    assert [(name, row[0]) for name, row in found.rows] == [
+        ("shared_buffers", 8_000),
+        ("page cache", 1_400),
+        ("device", 600),
+    ]
+    assert [row[1] for _, row in found.rows] == [0.8, 0.14, 0.06]
+    unknown = tables(two())["Where blocks were found"]
+    assert unknown.rows[0] == ("shared_buffers (known with --dsn)", [None, None, "", "", ""])
+
+
+def test_a_statement_of_many_backends_is_one() -> None:
+    (row,) = tables(two())[top.STATEMENTS].rows
+    assert row[0] == "select * from orders where id = $1"
+    assert row[1][:3] == [600_000_000, 1.0, 2_000]
+    assert row[1][4] == 6
+
+
+def test_each_type_of_process_has_a_row() -> None:
+    asked = Probes("libbpf", "fentry", "usdt", operations=["read", "fsync"])
+    found = tables(two(probes=asked))["Types of processes"]
+    assert [column.title for column in found.columns] == [
+        "device", "reads", "reading", "fsyncs", "in fsync",
+    ]  # fmt: skip
+    assert [name for name, _ in found.rows] == ["client backend (2)", "checkpointer"]
+    assert found.rows[1][1] == [0, 0, 0, 0, 0]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("large") / "large.json"
+    large_capture.write(file, 4 << 20)
+    return file
+
+
+def test_a_large_one_is_one_screen(large: Path) -> None:
+    lines = server_report.render(documents.load(large)).splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 80
+
+
+@given(st.integers(1, 20), st.sampled_from(ORDERS))
+def test_rows_and_the_rest_are_all(most: int, order: Order) -> None:
+    """However many are shown, and whatever comes first."""
+    relations = [
+        some_reads([((i * 7919) % 1000 + 1, i)], source="device", kind="heap", relation=f"r{i}")
+        for i in range(1, 15)
+    ]
+    capture = some_capture(some_backend(io=relations), some_backend(pid=2))
+    found = tables(capture, Choice(most, order))[top.RELATIONS]
+    kinds = len({r.relation or r.kind for b in capture.backends for r in b.io})
+    assert len(found.rows) == min(kinds, most + 1)
+    assert sum(row[2] for _, row in found.rows) == capture.totals["read"].count
+    assert sum(row[4] for _, row in found.rows) == capture.totals["read"].bytes
+    if order == "reads":
+        counts = [row[2] for _, row in found.rows[:most]]
+        assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize("made", [two, lambda: two(buffers=[Buffers("app", 1, 2)])])
+def test_text_and_page_have_the_same_cells(made: object) -> None:
+    assert callable(made)
+    capture = made()
+    page = HtmlPage(html_page.render(capture))
+    text = server_report.render(capture, width=200).splitlines()
+    for caption, table in tables(capture).items():
+        shown = page.table(caption)
+        assert shown.head == [table.first, *(column.title for column in table.columns)]
+        for name, _ in table.rows:
+            cells = ["?" if cell == "not measured" else cell for cell in shown.rows[name]]
+            (line,) = (one for one in text if one.endswith(f"  {name}"))
+            assert re.split(r" {2,}", line.strip())[:-1] == [cell for cell in cells if cell]
+
+
+def test_names_and_texts_do_nothing(tmp_path: Path) -> None:
+    reads = [some_reads([(10**6, 5)], source="device", kind="heap", relation=HOSTILE)]
+    query = some_query(text=HOSTILE, io=reads)
+    capture = some_capture(*(some_backend(pid=pid, io=reads, queries=[query]) for pid in (1, 2)))
+    shown = server_report.render(capture, width=400)
+    assert "\x1b" not in shown
+    assert HOSTILE_SHOWN in shown
+    assert HOSTILE_SHOWN in HtmlPage(html_page.render(capture)).text
+
+
+# pgtrace report
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "two.json"
+    path.write_bytes(encode(two()))
+    return path
+
+
+def test_all_of_a_kind_are_shown(file: Path) -> None:
+    assert "Statements ran for" not in run("report", file, "--statements").out
+    (*_, first, second) = run("report", file, "--statements").out.splitlines()
+    assert first.endswith("  select * from orders where id =")
+    assert second.strip() == "$1"
+    out = run("report", file, "--relations", "--top", 1).out
+    assert out.splitlines()[-1].endswith("  (1 more)")
+    assert out.splitlines()[-2].endswith("  public.orders (heap)")
+
+
+def test_one_is_shown_in_full(file: Path) -> None:
+    one = run("report", file, "--backend", 2).out
+    assert "Backend 2  postgres@digoal" in one
+    assert "Backend 1 " not in one
+    for words in 7, "FROM Orders":
+        shown = run("report", file, "--statement", words).out
+        assert "Of 2 backends:\n▶ select * from orders where id = $1\n  6 calls" in shown
+        assert "select 1" not in shown
+
+
+def test_backends_are_shown_one_by_one(file: Path) -> None:
+    whole = run("report", file, "--backends").out
+    assert [f"Backend {pid} " in whole for pid in (1, 2)] == [True, True]
+
+
+def test_one_backend_needs_no_summary(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_bytes(encode(some_capture(some_backend())))
+    assert "Backend 5167  postgres@digoal" in run("report", path).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--backend", "77"], 3, "has no backend 77: --backends shows those that it has"),
+        (["--statement", "nobody"], 3, "has no statement 'nobody': --statements shows those"),
+        (["--top", "0"], 2, "0 is less than 1"),
+        (["--top", "many"], 2, "argument --top: invalid"),
+        (["--sort", "size"], 2, "invalid choice: 'size'"),
+        (["--statements", "--relations"], 2, "--statements and --relations are two reports"),
+        (["--top", "3", "--format", "html"], 2, "--top is for text: leave --format html out"),
+        (["--backends", "--planner"], 2, "--backends is for text: leave --planner out"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(
+    file: Path, arguments: list[str], code: int, said: str
+) -> None:
+    ended = run("report", file, *arguments)
+    assert (ended.code, ended.out) == (code, "")
+    assert said in ended.err
+
+
+def test_statements_keep_what_they_did() -> None:
+    """As one query of all backends: calls, latency and reads are sums."""
+    (own, *_) = [each for each in statements(two()) if each.reads]
+    query = own.as_query()
+    assert (query.calls, query.errors) == (6, 2)
+    assert query.latency
+    assert LATENCY
+    assert query.latency.sum == 2 * LATENCY.sum
+    assert sum(r.count for r in query.io) == 2_000
+    assert len(query.io) == 2
+    assert json.loads(encode(some_capture(some_backend(queries=[query]))))["backends"]
+
+
+def test_devices_are_not_named_where_there_are_several() -> None:
+    other = some_reads([(1_000_000, 300)], source="device", tablespace="ssd")
+    query = some_query(io=[SLOW, other])
+    capture = some_capture(
+        *(some_backend(pid=pid, io=[SLOW, other], queries=[query]) for pid in (1, 2)),
+        tablespaces=[SPACE, Tablespace("ssd", device="sda")],
+    )
+    assert "and waited for devices for" in " ".join(server_report.render(capture).split())
+
+
+def test_reads_of_a_process_that_others_charge_are_counted_once() -> None:
+    reads = [CACHED, DEVICE]
+    capture = some_capture(some_backend(io=reads), some_backend(pid=2, io=[], queries=[]))
+    found = tables(capture)["Where blocks were found"]
+    assert sum(row[0] or 0 for _, row in found.rows) == capture.totals["read"].blocks

@@ -1,0 +1,45 @@
+"""JSON Schemas of the files: in docs as the structs have them, and true of what is written."""
+
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+import captures
+import lab_results
+from pgtrace.model import encoding
+from pgtrace.model.capture import Capture
+from pgtrace.model.lab_result import Result
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+KINDS = {"capture": Capture, "lab-result": Result}
+
+
+def stored(kind: str) -> Path:
+    return REFERENCE / f"{kind}.schema.json"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schema_is_that_of_the_structs(kind: str) -> None:
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    text = json.dumps(schema | msgspec.json.schema(KINDS[kind]), indent=2, ensure_ascii=False)
+    if "PGTRACE_UPDATE_DOCS" in os.environ:
+        stored(kind).write_text(f"{text}\n")
+    assert stored(kind).read_text() == f"{text}\n", "PGTRACE_UPDATE_DOCS=1 writes it anew"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_is_as_its_schema_says(kind: str) -> None:
+    document = (
+        captures.some_capture(captures.some_backend())
+        if kind == "capture"
+        else lab_results.pages_result(runs=2)
+    )
+    validator = jsonschema.Draft202012Validator(json.loads(stored(kind).read_text()))
+    validator.validate(json.loads(encoding.encode(document)))
+    damaged = json.loads(encoding.encode(document))
+    damaged["probes"]["type"] = "magic"
+    assert not validator.is_valid(damaged)
