@@ -370,7 +370,7 @@ def changed(**members: Any) -> Callable[[bytes], bytes]:
         pytest.param(lambda _: b"Backend 1  postgres\n", "is not JSON", id="text"),
         pytest.param(lambda _: b'{"a": 1}', "JSON of another program", id="foreign"),
         pytest.param(lambda _: b"[1, 2]", "JSON of another program", id="list"),
-        pytest.param(changed(schema="pgtrace.capture/2"), "upgrade pgtrace", id="future"),
+        pytest.param(changed(schema="pgtrace.capture/3"), "upgrade pgtrace", id="future"),
         pytest.param(changed(schema="pgtrace.lab/2"), "not a whole lab result", id="lab"),
         pytest.param(changed(backends=[{"pid": "x"}]), r"not a whole capture.*pid", id="type"),
         pytest.param(changed(backends=[]), r"not a whole capture.*totals", id="contradiction"),

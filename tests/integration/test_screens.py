@@ -28,6 +28,7 @@ from lab_runs import usable
 from pgtrace.errors import UnsupportedError
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.reporters.view import WIDTH
 from pgtrace_command import Pgtrace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -485,6 +486,7 @@ _MASKS = [
     (r": \w+ on \w+(, rotational)?(, read-ahead \d+ KiB)?, in ", ": DEVICE, in "),
     (r'"(filesystem|device|rotational|read_ahead_kb)": [^{,]*', r'"\1": OF THIS HOST'),
     # Which figures there are depends on the noise, and which sources on luck
+    (r"^\d+ reads? (was|were) under way when tracing stopped\.$", ""),
     (r"  not measured: [a-z, ]*needs .*", " FIGURE"),
     (rf"{_FIGURE} +{_FIGURE} to {_FIGURE}", "FIGURE"),
     (r"^    (?:page cache|read-ahead issued|device|wait|unknown) .* FIGURE", "SOURCE"),
@@ -510,21 +512,44 @@ _MASKS = [
 ]
 
 
+_TABLE = re.compile(r"\S  |[{}\"]|^[$#■]")
 _LOOK = r"^… [\d.,]+ \S+ +(?:[\d,]+|no) reads?\b.*\n(?: +.*\n)*"
+
+
+def unwrapped(text: str) -> list[str]:
+    """Its lines, each sentence in one: where they were broken is a matter of their figures."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        last = lines[-1] if lines else ""
+        length = len(last.rpartition("\n")[2])
+        word = line.partition(" ")[0]
+        if word and not _TABLE.search(last + line) and length + 1 + len(word) > WIDTH:
+            lines[-1] = f"{last}\n{line}"
+        else:
+            lines.append(line)
+    whole = "\n".join(line.replace("\n", " ") for line in lines)
+    return re.sub(r"(?<=[a-z][.;]) (?=[A-Z])", "\n", whole).splitlines()
 
 
 def shape(text: str) -> list[str]:
     """The lines that differ in more than numbers, each once. Looks at a running query are left
-    out, because when they come depends on the host's load.
+    out, because when they come depends on the host's load; and of a table's rows, the order,
+    as most go by time.
     """
     text = re.sub(_LOOK, "", text, flags=re.MULTILINE)
     masked: dict[str, None] = {}
-    for line in text.splitlines():
+    rows: set[str] = set()
+    for line in [*unwrapped(text), ""]:
         words = line
         for pattern, replacement in _MASKS:
             words = re.sub(pattern, replacement, words)
-        masked[words.strip()] = None
-    return list(masked)
+        if words.startswith("ROW "):
+            rows.add(words.strip())
+        else:
+            masked |= dict.fromkeys(sorted(rows))
+            masked[words.strip()] = None
+            rows.clear()
+    return [line for line in masked if line]
 
 
 def screens(page: Path) -> list[tuple[str, str]]:
@@ -592,3 +617,12 @@ def test_a_shape_has_words_and_no_numbers() -> None:
     assert shape(one) != shape(one.replace("mean", "median"))
     looked = f"… 5.0 s    9 reads   mean 2 ns\n  Reading took 18 ns.\n  1.0 µs   9\n{one}"
     assert shape(looked) == shape(one)
+
+
+def test_a_shape_has_sentences_and_no_order_of_rows() -> None:
+    """Where a line is broken, and which row comes first, is a matter of the figures."""
+    waits = f"It {'waits and ' * 7}read for"
+    one = f"{waits} 1.5 s (7 % of it).\n  1 µs   9   7 B  walN\n  2 s   1   0  bee\n"
+    other = f"{waits}\n1,500.5 ms (7 % of it).\n  2 µs   9   7 B  bee\n  1 s   1   0  walN\n"
+    assert shape(one) == shape(other)
+    assert shape(one) != shape(other.replace("bee", "ant"))

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from child import wait_for
 from copied_cluster import ROWS, CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.lab.core import benchmark_table
@@ -91,8 +92,13 @@ def make_cold(
     """Evict the relation's files alone from the page cache, and prove it."""
     connection.execute("checkpoint")
     files = relation_files(cluster.datadir, connection, relation)
-    evict(files)
-    assert sum(residency(file)[0] for file in files) == 0
+
+    def gone() -> bool:
+        """POSIX_FADV_DONTNEED leaves a page that is being read ahead at that moment."""
+        evict(files)
+        return sum(residency(file)[0] for file in files) == 0
+
+    wait_for(gone)
 
 
 @pytest.fixture(scope="session")
