@@ -353,7 +353,7 @@ def hlog(stage: Stage) -> tuple[str, str]:
 def csv(stage: Stage) -> tuple[str, str]:
     report_of_server(stage)
     shown = stage.run("report", "--format", "csv", "--relations", "busy.json")
-    return "pgtrace report --format csv --relations busy.json | head -3", _first(shown, 3)
+    return "pgtrace report --format csv --relations busy.json | head -2", _first(shown, 2)
 
 
 def openmetrics(stage: Stage) -> tuple[str, str]:
@@ -473,7 +473,7 @@ _MASKS = [
     (rf"^ *(?:{_CELL} +){{3,}}(?=[^\d\s%])", "ROW "),
     (r"^(ROW .{20}).*…$", r"\1"),
     (r'le="[^"]+"', "LE"),
-    (r"\b\d\.\d+e-\d+\b", "0.1"),
+    (r"\b\d(?:\.\d+)?e-\d+\b", "0.1"),
     (r"█+", " "),
     (r"^Tag=\d+\.read\.\w+\.\w+,[\d.,]+,HISTF.*", "TAG"),
     (r"Reads by \w+ \([^)]*\)", "Reads by PROBE_TYPE"),
