@@ -69,8 +69,22 @@ def pids(server: PrivateCluster) -> dict[str | None, int]:
     return {b.backend_type: b.pid for b in discovery.server(server.postmaster_pid).backends()}
 
 
+def settled(server: PrivateCluster, *more: str) -> dict[str | None, int]:
+    """The same, once all of these have said what they are: a process does some time after it is
+    there, and a server lets clients in meanwhile."""
+    found: dict[str | None, int] = {}
+
+    def whole() -> bool:
+        found.clear()
+        found.update(pids(server))
+        return found.keys() >= {*SYSTEM, *more}
+
+    wait_for(whole)
+    return found
+
+
 def crash(server: PrivateCluster, backend_type: str) -> None:
-    before = pids(server)
+    before = settled(server)
     os.kill(before[backend_type], signal.SIGKILL)
 
     def anew() -> bool:
@@ -185,7 +199,7 @@ def test_who_ends_by_error_or_is_terminated_has_not_crashed(restless: PrivateClu
 
 def test_logger_that_is_killed_takes_nobody_along(server: Server) -> None:
     collected = server(**SETTINGS, logging_collector=True)
-    before = pids(collected)
+    before = settled(collected, "logger")
     tracer = Tracer(Target.find(collected.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         os.kill(before["logger"], signal.SIGKILL)
@@ -193,7 +207,7 @@ def test_logger_that_is_killed_takes_nobody_along(server: Server) -> None:
     finally:
         taken = tracer.stop()
     assert taken.gaps == []
-    assert pids(collected)["walwriter"] == before["walwriter"]
+    assert settled(collected)["walwriter"] == before["walwriter"]
 
 
 @pytest.fixture
