@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Kind
 from pgtrace.postgres import discovery
 from pgtrace.postgres.catalog import Names
+from pgtrace.postgres.connection import connect
 from pgtrace.postgres.tablespaces import Spaces
 from pgtrace.tracing import file_names as places_module
 from pgtrace.tracing.file_names import GONE, Place, Places
@@ -62,7 +64,7 @@ class Files:
     def __init__(self, cluster: PrivateCluster, dsn: str | None) -> None:
         server = discovery.server(cluster.postmaster_pid)
         self.files: dict[int, File] = {}
-        self.names = None if dsn is None else Names(dsn, [server], Failures())
+        self.names = None if dsn is None else Names(partial(connect, dsn), [server], Failures())
         if self.names:
             self.names.start()
         self.places = Places(lambda: self.files, lambda: [server], self.names, by_relation=True)
@@ -275,12 +277,12 @@ def test_names_of_another_server_are_none(small: PrivateCluster, cluster: Privat
     here = discovery.server(cluster.postmaster_pid)
     there = discovery.server(small.postmaster_pid)
     with (
-        closing(Names(small.dsn(), [here], Failures())) as names,
+        closing(Names(partial(connect, small.dsn()), [here], Failures())) as names,
         pytest.raises(DatabaseError, match="another"),
     ):
         names.start()
         names.require()
-    with closing(Names(small.dsn(), [here, there], Failures())) as names:
+    with closing(Names(partial(connect, small.dsn()), [here, there], Failures())) as names:
         names.start()
         names.require()
         assert (names.are_of(here), names.are_of(there)) == (False, True)

@@ -254,10 +254,10 @@ def by_relation(stage: Stage) -> tuple[str, str]:
             backend.execute(INDEX_SCAN)
 
         pid = backend.info.backend_pid
-        shown = stage.watch(act, "capture", pid, "--by", "relation", "--dsn", stage.cluster.dsn())
+        shown = stage.watch(act, "capture", pid, "--by", "relation")
         table = shown[shown.index("      reads       size") :]
         lines = len(table.splitlines())
-        return f"sudo pgtrace capture {pid} --by relation --dsn '' | tail -n {lines}", table
+        return f"sudo pgtrace capture {pid} --by relation | tail -n {lines}", table
 
 
 def commit(stage: Stage) -> tuple[str, str]:
@@ -337,7 +337,7 @@ def report_of_server(stage: Stage) -> tuple[str, str]:
             for _ in range(3):
                 second.execute(INDEX_SCAN)
 
-        named = ("--by", "relation", "--dsn", stage.cluster.dsn(), "-o", "busy.json", "--force")
+        named = ("--by", "relation", "-o", "busy.json", "--force")
         stage.watch(act, "capture", "--server", stage.cluster.datadir, *named)
     return "pgtrace report --top 2 busy.json", stage.run("report", "--top", 2, "busy.json")
 
@@ -382,7 +382,7 @@ def planner(stage: Stage) -> tuple[str, str]:
                     stage.make_cold()
                     backend.execute(query)
 
-        options = (backend.info.backend_pid, "--dsn", cluster.dsn(), "--force")
+        options = (backend.info.backend_pid, "--by", "relation", "--force")
         stage.watch(act, "capture", *options, "-o", "costs.json")
     shown = stage.run("report", "--planner", "--dsn", "user=app", "costs.json", **where)
     with cluster.connect() as chief:

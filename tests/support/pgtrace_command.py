@@ -17,13 +17,23 @@ PGTRACE = (sys.executable, "-m", "pgtrace")
 
 
 class Pgtrace(Child):
-    """A running pgtrace. `command` stands for `python -m pgtrace`; `settings` are Child's."""
+    """A running pgtrace. `command` stands for `python -m pgtrace`; `settings` are Child's.
+
+    Unless it `connects`, or --dsn is given, the server's backends are those of the test alone.
+    """
 
     def __init__(
-        self, *arguments: object, command: Sequence[object] = PGTRACE, **settings: Any
+        self,
+        *arguments: object,
+        command: Sequence[object] = PGTRACE,
+        connects: bool = False,
+        **settings: Any,
     ) -> None:
         usual = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        super().__init__(*command, *arguments, **(usual | settings))
+        alone = arguments[:1] in {("attach",), ("capture",)} and not connects
+        quiet = ("--no-connect",) if alone and "--dsn" not in arguments else ()
+        whole = *command, *arguments[:1], *quiet, *arguments[1:]
+        super().__init__(*whole, **(usual | settings))
 
     def attached(self) -> Self:
         """Once it traces: attach and capture then say how to stop them."""
@@ -42,7 +52,7 @@ def copy_programs(bindir: Path, to: Path) -> Path:
 
 
 def run(*arguments: object, command: Sequence[object] = PGTRACE, **settings: Any) -> Ended:
-    """Run it to its end."""
+    """Run it to its end; as Pgtrace()."""
     with Pgtrace(*arguments, command=command, **settings) as started:
         return started.ended()
 

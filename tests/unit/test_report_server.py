@@ -148,7 +148,7 @@ def test_blocks_are_told_by_level() -> None:
     ]
     assert [row[1] for _, row in found.rows] == [0.8, 0.14, 0.06]
     unknown = tables(two())["Where blocks were found"]
-    assert unknown.rows[0] == ("shared_buffers (known with --dsn)", [None, None, "", "", ""])
+    assert unknown.rows[0] == ("shared_buffers (needs a connection)", [None, None, "", "", ""])
 
 
 def test_a_statement_of_many_backends_is_one() -> None:

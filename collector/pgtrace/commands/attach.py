@@ -13,7 +13,7 @@ class AttachCommand:
 
     examples = (
         "sudo pgtrace attach 4711",
-        "sudo pgtrace attach --by relation --dsn '' 4711",
+        "sudo pgtrace attach --by relation 4711",
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ class CaptureCommand:
 
     examples = (
         "sudo pgtrace capture --duration 60",
-        "sudo pgtrace capture --server 5432 --by relation --dsn '' -o busy.json",
+        "sudo pgtrace capture --server 5432 --by relation -o busy.json",
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

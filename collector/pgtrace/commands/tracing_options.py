@@ -93,8 +93,15 @@ def _add_measures(group: argparse._ArgumentGroup, *, several: bool) -> None:
     group.add_argument(
         "--dsn",
         metavar="DSN",
-        help="connect to the server for names of relations and users: a connection string of "
-        "libpq's, or '' for what the PG* environment variables say",
+        help="connect this way for names of relations and users, and not as the server's owner by "
+        "its Unix-domain socket: a connection string of libpq's, or '' for what the PG* "
+        "environment variables say",
+    )
+    group.add_argument(
+        "--no-connect",
+        dest="connect",
+        action="store_false",
+        help="do not connect to the server: names are then what the titles of processes tell",
     )
     group.add_argument(
         "--require-names",
@@ -129,7 +136,7 @@ def _add_servers(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--own-queries",
         action="store_true",
-        help="trace the backend of pgtrace's own connection (--dsn), too",
+        help="trace the backends of pgtrace's own connections, too",
     )
 
 
@@ -187,8 +194,9 @@ def attached(
     from ..tracing.run_loop import Stopper, Watched
     from ..tracing.tracer import Tracer
 
-    if args.require_names and args.dsn is None:
-        raise UsageError("--require-names needs a connection: --dsn DSN, or --dsn '' for libpq's")
+    if not args.connect and (args.dsn is not None or args.require_names):
+        other = "--require-names" if args.dsn is None else "--dsn"
+        raise UsageError(f"{other} needs a connection: leave it or --no-connect out")
     if args.verbose:
         from ..engines.bcc import kernel_types
         from ..linux import tracepoints
@@ -212,6 +220,7 @@ def attached(
                 queries=queries,
                 charge=args.charge,
                 dsn=args.dsn,
+                as_owner=args.connect,
                 by_relation=args.by == "relation",
                 operations=args.operations,
                 most_backends=getattr(args, "max_backends", 1),
@@ -231,8 +240,8 @@ def attached(
                         note(args, warning)
                 if tracer.engine.note:
                     note(args, tracer.engine.note)
-                if args.require_names and tracer.names:
-                    tracer.names.require(target.filters.datnames)
+                if args.require_names:
+                    tracer.require_names()
                 yield tracer, watched, stopper
             finally:
                 hurry.close()

@@ -70,21 +70,26 @@ def run(
     return said
 
 
+def become_for_good(ids: Ids) -> None:
+    """Be the user from here on, in a fork of pgtrace. Raises OSError if that is not allowed."""
+    uid, gid = ids
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)  # which takes all capabilities, and lets no debugger in
+    if uid == 0:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+    capabilities.no_new_privileges()
+
+
 def call(ids: Ids, work: Callable[[], None], kept: Iterable[int], seconds: float) -> None:
     """Let a fork of pgtrace, with these descriptors, become the user and do something.
 
     Raises OSError as `work` does, and if it cannot become the user or takes too long.
     """
-    uid, gid = ids
 
     def become_and_work(tell: forked.Tell) -> None:
         try:
-            os.setgroups([])
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)  # which takes all capabilities, and lets no debugger in
-            if uid == 0:
-                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-            capabilities.no_new_privileges()
+            become_for_good(ids)
             work()
         except OSError as error:
             tell(b"%d" % (error.errno or errno.EIO))

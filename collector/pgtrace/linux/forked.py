@@ -1,5 +1,6 @@
 """A forked child that does one thing and tells of it, in bounded time."""
 
+import ctypes
 import os
 import select
 import signal
@@ -11,6 +12,9 @@ MOST_TOLD = 1 << 20
 _LOOK_S = 0.1
 _MOST_BUSY = 12
 """So many times the seconds that it has to wait in are all that it gets."""
+
+_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+_LIBC = ctypes.CDLL(None)  # here, for a child may not be able to load anything
 
 Tell = Callable[[bytes], None]
 
@@ -24,17 +28,12 @@ def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> b
     Raise OSError when there can be no child.
     """
     ours, theirs = os.pipe2(os.O_CLOEXEC)
-    # No signal finds the child with the parent's ways to deal with it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        child = os.fork()
-        if child == 0:
-            _work(work, kept, theirs)
+        child = left_running(lambda: work(lambda data: _write(theirs, data)), {*kept, theirs})
     except BaseException:
         os.close(ours)
         raise
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(theirs)
     try:
         return _all_of(ours, child, seconds)
@@ -42,6 +41,22 @@ def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> b
         os.close(ours)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def left_running(work: Callable[[], None], kept: Iterable[int]) -> int:
+    """The pid of a child that does `work` and ends; of all that is open it has `kept` alone.
+
+    Raise OSError when there can be no child.
+    """
+    # No signal finds the child with the parent's ways to deal with it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        child = os.fork()
+        if child == 0:
+            _work(work, kept)
+        return child
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _all_of(pipe: int, child: int, seconds: float) -> bytes:
@@ -59,12 +74,17 @@ def _all_of(pipe: int, child: int, seconds: float) -> bytes:
     return bytes(heard)
 
 
+def end_with_parent() -> None:
+    """In a child that has become who it is to be: the end of the thread that made it ends it."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
 def _is_runnable(child: int) -> bool:
     with open(f"/proc/{child}/stat", "rb") as file:  # noqa: PTH123
         return file.read().rpartition(b")")[2].split()[0] == b"R"
 
 
-def _work(work: Callable[[Tell], None], kept: Iterable[int], pipe: int) -> NoReturn:
+def _work(work: Callable[[], None], kept: Iterable[int]) -> NoReturn:
     try:
         import gc
 
@@ -74,9 +94,9 @@ def _work(work: Callable[[Tell], None], kept: Iterable[int], pipe: int) -> NoRet
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)  # the terminal's are the parent's
         signal.set_wakeup_fd(-1)
-        _close_all_but({*kept, pipe})
+        _close_all_but(kept)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        work(lambda data: _write(pipe, data))
+        work()
     except BaseException:
         os._exit(1)
     os._exit(0)

@@ -8,7 +8,6 @@ gets fewer bytes back, or none.
 import ctypes
 import os
 import resource
-import signal
 from collections.abc import Callable
 
 from . import capabilities, forked
@@ -18,7 +17,7 @@ NOBODY = 65534
 MOST_MEMORY = 256 << 20
 """In bytes, beside what pgtrace has itself."""
 MOST_SECONDS = 5
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # include/uapi/linux/prctl.h
+_PR_SET_DUMPABLE = 4  # include/uapi/linux/prctl.h
 _LIBC = ctypes.CDLL(None)  # here, for the child may not load anything
 
 
@@ -49,7 +48,7 @@ def _drop_all() -> None:
     capabilities.take()
     capabilities.no_new_privileges()
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # other processes of nobody's may not look into it
-    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    forked.end_with_parent()
     for limit, most in (
         (resource.RLIMIT_AS, mapped + MOST_MEMORY),
         (resource.RLIMIT_CPU, MOST_SECONDS),

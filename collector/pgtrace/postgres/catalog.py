@@ -11,7 +11,7 @@ from ..errors import DatabaseError
 from ..failures import Failures
 from ..model.capture import Buffers, Executions
 from . import database_stats, executions
-from .connection import TIMEOUT_S, Connection, connect, system_identifier
+from .connection import TIMEOUT_S, Asked, Connect, system_identifier
 from .discovery import Server
 from .relations import Relations
 
@@ -42,26 +42,26 @@ class Names:
     """Asks about once a second, in a thread of its own: tracing never waits for the server. Who is
     there is asked when somebody has come, and now and then.
 
-    `dsn` is libpq's, and what it leaves out comes from libpq's environment. It has to lead to one
-    of these servers. With `count_calls`, it is asked for those of statements. `failure` says why
-    there are no names; what was unexpected is in `failures`.
+    `connect` has to lead to one of these servers. With `count_calls`, it is asked for those of
+    statements. `failure` says why there are no names; what was unexpected is in `failures`.
     """
 
     def __init__(
         self,
-        dsn: str,
+        connect: Connect,
         servers: Sequence[Server],
         failures: Failures,
         *,
         count_calls: bool = False,
     ) -> None:
+        self._connect = connect
         self._failures = failures
         self._hurried = False
         self.failure: str | None = None
         self.server: Server | None = None
         """Where the connection leads; None while that is not known."""
         self._own: deque[tuple[int, int]] = deque(maxlen=_MOST_OWN)
-        self.relations = Relations(dsn, self._note_own)
+        self.relations = Relations(connect, self._note_own)
         self.texts: dict[int, str] = {}
         """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
         self.buffers: list[Buffers] = []
@@ -84,9 +84,7 @@ class Names:
         self._leave = threading.Event()
         self._last = threading.Event()
         self._wake = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(dsn,), name="pgtrace-names", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="pgtrace-names", daemon=True)
 
     def start(self) -> None:
         """Begin to ask."""
@@ -169,11 +167,11 @@ class Names:
         if self._thread.ident and not self._last.is_set():
             self._thread.join(2)
 
-    def _run(self, dsn: str) -> None:
+    def _run(self) -> None:
         """A connection that was good once is made again, when the server is back."""
         while not self._leave.is_set():
             try:
-                with connect(dsn, opened=self._note_own) as connection:
+                with self._connect(opened=self._note_own) as connection:
                     self._begin(connection)
                     self._serve(connection)
                 break
@@ -191,7 +189,7 @@ class Names:
     def _note_own(self, pid: int) -> None:
         self._own.append((pid, time.monotonic_ns()))
 
-    def _begin(self, connection: Connection) -> None:
+    def _begin(self, connection: Asked) -> None:
         ((identifier, database),) = connection.ask("cluster")
         for server in self._servers if self.server is None else ():
             if system_identifier(server) == identifier:
@@ -207,7 +205,7 @@ class Names:
         self.failure = None
         self._ready.set()
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: Asked) -> None:
         while not self._leave.is_set():
             last = self._last.is_set()
             began = time.monotonic()
@@ -224,7 +222,7 @@ class Names:
                 return
             self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
 
-    def _look(self, connection: Connection) -> None:
+    def _look(self, connection: Asked) -> None:
         """Who is there. Who was there lately is known still: the end of a process may be heard of
         some time after it."""
         look = self.looks + 1
@@ -236,7 +234,7 @@ class Names:
             del self._seen[pid], self._known[pid]
         self.looks = look
 
-    def _ask_texts(self, connection: Connection) -> None:
+    def _ask_texts(self, connection: Asked) -> None:
         """Where pg_stat_statements is installed and loaded; else texts stay those of the probes."""
         for (schema,) in connection.ask("extension") if self._query_ids else ():
             with contextlib.suppress(DatabaseError):

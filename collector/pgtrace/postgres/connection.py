@@ -5,9 +5,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import DatabaseError
 from ..linux import foreign_files
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10
 _QUERIES = Path(__file__).parent / "queries"
+_UCRED = Struct("iII")
 # Local to a transaction: behind a pooler the session is somebody else's next
 APPLICATION_NAME = "pgtrace"
 OWN_PATH = "-c search_path=pg_catalog,pg_temp"
@@ -42,6 +44,36 @@ set local lock_timeout = '500ms';
 """
 
 
+class Asked(Protocol):
+    """A connection that is asked what queries/ has. Every failure is a DatabaseError of one line.
+
+    One is closed by the context manager that gave it.
+    """
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing more can be asked."""
+
+    def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of queries/QUERY.sql; `schema`, quoted, is put where the query has {schema}."""
+
+
+class Connect(Protocol):
+    """How to get one, to the usual database or another one. `opened` is told the pid of the
+    backend, as the server counts, if it serves nobody else.
+    """
+
+    def __call__(
+        self, dbname: str | None = None, opened: Callable[[int], None] | None = None
+    ) -> AbstractContextManager[Asked]:
+        """Raises DatabaseError."""
+
+
+def query_text(query: str, schema: str = "") -> str:
+    """The text of queries/QUERY.sql."""
+    return (_QUERIES / f"{query}.sql").read_text().replace("{schema}", schema)
+
+
 class Connection:
     """One connection. Every failure is a DatabaseError of one line."""
 
@@ -52,14 +84,15 @@ class Connection:
         self._encoding = "SQL_ASCII" if server == "SQL_ASCII" else "UTF8"
 
     def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
-        """The rows of queries/QUERY.sql; bytes are made text, as they are shown.
+        """As Asked.ask()."""
+        return self.rows(query_text(query, schema), parameters)
 
-        `schema`, quoted, is put where the query has {schema}.
-        """
-        text = (_QUERIES / f"{query}.sql").read_text().replace("{schema}", schema).encode()
+    def rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """What a query of ours gives; bytes are made text, as they are shown."""
+        known = {"encoding": self._encoding} | parameters
         with _one_line(), self._connection.transaction():
             self._connection.execute(_CAREFULLY)
-            found = self._connection.execute(text, {"encoding": self._encoding} | parameters)
+            found = self._connection.execute(text.encode(), known)
             rows = found.fetchall()
         return [tuple(decode(v) if isinstance(v, bytes) else v for v in row) for row in rows]
 
@@ -112,6 +145,20 @@ class Connection:
         known |= {"dbname": info.dbname} | changed
         return make_conninfo("", **{name: value for name, value in known.items() if value})
 
+    def own_backend_pid(self) -> int | None:
+        """The backend that serves this connection, as the server counts, if it serves no other."""
+        with _one_line():
+            row = self._connection.execute("select pg_catalog.pg_backend_pid()").fetchone()
+        # A pooler shows a pid of its own: behind it backends are everybody's
+        shown = self._connection.info.backend_pid
+        return shown if row == (shown,) else None
+
+    def peer_pid(self) -> int:
+        """The process that listens at the other end of a Unix-domain socket."""
+        with socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as own:
+            peer = own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        return int(_UCRED.unpack(peer)[0])
+
     @property
     def is_lost(self) -> bool:
         """Whether nothing more can be asked."""
@@ -143,13 +190,10 @@ def connect(
             dbname=dbname,
         )
     try:
-        if opened:
-            with _one_line():
-                row = connection.execute("select pg_catalog.pg_backend_pid()").fetchone()
-            # A pooler shows a pid of its own: behind it backends are everybody's
-            if row == (connection.info.backend_pid,):
-                opened(connection.info.backend_pid)
-        yield Connection(connection)
+        made = Connection(connection)
+        if opened and (pid := made.own_backend_pid()):
+            opened(pid)
+        yield made
     finally:
         connection.close()
 

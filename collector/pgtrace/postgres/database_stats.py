@@ -1,23 +1,23 @@
 """How each database fared with shared_buffers during a session, as pg_stat_database has it."""
 
-from datetime import datetime
 from typing import NamedTuple
 
 from ..model.capture import Buffers
-from .connection import Connection
+from .connection import Asked
 
 
 class Row(NamedTuple):
     """One row of pg_stat_database; of database 0 are relations that all share."""
 
     datid: int
-    stats_reset: datetime | None
+    stats_reset: float | None
+    """In seconds since the epoch."""
     datname: str | None
     hit: int
     read: int
 
 
-def ask(connection: Connection) -> list[Row]:
+def ask(connection: Asked) -> list[Row]:
     """All databases now."""
     return [Row(*row) for row in connection.ask("buffers")]
 

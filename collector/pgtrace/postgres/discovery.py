@@ -217,7 +217,7 @@ def tablespaces(server: Server) -> list[Tablespace]:
         for name in filter(_is_oid, foreign_files.names(server.directory, "pg_tblspc")):
             if (link := links / name).is_symlink():
                 location = str(link.readlink())
-                found.append(Tablespace(int(name), location, _inside(root, location)))
+                found.append(Tablespace(int(name), location, inside(root, location)))
     except PermissionError as error:
         raise _may_not_read(server.postmaster_pid, error) from error
     except OSError:
@@ -379,7 +379,7 @@ def _postmaster_of(process: Process) -> Process | None:
     return parent if _is_postmaster(parent) else None
 
 
-def _inside(root: Path, location: str) -> Path:
+def inside(root: Path, location: str) -> Path:
     """Follow symbolic links as the server does, whose root may be another than ours."""
     ahead = deque(PurePosixPath(location).parts[1:])
     path: list[str] = []

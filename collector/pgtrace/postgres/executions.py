@@ -6,12 +6,11 @@ PostgreSQL 14's.
 
 from collections import defaultdict
 from collections.abc import Collection
-from datetime import datetime
 from typing import NamedTuple
 
 from ..errors import DatabaseError
 from ..model.capture import Executions
-from .connection import Connection
+from .connection import Asked
 
 
 class Row(NamedTuple):
@@ -27,7 +26,8 @@ class Row(NamedTuple):
 class Look(NamedTuple):
     """What it had at one moment."""
 
-    stats_reset: datetime
+    stats_reset: float
+    """In seconds since the epoch."""
     dealloc: int
     rows: list[Row]
 
@@ -39,11 +39,11 @@ class Counter:
         self._first: Look | None = None
         self.missing: str | None = None
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: Asked) -> None:
         """Before what is to be counted, or at once where the connection comes late."""
         self._first = self._first or self._look(connection)
 
-    def finish(self, connection: Connection, query_ids: Collection[int]) -> list[Executions]:
+    def finish(self, connection: Asked, query_ids: Collection[int]) -> list[Executions]:
         """What these statements were since, on the whole server."""
         last = self._look(connection) if self._first else None
         if not self._first or not last:
@@ -58,7 +58,7 @@ class Counter:
             self.missing = "the role may not see those of others: grant it pg_read_all_stats"
         return between(self._first.rows, last.rows, query_ids)
 
-    def _look(self, connection: Connection) -> Look | None:
+    def _look(self, connection: Asked) -> Look | None:
         try:
             found = connection.ask("executions_of")
             if not found:

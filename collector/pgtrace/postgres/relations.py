@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..errors import DatabaseError
 from ..model.capture import Kind
-from .connection import Connection, connect
+from .connection import Asked, Connect
 
 LEAST_PAUSE_S = 1.0
 _MOST_PAUSE_S = 60.0
@@ -49,8 +49,8 @@ class Relations:
     is of a transaction that runs, or gone, is asked for less and less often.
     """
 
-    def __init__(self, dsn: str, opened: Callable[[int], None] | None = None) -> None:
-        self._dsn = dsn
+    def __init__(self, connect: Connect, opened: Callable[[int], None] | None = None) -> None:
+        self._connect = connect
         self._opened = opened
         self._own = 0
         self._databases: dict[int, _Database] = {}
@@ -76,13 +76,13 @@ class Relations:
         found = self._databases.values()
         return [d.name for d in found if not d.allowed and (not names or d.name in names)]
 
-    def begin(self, connection: Connection, own: int) -> None:
+    def begin(self, connection: Asked, own: int) -> None:
         """Learn what there is, and the relations of the connection's own database."""
         self._own = own
         self._look(connection)
         self._learn(connection, own)
 
-    def ask(self, connection: Connection, *, last: bool = False) -> None:
+    def ask(self, connection: Asked, *, last: bool = False) -> None:
         """Ask the databases whose time has come; all that are of use, if it is the last time."""
         while self._wished:
             path = self._wished.popleft()
@@ -105,7 +105,7 @@ class Relations:
         for oid in due:
             self._ask(connection, oid)
 
-    def _ask(self, connection: Connection, oid: int) -> None:
+    def _ask(self, connection: Asked, oid: int) -> None:
         pending, database = self._pending[oid], self._databases.get(oid)
         if database is None:  # dropped, or a template that nobody may enter
             del self._pending[oid]
@@ -114,7 +114,7 @@ class Relations:
             if oid == self._own:
                 self._learn(connection, oid)
             else:
-                with connect(self._dsn, database.name, self._opened) as other:
+                with self._connect(database.name, self._opened) as other:
                     self._learn(other, oid)
             self.missing.pop(database.name, None)
         except DatabaseError as error:
@@ -128,12 +128,12 @@ class Relations:
         pending.due_s = time.monotonic() + pending.pause_s
         pending.pause_s = min(2 * pending.pause_s, _MOST_PAUSE_S)
 
-    def _look(self, connection: Connection) -> None:
+    def _look(self, connection: Asked) -> None:
         rows = connection.ask("databases")
         self._databases = {oid: _Database(*database) for oid, *database in rows}
         self.tablespaces |= dict(connection.ask("tablespaces"))
 
-    def _learn(self, connection: Connection, oid: int) -> None:
+    def _learn(self, connection: Asked, oid: int) -> None:
         before = "" if oid == self._own else f"{self._databases[oid].quoted}."
         found = {}
         for path, name, kind in connection.ask("relations"):

@@ -19,6 +19,8 @@ class TraceOptions(EngineOptions):
     """Each file is told apart."""
     dsn: str | None = None
     """A connection string of libpq's, for names; what it leaves out comes from the environment."""
+    as_owner: bool = False
+    """Without `dsn`, connect as the server's owner, if one server alone is traced."""
     own_queries: bool = False
     """Backends of pgtrace's own connections are no different from others."""
     checkpoints: bool = False

@@ -18,12 +18,14 @@ from ..engines import (
     fold_files,
 )
 from ..engines import select as engines
+from ..errors import DatabaseError
 from ..linux.priority import soon
 from ..model.capture import Capture, Host, Lost, Operation, Probes, Server, Total
 from ..postgres.catalog import Names
 from ..units import stamp
 from .capture_builder import Assembly
 from .charging import Account, Registry, Snapshot
+from .connecting import connecting
 from .file_names import Places, is_told
 from .options import TraceOptions
 from .targets import Target
@@ -65,16 +67,22 @@ class Tracer:
         self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
         if options.queries == "none":
             self._no_query_ids = "queries were not asked for"
-        self.engine: Engine = engines.start(request)
+        # Before anything is attached: the child that connects has nothing of it
+        self._connecting = connecting(options, target.servers)
+        try:
+            self.engine: Engine = engines.start(request)
+        except BaseException:
+            self._connecting.close()
+            raise
         self.failures = self.engine.failures
         """What went wrong of our own: the capture is partial then."""
         # At one moment: to attach may take seconds, and times of processes are told by both
         self.started, self.started_ns = datetime.now(UTC), time.monotonic_ns()
         self.names = (
             None
-            if options.dsn is None
+            if self._connecting.connect is None
             else Names(
-                options.dsn,
+                self._connecting.connect,
                 target.servers,
                 self.failures,
                 count_calls=options.queries == "light",
@@ -108,6 +116,12 @@ class Tracer:
     def not_measured(self) -> list[str]:
         """What could not be measured so far, each with its reason."""
         return [*self.engine.not_measured, *(self.names.missing() if self.names else [])]
+
+    def require_names(self) -> None:
+        """Wait for the first names; DatabaseError if there are none, or not of a database."""
+        if self.names is None:
+            raise DatabaseError(f"names: {self._connecting.why_not}")
+        self.names.require(self.target.filters.datnames)
 
     def poll(self) -> list[QueryEvent]:
         """Look at what ended; with `per_query`, return the queries of since the last call."""
@@ -219,6 +233,8 @@ class Tracer:
                 if self.names:
                     self.names.close()
                 with kept("the end of tracing"):
+                    self._connecting.close()
+                with kept("the end of tracing"):
                     self.registry.close()
                 with kept("the end of tracing"):
                     self.engine.close(wait=wait)
@@ -265,7 +281,9 @@ class Tracer:
         )
 
     def _no_calls(self) -> str | None:
-        return self.names.no_calls if self.names else "pg_stat_statements was not asked: no --dsn"
+        if self.names:
+            return self.names.no_calls
+        return f"pg_stat_statements was not asked: {self._connecting.why_not}"
 
     def _query_ids(self) -> set[int]:
         found = (account.statements for account in self.registry.look().accounts)

@@ -13,7 +13,7 @@ from .sums import device_ns, reads_of, time_of
 
 _RELATIONS = frozenset({"relation", "heap", "index", "toast", "visibility map", "free space map"})
 """What shared buffers hold, or may."""
-_BUFFERS = ("shared_buffers (known with --dsn)", "shared_buffers")
+_BUFFERS = ("shared_buffers (needs a connection)", "shared_buffers")
 
 
 def sections(capture: Capture, choice: Choice) -> list[Section]:

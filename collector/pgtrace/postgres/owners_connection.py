@@ -1,0 +1,129 @@
+"""Connections to a server as its owner, whom pg_hba.conf usually lets in by the Unix-domain socket.
+
+Root connects to nothing that another user made, and parses nothing that comes from there: a child
+that has become the owner does it, who can do to the server no more than its own processes can. The
+child hands back rows of plain values. It stays for as long as there is something to ask.
+"""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from ..errors import DatabaseError, PgtraceError
+from ..linux import as_user, capabilities, forked
+from . import discovery, proc
+from .connection import TIMEOUT_S, Asked, query_text
+from .discovery import Server
+from .owners_child import Child
+from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, receive, send
+
+_PATIENCE_S = 3 * TIMEOUT_S
+"""For one answer: the time to connect, or of a statement and its transaction."""
+_END_S = 0.2
+
+
+class OwnersConnections:
+    """Connects to a server, also after it was started again. The child is there from the start.
+
+    Raises OSError when there can be no child. To be used by one thread; closed by any.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        ids = server.postmaster.uid, as_user.NO_GROUP
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(_PATIENCE_S)
+        with theirs, capabilities.raised():
+            self._child = forked.left_running(lambda: Child(theirs, ids).serve(), {theirs.fileno()})
+
+    @contextmanager
+    def connect(
+        self, dbname: str | None = None, opened: Callable[[int], None] | None = None
+    ) -> Iterator[Asked]:
+        """As connection.Connect."""
+        server = self._present()
+        if server.port is None or server.socket_directory is None:
+            raise DatabaseError("the server listens at no Unix-domain socket")
+        wish = Connect(server.postmaster_pid, server.socket_directory, server.port, dbname)
+        try:
+            root = os.open(f"/proc/{server.postmaster_pid}/root", os.O_PATH | os.O_CLOEXEC)
+        except OSError as error:
+            raise DatabaseError(f"the server's root: {error.strerror}") from error
+        try:
+            answer = self._answer(wish, [root])
+        finally:
+            os.close(root)
+        if opened and answer.backend_pid:
+            opened(answer.backend_pid)
+        asked = _Asked(self._answer, answer.number)
+        try:
+            yield asked
+        finally:
+            with suppress(DatabaseError):
+                self._answer(Close(answer.number))
+
+    def close(self) -> None:
+        """End the child, and with it what is open; who waits for an answer gets none."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with suppress(ProcessLookupError, PermissionError), capabilities.raised():
+            os.kill(self._child, signal.SIGKILL)
+        end = time.monotonic() + _END_S
+        while os.waitpid(self._child, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def _present(self) -> Server:
+        """The server as it runs now: started again, it has another postmaster."""
+        old = self._server
+        with suppress(PgtraceError):
+            if proc.process(old.postmaster_pid).start_time_ticks == old.postmaster.start_time_ticks:
+                return old
+        for server in discovery.servers():
+            if (server.data_directory, server.postmaster.uid) == (
+                old.data_directory,
+                old.postmaster.uid,
+            ):
+                self._server = server
+                return server
+        raise DatabaseError("the server has stopped")
+
+    def _answer(self, wish: Connect | Ask | Close, files: list[int] | None = None) -> Answer:
+        try:
+            send(self._socket, msgspec.msgpack.encode(wish), files or [])
+            answer = msgspec.msgpack.decode(receive(self._socket, MOST_ANSWERED), type=Answer)
+        except (OSError, EOFError, msgspec.DecodeError) as error:
+            # Whatever is heard from now on may answer something else
+            self._socket.close()
+            why = "gave no answer" if isinstance(error, TimeoutError) else "is gone"
+            raise DatabaseError(f"the child that asks as the server's owner {why}") from error
+        if answer.error is not None:
+            raise _RefusedError(answer)
+        return answer
+
+
+class _RefusedError(DatabaseError):
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.error or "")
+        self.is_lost = answer.is_lost
+
+
+class _Asked:
+    def __init__(self, answer: Callable[[Ask], Answer], number: int) -> None:
+        self._answer = answer
+        self._number = number
+        self.is_lost = False
+
+    def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
+        text = query_text(query, schema)  # which the owner may not be able to read
+        try:
+            return list(self._answer(Ask(self._number, text, parameters)).rows)
+        except DatabaseError as error:
+            self.is_lost = getattr(error, "is_lost", True)
+            raise

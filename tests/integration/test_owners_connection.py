@@ -1,0 +1,330 @@
+"""Names with nothing typed: a child that has become the server's owner connects, and nobody else.
+
+What root does not do is tried by those who would gain: a socket of somebody else's in the place of
+the server's, one that never answers, one that answers with what is none.
+"""
+
+import json
+import os
+import pwd
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from copied_cluster import CopiedCluster
+from fix_cluster import SETTINGS
+from fix_markers import PG_VERSION
+from pgtrace.errors import DatabaseError
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.postgres import discovery, owners_connection
+from pgtrace.postgres.discovery import Server
+from pgtrace.postgres.owners_connection import OwnersConnections
+from pgtrace_command import PGTRACE, Pgtrace, run, wait_for
+
+TABLE = f"public.{benchmark_table.TABLE}"
+OWN_BACKENDS = "select count(*) from pg_stat_activity where application_name = 'pgtrace'"
+GREETING = (
+    b"R\0\0\0\x08\0\0\0\0"  # AuthenticationOk
+    b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x08"  # BackendKeyData
+    b"Z\0\0\0\x05I"  # ReadyForQuery
+)
+
+
+@pytest.fixture(scope="module")
+def restartable(disk_directory: Path) -> Iterator[PrivateCluster]:
+    settings = SETTINGS | {"log_connections": True}
+    with CopiedCluster(settings, table=True, version=PG_VERSION, directory=disk_directory) as own:
+        yield own
+
+
+@pytest.fixture
+def server(restartable: PrivateCluster) -> Server:
+    return discovery.server(restartable.postmaster_pid)
+
+
+def children(pid: int) -> list[int]:
+    """Of a process, with all its threads."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def status_of(pid: int) -> dict[str, list[str]]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
+
+
+def test_a_capture_of_a_server_names_relations_users_and_applications(
+    restartable: PrivateCluster, tmp_path: Path
+) -> None:
+    """Nothing was typed but which server it is; and pgtrace's own backend is not told of."""
+    file = tmp_path / "capture.json"
+    target = f"--server={restartable.datadir}"
+    with Pgtrace("capture", target, "--by", "relation", "-o", file, connects=True) as started:
+        started.attached()
+        with restartable.connect(application_name="the shop") as client:
+            client.execute(f"select count(*) from {TABLE}")
+            time.sleep(2.5)  # a look comes about each second
+        started.send(signal.SIGINT)
+        ended = started.ended()
+    assert ended.code == 0, ended
+    whole = json.loads(file.read_text())
+    assert whole["probes"]["not_measured"] == []
+    (shop,) = [b for b in whole["backends"] if b["application_name"] == "the shop"]
+    assert (shop["datname"], shop["usename"]) == ("postgres", "postgres")
+    assert TABLE in {io["relation"] for io in shop["io"]}
+    assert whole["buffers"]
+    assert not [b for b in whole["backends"] if b["application_name"] == "pgtrace"]
+
+
+def test_attach_names_relations(restartable: PrivateCluster) -> None:
+    with restartable.connect() as client:
+        pid = client.info.backend_pid
+        with Pgtrace("attach", pid, "--by", "relation", connects=True) as started:
+            started.attached()
+            time.sleep(1.2)
+            client.execute(f"select count(*) from {TABLE}")
+            started.send(signal.SIGINT)
+            ended = started.ended()
+    assert ended.code == 0, ended
+    assert TABLE in ended.out
+
+
+def test_who_connects_is_the_owner_who_can_do_nothing_more(
+    restartable: PrivateCluster, server: Server
+) -> None:
+    """All ids, no groups, no capability, no way to get one; nothing of pgtrace's is open in it."""
+    with (
+        Pgtrace("capture", f"--server={restartable.datadir}", connects=True) as started,
+        restartable.connect() as client,
+    ):
+        started.attached()
+        uid = str(server.postmaster.uid)
+        wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
+        (child,) = [c for c in children(started.pid) if status_of(c)["Uid"] == [uid] * 4]
+        status = status_of(child)
+        files = [str(file.readlink()) for file in Path(f"/proc/{child}/fd").iterdir()]
+        started.send(signal.SIGINT)
+        assert started.ended().code == 0
+        assert client.execute(OWN_BACKENDS).fetchone() == (0,)
+    assert status["Groups"] == []
+    assert not any(int(status[f"Cap{kind}"][0], 16) for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
+    assert status["NoNewPrivs"] == ["1"]
+    assert not [file for file in files if "bpf" in file or "perf" in file], files
+    wait_for(lambda: not Path(f"/proc/{child}").exists())
+
+
+def test_the_child_ends_with_pgtrace_however_that_ends(restartable: PrivateCluster) -> None:
+    with Pgtrace("capture", f"--server={restartable.datadir}", connects=True) as started:
+        started.attached()
+        (child,) = wait_for(lambda: children(started.pid))
+        wait_for(lambda: status_of(child)["NoNewPrivs"] == ["1"])
+        started.send(signal.SIGKILL)
+        wait_for(lambda: not Path(f"/proc/{child}").exists())
+
+
+def test_ctrl_c_of_the_terminal_is_not_the_childs(restartable: PrivateCluster) -> None:
+    """A terminal sends it to the whole group; the last names are asked for after that."""
+    with Pgtrace("capture", f"--server={restartable.datadir}", "--json", connects=True) as started:
+        started.attached()
+        for child in wait_for(lambda: children(started.pid)):
+            os.kill(child, signal.SIGINT)
+        started.send(signal.SIGINT)
+        ended = started.ended()
+    assert ended.code == 0
+    assert json.loads(ended.out)["buffers"]
+
+
+def test_no_connect_connects_to_nothing(restartable: PrivateCluster) -> None:
+    log = restartable.log
+    before = log.stat().st_size
+    ended = run(
+        "capture", f"--server={restartable.datadir}", "--no-connect", "--duration", 1, connects=True
+    )
+    assert ended.code == 0, ended
+    assert b"connection" not in log.read_bytes()[before:]
+    assert "pg_stat_statements was not asked" in ended.out
+
+
+@pytest.mark.parametrize("other", [["--dsn", ""], ["--require-names"]], ids="".join)
+def test_no_connect_goes_with_no_connection(other: list[str]) -> None:
+    ended = run("capture", "--no-connect", *other, "--duration", 1)
+    assert ended.code == 2
+    assert f"{other[0]} needs a connection" in ended.err
+
+
+def test_a_server_that_is_started_again_is_connected_to_again(
+    restartable: PrivateCluster, tmp_path: Path
+) -> None:
+    """Its postmaster is another process by then."""
+    file = tmp_path / "capture.json"
+    target = f"--server={restartable.datadir}"
+    with Pgtrace("capture", target, "--by", "relation", "-o", file, connects=True) as started:
+        started.attached()
+        with restartable.connect() as client:
+            wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
+        restartable.restart()
+        with restartable.connect(application_name="after") as client:
+            end = time.monotonic() + 4  # reads before the new server is noticed are in the gap
+            while time.monotonic() < end:
+                client.execute(f"select count(*) from {TABLE}")
+                time.sleep(0.1)
+        started.send(signal.SIGINT)
+        ended = started.ended()
+    assert ended.code == 0, ended
+    whole = json.loads(file.read_text())
+    assert [b for b in whole["backends"] if b["application_name"] == "after"]
+    assert not [text for text in whole["probes"]["not_measured"] if "names" in text]
+
+
+def test_a_role_that_is_not_let_in_costs_the_names_alone(
+    restartable: PrivateCluster,
+) -> None:
+    """What was said, and what to type, in one line."""
+    hba = restartable.datadir / "pg_hba.conf"
+    before = hba.read_text()
+    hba.write_text("local all all reject\n")
+    try:
+        os.kill(restartable.postmaster_pid, signal.SIGHUP)
+        time.sleep(0.5)
+        target = f"--server={restartable.datadir}"
+        ended = run("capture", target, "--duration", 1, connects=True)
+        required = run("capture", target, "--require-names", "--duration", 1, connects=True)
+    finally:
+        hba.write_text(before)
+        os.kill(restartable.postmaster_pid, signal.SIGHUP)
+    assert ended.code == 0, ended
+    said = (
+        r"names: as role postgres, by the socket in /\S+: FATAL: *pg_hba.conf rejects .*--dsn names"
+    )
+    assert re.search(said, " ".join(ended.out.split())), ended.out
+    assert required.code == 7
+
+
+@contextmanager
+def listening(directory: Path, port: int, uid: int, greeting: bytes) -> Iterator[None]:
+    """A socket where the server's would be, which says that to all who come."""
+    name = directory / f".s.PGSQL.{port}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(name))
+        os.chown(name, uid, -1)
+        server.listen()
+        done = threading.Event()
+
+        def serve() -> None:
+            kept = []
+            while not done.is_set():
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                client.recv(4096)
+                client.sendall(greeting)
+                kept.append(client)
+
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
+            server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def elsewhere(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """The server, if its owner wrote another directory into postmaster.pid."""
+    directory = tmp_path_factory.mktemp("sockets")
+    for each in (directory, *directory.parents[:2]):
+        each.chmod(0o755)
+    return replace(server, socket_directory=str(directory))
+
+
+def test_another_process_at_the_socket_is_asked_nothing(elsewhere: Server) -> None:
+    assert elsewhere.socket_directory
+    assert elsewhere.port
+    where = Path(elsewhere.socket_directory)
+    with (
+        listening(where, elsewhere.port, elsewhere.postmaster.uid, GREETING),
+        closing(OwnersConnections(elsewhere)) as owners,
+        pytest.raises(DatabaseError, match="another process's"),
+        owners.connect(),
+    ):
+        pass
+
+
+def test_a_socket_that_never_answers_holds_up_nobody(
+    elsewhere: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits there is the child."""
+    monkeypatch.setattr(owners_connection, "_PATIENCE_S", 1)
+    assert elsewhere.socket_directory
+    assert elsewhere.port
+    where = Path(elsewhere.socket_directory)
+    owners = OwnersConnections(elsewhere)
+    with listening(where, elsewhere.port, elsewhere.postmaster.uid, b""):
+        begin = time.monotonic()
+        with pytest.raises(DatabaseError, match="gave no answer"), owners.connect():
+            pass
+        with pytest.raises(DatabaseError, match="is gone"), owners.connect():
+            pass
+        owners.close()
+        assert time.monotonic() - begin < 5
+
+
+def test_what_the_child_hands_back_is_not_trusted(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is another user's by then: bytes that are no answer end it, and so do too many."""
+    for said in (
+        b"\x05\0\0\0hello",
+        b"\xff\xff\xff\xff",
+        b"\x0e\0\0\0" + bytes.fromhex("81a4726f777391 91 c0 00 00 00 00 00 00".replace(" ", "")),
+    ):
+        owners = OwnersConnections(server)
+        ours, theirs = socket.socketpair()
+        theirs.sendall(said)
+        monkeypatch.setattr(owners, "_socket", ours)
+        with pytest.raises(DatabaseError, match="is gone"), owners.connect():
+            pass
+        owners.close()
+        theirs.close()
+
+
+def test_a_path_of_the_servers_cannot_lead_the_owner_out_of_its_own_root(tmp_path: Path) -> None:
+    """A link is followed as the server would: what is absolute begins at its root."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "sockets").mkdir()
+    (tmp_path / "var").symlink_to("/run")
+    assert discovery.inside(tmp_path, "/var/sockets") == tmp_path / "run" / "sockets"
+    assert discovery.inside(tmp_path, "/../../var/../run") == tmp_path / "run"
+
+
+def test_without_the_right_to_become_the_owner_it_says_so(
+    restartable: PrivateCluster,
+) -> None:
+    less = ("setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-setuid,-setgid", "--")
+    with Pgtrace(
+        "capture", f"--server={restartable.datadir}", command=(*less, *PGTRACE), connects=True
+    ) as started:
+        started.attached()
+        time.sleep(1)
+        started.send(signal.SIGINT)
+        ended = started.ended()
+    assert ended.code == 0, ended
+    assert "CAP_SETUID and CAP_SETGID" in " ".join(ended.out.split())
+
+
+def test_the_name_is_that_in_the_servers_own_list_of_users(restartable: PrivateCluster) -> None:
+    """peer compares it with the role's."""
+    target = discovery.server(restartable.postmaster_pid)
+    with closing(OwnersConnections(target)) as owners, owners.connect() as asked:
+        names = {row[0]: row[2] for row in asked.ask("activity")}
+    assert pwd.getpwuid(target.postmaster.uid).pw_name in names.values()
