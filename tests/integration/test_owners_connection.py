@@ -206,6 +206,7 @@ def test_a_role_that_is_not_let_in_costs_the_names_alone(
         r"names: as role postgres, by the socket in /\S+: FATAL: *pg_hba.conf rejects .*--dsn names"
     )
     assert re.search(said, " ".join(ended.out.split())), ended.out
+    assert "pgtrace: no names: as role postgres" in ended.err  # at once, and not at the end alone
     assert required.code == 7
 
 
@@ -328,3 +329,12 @@ def test_the_name_is_that_in_the_servers_own_list_of_users(restartable: PrivateC
     with closing(OwnersConnections(target)) as owners, owners.connect() as asked:
         names = {row[0]: row[2] for row in asked.ask("activity")}
     assert pwd.getpwuid(target.postmaster.uid).pw_name in names.values()
+
+
+def test_root_by_a_dsn_is_told_what_to_leave_out(restartable: PrivateCluster) -> None:
+    """Which is what sudo makes of `--dsn ''`."""
+    dsn = f"host={restartable.socket_dir} port={restartable.port} dbname=postgres user=root"
+    target = f"--server={restartable.datadir}"
+    ended = run("capture", target, "--dsn", dsn, "--require-names", "--duration", 1)
+    assert ended.code == 7
+    assert "leave --dsn out" in ended.err

@@ -282,8 +282,9 @@ def say_failures(args: argparse.Namespace, failures: "Failures") -> None:
 def watch(
     args: argparse.Namespace, tracer: "Tracer", before: Callable[[], None] = lambda: None
 ) -> Callable[[], None]:
-    """What to call at each tick: it says at once what is lost and, with -v, now and then how much
-    of the room in the kernel is in use. `before` is called before something is said.
+    """What to call at each tick: it says at once what is lost, that there will be no names and,
+    with -v, now and then how much of the room in the kernel is in use. `before` is called before
+    something is said.
     """
     from ..reporters.losses import Watch
 
@@ -292,11 +293,14 @@ def watch(
         print(message, file=sys.stderr)
 
     losses = Watch(tracer.lost, tracer.kept, say)
-    due = 0.0
+    due, named = 0.0, True
 
     def tick() -> None:
-        nonlocal due
+        nonlocal due, named
         losses.tick()
+        if named and tracer.names and tracer.names.server is None and tracer.names.failure:
+            named = False
+            say(f"pgtrace: no names: {escape(tracer.names.failure)}")
         if args.verbose and time.monotonic() >= due and (used := tracer.in_use()):
             due = time.monotonic() + _IN_USE_EVERY_S
             counts = ", ".join(f"{number} {name}" for name, number in used._asdict().items())
