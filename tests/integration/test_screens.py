@@ -305,7 +305,7 @@ def durable(stage: Stage) -> Iterator[PrivateCluster]:
 
 
 def one_row(stage: Stage) -> tuple[str, str]:
-    """The file itself."""
+    """The file itself; which databases were asked for blocks meanwhile is chance."""
     stage.restart()
     with stage.backend() as backend:
         query = f"select id from {benchmark_table.TABLE} where ctid = '(1500,1)'"
@@ -315,7 +315,14 @@ def one_row(stage: Stage) -> tuple[str, str]:
             stage.make_cold()
             backend.execute(query)
 
-        arguments = ("capture", backend.info.backend_pid, "-o", "one.json", "--force")
+        arguments = (
+            "capture",
+            backend.info.backend_pid,
+            "--no-connect",
+            "-o",
+            "one.json",
+            "--force",
+        )
         stage.watch(act, *arguments)
         return "", (stage.folder / "one.json").read_text()
 
