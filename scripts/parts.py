@@ -30,6 +30,7 @@ ALONE = ("pytest", "-m", "alone")
 OF_SERVERS = tuple(
     f"tests/integration/test_{name}.py"
     for name in (
+        "activity",
         "charging",
         "fsync",
         "io_uring",

@@ -6,6 +6,7 @@ import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pgtrace.doctor.verdict import verdict
 from pgtrace.errors import PermissionDeniedError, TargetError
 from pgtrace.linux.storage import Device, Storage
 from pgtrace.postgres import discovery
+from pgtrace.postgres.activity import Activity
 from pgtrace.postgres.discovery import Backend, Server
 from pgtrace.postgres.proc import Process
 
@@ -57,8 +59,47 @@ BACKENDS = [
 ]
 
 
-def test_list_table() -> None:
-    assert list_.table(server(), BACKENDS) == [
+RUNNING = [
+    (BACKENDS[0], Activity()),
+    (BACKENDS[1], Activity()),
+    (BACKENDS[2], Activity("idle")),
+    (BACKENDS[3], Activity()),
+    (BACKENDS[4], Activity("active")),
+    (BACKENDS[5], Activity()),
+    (BACKENDS[6], Activity("active", 4711.5, "IO", "select \x1b from " + "t" * 80)),
+]
+
+
+def test_list_says_what_runs_longest_first_and_sums_up_the_rest() -> None:
+    running = [
+        *RUNNING,
+        (
+            replace(BACKENDS[2], activity="idle in transaction"),
+            Activity("idle in transaction", 12.25, "Client"),
+        ),
+    ]
+    assert list_.table(server(), running) == [
+        "PostgreSQL 15.18  15/main  port 5432  /srv/data",
+        " PID      FOR  WAIT    DATABASE  USER      STATEMENT",
+        r"5171  4,712 s  IO      \x1b[31m  a         select \x1b from tttttttttttttttttttt…",
+        "5167   12.2 s  Client  digoal    postgres  with 1 parallel worker: (idle in transaction…",
+        "5168        ?          ?         ?         ?",
+        "Idle: 1 (postgres at digoal)",
+        "Of the server itself: postmaster, logical replication launcher, ?",
+    ]
+    assert all(len(line) <= 80 for line in list_.table(server(), running))
+
+
+def test_list_of_a_server_where_nothing_runs() -> None:
+    assert list_.table(server(), RUNNING[:2])[1:] == [
+        "Nothing runs.",
+        "Of the server itself: postmaster, logical replication launcher",
+    ]
+
+
+def test_list_of_every_process() -> None:
+    lines = list_.table_of_all(server(), RUNNING)
+    assert lines == [
         "PostgreSQL 15.18  15/main  port 5432  /srv/data",
         " PID  BACKEND TYPE                  DATABASE  USER      ACTIVITY",
         " 100  postmaster",
@@ -69,11 +110,11 @@ def test_list_table() -> None:
         "5170  ?",
         r"5171  client backend                \x1b[31m  a         SELECT",
     ]
-    assert all(len(line) <= 80 for line in list_.table(server(), BACKENDS))
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_list_json_says_null_for_what_is_not_known() -> None:
-    found = list_.as_json(server(port=None), BACKENDS)
+    found = list_.as_json(server(port=None), RUNNING)
     assert found["port"] is None
     assert found["backends"][2] == {
         "pid": 5167,
@@ -85,6 +126,9 @@ def test_list_json_says_null_for_what_is_not_known() -> None:
         "client_port": None,
         "activity": "idle",
         "leader_pid": None,
+        "seconds": None,
+        "wait_event_type": None,
+        "query": None,
     }
 
 

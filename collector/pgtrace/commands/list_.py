@@ -1,37 +1,46 @@
-"""pgtrace list: the PostgreSQL servers of this host, and what their processes do."""
+"""pgtrace list: the PostgreSQL servers of this host, and which statements run there how long."""
 
 import argparse
 import sys
+from collections import Counter
 from typing import Any
 
 from ..errors import PermissionDeniedError, TargetError
 from ..postgres import discovery, proc
+from ..postgres.activity import LOOKED_AT, Activity, Looker, longest_first
 from ..postgres.discovery import Backend, Server
-from ..terminal_text import escape
+from ..terminal_text import ELLIPSIS, escape
+from ..units import duration
 
-_HEADINGS = ("PID", "BACKEND TYPE", "DATABASE", "USER", "ACTIVITY")
+_HEADINGS = ("PID", "FOR", "WAIT", "DATABASE", "USER", "STATEMENT")
+_ALL_HEADINGS = ("PID", "BACKEND TYPE", "DATABASE", "USER", "ACTIVITY")
+_WIDTH = 80
+
+Backends = list[tuple[Backend, Activity]]
 
 
 class ListCommand:
-    """List PostgreSQL's servers and backends on this host. Needs no database connection.
+    """List PostgreSQL's servers on this host, and what runs there, the longest first. Needs no
+    database connection.
 
     What a process title does not say for certain is shown as ?, such as a name with spaces.
     """
 
     examples = (
         "sudo pgtrace list",
-        "sudo pgtrace list --json",
+        "sudo pgtrace list --all",
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
+        parser.add_argument("--all", action="store_true", help="one line for every process")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         """Print every server, or raise TargetError when there is none."""
         servers = discovery.servers()
         family = proc.by_parent()
-        found = [(server, server.backends(family)) for server in servers]
+        found = [(server, looked_at(server, server.backends(family))) for server in servers]
         hidden = discovery.hidden()
         if hidden and not found:
             raise PermissionDeniedError(hidden)
@@ -40,7 +49,8 @@ class ListCommand:
 
             print(json.dumps({"servers": [as_json(*each) for each in found]}, indent=2))
         elif found:
-            print("\n\n".join("\n".join(table(*each)) for each in found))
+            drawn = table_of_all if args.all else table
+            print("\n\n".join("\n".join(drawn(*each)) for each in found))
         if hidden:
             print(f"pgtrace: not listed: {hidden}", file=sys.stderr)
         if not found:
@@ -48,24 +58,47 @@ class ListCommand:
         return 0
 
 
-def table(server: Server, backends: list[Backend]) -> list[str]:
-    """Draw one server as lines; columns are as wide as their widest cell."""
-    head = [f"PostgreSQL {server.version or '?'}"]
-    if server.cluster_name:
-        head.append(server.cluster_name)
-    if server.port is not None:
-        head.append(f"port {server.port}")
-    head.append(server.data_directory)
-    rows = [_HEADINGS, *(_row(backend) for backend in backends)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS) - 1)]
-    lines = [escape("  ".join(head))]
-    for pid, *cells, activity in rows:
-        padded = [cell.ljust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append("  ".join([pid.rjust(widths[0]), *padded, activity]).rstrip())
+def looked_at(server: Server, backends: list[Backend]) -> Backends:
+    """Each with what it does."""
+    looker = Looker(server.postmaster_pid)
+    return [(backend, looker.look(backend)) for backend in backends]
+
+
+def table(server: Server, backends: Backends) -> list[str]:
+    """Draw one server: a line for each that runs something, or keeps a transaction open; the rest
+    summed up."""
+    idle: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+    workers: Counter[int] = Counter()
+    busy: Backends = []
+    for backend, activity in backends:
+        if backend.leader_pid is not None:
+            workers[backend.leader_pid] += 1
+        elif backend.backend_type not in LOOKED_AT:
+            others[backend.backend_type or "?"] += 1
+        elif activity.state == "idle":
+            idle[f"{_known(backend.usename)} at {_known(backend.datname)}"] += 1
+        else:
+            busy.append((backend, activity))
+    lines = [_head(server)]
+    if busy:
+        rows = [_row(*each, workers[each[0].pid]) for each in longest_first(busy)]
+        lines += [_cut(line) for line in _drawn([_HEADINGS, *rows], right=2)]
+    else:
+        lines.append("Nothing runs.")
+    if idle:
+        lines.append(_cut(f"Idle: {idle.total()} ({_summed(idle)})"))
+    lines.append(_cut(f"Of the server itself: {_summed(others)}"))
     return lines
 
 
-def as_json(server: Server, backends: list[Backend]) -> dict[str, Any]:
+def table_of_all(server: Server, backends: Backends) -> list[str]:
+    """Draw one server with a line for each process."""
+    rows = [_row_of_all(backend) for backend, _ in backends]
+    return [_head(server), *_drawn([_ALL_HEADINGS, *rows], right=1)]
+
+
+def as_json(server: Server, backends: Backends) -> dict[str, Any]:
     """Describe one server in the words of a capture; null is what is not known."""
     return {
         "version": server.version,
@@ -87,13 +120,61 @@ def as_json(server: Server, backends: list[Backend]) -> dict[str, Any]:
                 "client_port": backend.client_port,
                 "activity": backend.activity,
                 "leader_pid": backend.leader_pid,
+                "seconds": activity.seconds,
+                "wait_event_type": activity.wait_event_type,
+                "query": activity.query,
             }
-            for backend in backends
+            for backend, activity in backends
         ],
     }
 
 
-def _row(backend: Backend) -> tuple[str, ...]:
+def _head(server: Server) -> str:
+    head = [f"PostgreSQL {server.version or '?'}"]
+    if server.cluster_name:
+        head.append(server.cluster_name)
+    if server.port is not None:
+        head.append(f"port {server.port}")
+    return escape("  ".join([*head, server.data_directory]))
+
+
+def _drawn(rows: list[tuple[str, ...]], right: int) -> list[str]:
+    """Columns as wide as their widest cell, the first ones to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if at < right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
+        ]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return lines
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}{ELLIPSIS}"
+
+
+def _row(backend: Backend, activity: Activity, workers: int) -> tuple[str, ...]:
+    seconds = activity.seconds
+    what = activity.query or backend.activity or "?"
+    if activity.state and activity.state != "active":
+        what = f"({activity.state})"
+    if backend.backend_type != "client backend":
+        what = f"{backend.backend_type}: {what}"
+    if workers:
+        what = f"with {workers} parallel worker{'s' if workers > 1 else ''}: {what}"
+    return (
+        str(backend.pid),
+        "?" if seconds is None else duration(round(seconds, 3) * 1e9),
+        activity.wait_event_type or "",
+        _known(backend.datname),
+        _known(backend.usename),
+        escape(what),
+    )
+
+
+def _row_of_all(backend: Backend) -> tuple[str, ...]:
     # A client always has names: where the title leaves them open, say so.
     unknown = "?" if backend.client_addr else ""
     activity = backend.activity or unknown
@@ -105,6 +186,17 @@ def _row(backend: Backend) -> tuple[str, ...]:
         escape(backend.datname or unknown),
         escape(backend.usename or unknown),
         escape(activity),
+    )
+
+
+def _known(name: str | None) -> str:
+    return escape(name or "?")
+
+
+def _summed(counts: Counter[str]) -> str:
+    """`postmaster, 3 walsender`: those first of which there are most."""
+    return ", ".join(
+        escape(name if number == 1 else f"{number} {name}") for name, number in counts.most_common()
     )
 
 

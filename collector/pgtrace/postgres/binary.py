@@ -140,17 +140,17 @@ def running_query(
     if variable is None:
         variable = variable_address(pid, "debug_query_string")
     for _ in range(3):
-        pointer = _pointer(pid, variable)
-        if pointer == 0:
+        found = pointer(pid, variable)
+        if found == 0:
             return None
         try:
-            text = read_memory(pid, pointer, limit + 1)
+            text = read_memory(pid, found, limit + 1)
         except TargetError:
             # Freed under our hands: a live process has cleared the pointer by now.
-            if _pointer(pid, variable) == pointer:
+            if pointer(pid, variable) == found:
                 raise
             continue
-        if _pointer(pid, variable) == pointer:
+        if pointer(pid, variable) == found:
             head, end, _ = text.partition(b"\0")
             return head[:limit], not end
     return None
@@ -171,7 +171,8 @@ def may_not_look(what: str, error: OSError) -> PermissionDeniedError:
     )
 
 
-def _pointer(pid: int, address: int) -> int:
+def pointer(pid: int, address: int) -> int:
+    """Where a pointer in the memory of a process leads. Errors as read_memory()."""
     return int.from_bytes(read_memory(pid, address, 8), sys.byteorder)
 
 

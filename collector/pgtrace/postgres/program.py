@@ -26,6 +26,7 @@ _ALWAYS = frozenset(
         "compute_query_id",
         "debug_query_string",
         "io_method",
+        "my_wait_event_info",
         "pgaio_io_perform_synchronously",
         "pgaio_io_start_readv",
         "pgaio_wref_wait",
