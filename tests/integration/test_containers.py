@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from pgtrace import trace
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Query
+from pgtrace.postgres import discovery
+from pgtrace.postgres.owners_connection import OwnersConnections
 from pgtrace_command import PGTRACE, run, wait_for
 
 COUNT = f"select count(*) from {benchmark_table.TABLE}"
@@ -158,6 +161,29 @@ def test_server_in_a_user_namespace(
         assert buffers.read <= blocks <= buffers.read + 100
         found.append(blocks)
     assert abs(found[0] - found[1]) <= 16, found
+
+
+def test_the_owner_of_a_server_in_a_container_is_let_in(server: Server) -> None:
+    """By the socket in its own root, which it has by a link that is absolute there."""
+    one = server(17, pid_namespace=True)
+    with closing(OwnersConnections(discovery.server(one.postmaster_pid))) as owners:
+        check_asked(owners)
+
+
+@pytest.mark.pg("15")
+def test_the_owner_of_a_server_in_a_user_namespace_is_let_in(unprivileged: PrivateCluster) -> None:
+    target = discovery.server(unprivileged.postmaster_pid)
+    assert target.postmaster.uid > FIRST_ID
+    with closing(OwnersConnections(target)) as owners:
+        check_asked(owners)
+
+
+def check_asked(owners: OwnersConnections) -> None:
+    """It is that server which answers, and by one backend that is asked for nobody else."""
+    own: list[int] = []
+    with owners.connect(opened=own.append) as asked:
+        pids = {row[0] for row in asked.ask("activity") if row[3] == "pgtrace"}
+    assert pids == {*own}
 
 
 class OfOneName(PrivateCluster):

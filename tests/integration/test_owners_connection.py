@@ -10,6 +10,7 @@ import pwd
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -111,6 +112,10 @@ def test_who_connects_is_the_owner_who_can_do_nothing_more(
         wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
         (child,) = [c for c in children(started.pid) if status_of(c)["Uid"] == [uid] * 4]
         status = status_of(child)
+        seen = ("head", "-c1", f"/proc/{child}/environ")
+        looked_into = subprocess.run(
+            ["setpriv", f"--reuid={uid}", "--clear-groups", *seen], capture_output=True, check=False
+        )
         files = [str(file.readlink()) for file in Path(f"/proc/{child}/fd").iterdir()]
         started.send(signal.SIGINT)
         assert started.ended().code == 0
@@ -119,6 +124,7 @@ def test_who_connects_is_the_owner_who_can_do_nothing_more(
     assert not any(int(status[f"Cap{kind}"][0], 16) for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
     assert status["NoNewPrivs"] == ["1"]
     assert not [file for file in files if "bpf" in file or "perf" in file], files
+    assert looked_into.returncode != 0, looked_into
     wait_for(lambda: not Path(f"/proc/{child}").exists())
 
 

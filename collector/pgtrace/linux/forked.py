@@ -13,7 +13,7 @@ _LOOK_S = 0.1
 _MOST_BUSY = 12
 """So many times the seconds that it has to wait in are all that it gets."""
 
-_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # include/uapi/linux/prctl.h
 _LIBC = ctypes.CDLL(None)  # here, for a child may not be able to load anything
 
 Tell = Callable[[bytes], None]
@@ -74,8 +74,10 @@ def _all_of(pipe: int, child: int, seconds: float) -> bytes:
     return bytes(heard)
 
 
-def end_with_parent() -> None:
-    """In a child that has become who it is to be: the end of the thread that made it ends it."""
+def close_up() -> None:
+    """In a child that has become who it is to be: other processes of that user may not look into
+    it, and the end of the thread that made it ends it."""
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 

@@ -5,7 +5,6 @@ write and start nothing, and has little memory and time. Whatever the file does 
 gets fewer bytes back, or none.
 """
 
-import ctypes
 import os
 import resource
 from collections.abc import Callable
@@ -17,8 +16,6 @@ NOBODY = 65534
 MOST_MEMORY = 256 << 20
 """In bytes, beside what pgtrace has itself."""
 MOST_SECONDS = 5
-_PR_SET_DUMPABLE = 4  # include/uapi/linux/prctl.h
-_LIBC = ctypes.CDLL(None)  # here, for the child may not load anything
 
 
 def told(work: Callable[[int, Tell], None], file: int) -> bytes:
@@ -47,8 +44,7 @@ def _drop_all() -> None:
         pass
     capabilities.take()
     capabilities.no_new_privileges()
-    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # other processes of nobody's may not look into it
-    forked.end_with_parent()
+    forked.close_up()
     for limit, most in (
         (resource.RLIMIT_AS, mapped + MOST_MEMORY),
         (resource.RLIMIT_CPU, MOST_SECONDS),

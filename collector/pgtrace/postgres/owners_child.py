@@ -62,7 +62,7 @@ class Child:
             needs = " and ".join(capabilities.BECOMING[:2])
             what = f"pgtrace cannot become the server's owner, uid {self._ids[0]}"
             return f"{what}: {error.strerror}; that takes {needs}"
-        forked.end_with_parent()
+        forked.close_up()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + _MOST_MEMORY,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.environ.clear()  # PGPASSFILE and others are of somebody else

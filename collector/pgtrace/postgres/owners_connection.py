@@ -76,8 +76,9 @@ class OwnersConnections:
         with suppress(ProcessLookupError, PermissionError), capabilities.raised():
             os.kill(self._child, signal.SIGKILL)
         end = time.monotonic() + _END_S
-        while os.waitpid(self._child, os.WNOHANG)[0] == 0 and time.monotonic() < end:
-            time.sleep(0.001)
+        with suppress(ChildProcessError):
+            while os.waitpid(self._child, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+                time.sleep(0.001)
 
     def _present(self) -> Server:
         """The server as it runs now: started again, it has another postmaster."""
