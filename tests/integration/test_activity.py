@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -46,10 +47,11 @@ class Busy:
     def connect(self) -> Connection:
         return self.stack.enter_context(self.cluster.connect())
 
-    def runs(self, query: str) -> int:
-        """The pid of a backend that goes on with it."""
+    def runs(self, query: str, after_s: float = 0) -> int:
+        """The pid of a backend that goes on with it, from so long after its own begin on."""
         connection = self.connect()
         pid = connection.info.backend_pid
+        time.sleep(after_s)
 
         def go_on() -> None:
             with suppress(psycopg.Error):
@@ -208,9 +210,9 @@ def test_what_is_no_status_is_not_taken_for_one(
     small: PrivateCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A version whose structure begins in another way: how long is not known, and nothing else."""
-    monkeypatch.setattr(activity, "_STATUS", activity.struct.Struct("=iii4xiqqqi"))
+    monkeypatch.setattr(activity, "_STATUS", activity.struct.Struct("=iii12xqqqq"))
     with Busy(small) as clients:
-        busy = clients.runs(SLEEP)
+        busy = clients.runs(SLEEP, after_s=1)
         clients.wait_for(busy, "wait_event = 'PgSleep'")
         found = told(small)[busy]
     assert found.seconds is None

@@ -11,6 +11,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -121,7 +122,8 @@ def test_who_connects_is_the_owner_who_can_do_nothing_more(
         assert started.ended().code == 0
         assert client.execute(OWN_BACKENDS).fetchone() == (0,)
     assert status["Groups"] == []
-    assert not any(int(status[f"Cap{kind}"][0], 16) for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
+    sets = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+    assert not any(int(status[each][0], 16) for each in sets)
     assert status["NoNewPrivs"] == ["1"]
     assert not [file for file in files if "bpf" in file or "perf" in file], files
     assert looked_into.returncode != 0, looked_into
@@ -246,12 +248,11 @@ def listening(directory: Path, port: int, uid: int, greeting: bytes) -> Iterator
 
 
 @pytest.fixture
-def elsewhere(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def elsewhere(server: Server) -> Iterator[Server]:
     """The server, if its owner wrote another directory into postmaster.pid."""
-    directory = tmp_path_factory.mktemp("sockets")
-    for each in (directory, *directory.parents[:2]):
-        each.chmod(0o755)
-    return replace(server, socket_directory=str(directory))
+    with tempfile.TemporaryDirectory(prefix="pgt-sockets-", dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        yield replace(server, socket_directory=directory)
 
 
 def test_another_process_at_the_socket_is_asked_nothing(elsewhere: Server) -> None:

@@ -124,17 +124,16 @@ def servers(stage: Stage) -> tuple[str, str]:
     with (
         stage.cluster.connect(),
         stage.cluster.connect() as idle,
-        stage.cluster.connect() as locker,
         stage.cluster.connect() as busy,
     ):
-        locker.execute("select pg_advisory_lock(%s)", [LOCK])
         idle.execute("begin")
-        report = threading.Thread(target=busy.execute, args=["select monthly_report()"])
-        report.start()
+        time.sleep(0.5)
+        query = "select pg_sleep(4), 'till the report is there'"
+        sleeps = threading.Thread(target=busy.execute, args=[query])
+        sleeps.start()
         time.sleep(1.5)
         shown = stage.run("list").split("\n\n")
-        locker.execute("select pg_advisory_unlock(%s)", [LOCK])
-        report.join()
+        sleeps.join()
     (own,) = [server for server in shown if str(stage.cluster.datadir) in server]
     return "sudo pgtrace list", own.rstrip() + "\n"
 

@@ -81,8 +81,8 @@ def test_list_says_what_runs_longest_first_and_sums_up_the_rest() -> None:
     assert list_.table(server(), running) == [
         "PostgreSQL 15.18  15/main  port 5432  /srv/data",
         " PID      FOR  WAIT    DATABASE  USER      STATEMENT",
-        r"5171  4,712 s  IO      \x1b[31m  a         select \x1b from tttttttttttttttttttt…",
-        "5167   12.2 s  Client  digoal    postgres  with 1 parallel worker: (idle in transaction…",
+        r"5171  4,712 s  IO      \x1b[31m  a         select \x1b from ttttttttttttttttttt…",
+        "5167   12.2 s  Client  digoal    postgres  with 1 parallel worker: (idle in tra…",
         "5168        ?          ?         ?         ?",
         "Idle: 1 (postgres at digoal)",
         "Of the server itself: postmaster, logical replication launcher, ?",

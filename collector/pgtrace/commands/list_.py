@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import textwrap
 from collections import Counter
 from typing import Any
 
@@ -87,9 +88,8 @@ def table(server: Server, backends: Backends) -> list[str]:
     else:
         lines.append("Nothing runs.")
     if idle:
-        lines.append(_cut(f"Idle: {idle.total()} ({_summed(idle)})"))
-    lines.append(_cut(f"Of the server itself: {_summed(others)}"))
-    return lines
+        lines += textwrap.wrap(f"Idle: {idle.total()} ({_summed(idle)})", _WIDTH)
+    return lines + textwrap.wrap(f"Of the server itself: {_summed(others)}", _WIDTH)
 
 
 def table_of_all(server: Server, backends: Backends) -> list[str]:

@@ -26,7 +26,7 @@ _STATUS = struct.Struct("=iii4xqqqq")
 its state began."""
 _EPOCH_US = 946_684_800_000_000
 """From 1970 to 2000, when PostgreSQL's time begins."""
-_MOST_APART_US = 2_000_000
+_MOST_APART_US = 500_000
 """Between the kernel's start of a process and the server's, by clocks that may have been set."""
 _LOOKS = 3
 _WAITS = {

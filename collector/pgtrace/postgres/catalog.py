@@ -72,6 +72,7 @@ class Names:
         self._counter = executions.Counter() if count_calls else None
         self._servers = servers
         self._identifier = 0
+        self._was_lost = False
         self._query_ids: Collection[int] = ()
         self.looks = 0
         """So often it was asked who is there: names are new only where this is."""
@@ -168,12 +169,11 @@ class Names:
             self._thread.join(2)
 
     def _run(self) -> None:
-        """A connection that was good once is made again, when the server is back."""
+        """A connection that was good once, or was lost, is made again when the server is back."""
         while not self._leave.is_set():
+            at_the_end = self._last.is_set()
             try:
-                with self._connect(opened=self._note_own) as connection:
-                    self._begin(connection)
-                    self._serve(connection)
+                self._ask()
                 break
             except DatabaseError as error:
                 self.failure = str(error)
@@ -181,10 +181,20 @@ class Names:
                 self._failures.add("names", error)
                 self.failure = f"an unexpected {type(error).__name__}; the rest was measured"
                 break
-            if not self._identifier or self._last.is_set():
+            if at_the_end or not (self._identifier or self._was_lost):
                 break
-            self._wake.wait(_EVERY_S)
+            if not self._last.is_set():  # else it was lost unnoticed: once more
+                self._wake.wait(_EVERY_S)
         self._ready.set()
+
+    def _ask(self) -> None:
+        with self._connect(opened=self._note_own) as connection:
+            try:
+                self._begin(connection)
+                self._serve(connection)
+            except DatabaseError:
+                self._was_lost = connection.is_lost
+                raise
 
     def _note_own(self, pid: int) -> None:
         self._own.append((pid, time.monotonic_ns()))
