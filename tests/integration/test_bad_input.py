@@ -117,7 +117,7 @@ def test_no_such_server(tmp_path: Path) -> None:
 def test_backend_of_another_user(connection: Connection) -> None:
     pid = connection.info.backend_pid
     for command in "attach", "capture":
-        ended = run(command, pid, command=NOBODY)
+        ended = run(command, pid, command=NOBODY, connects=True)
         check(ended, 4, f"may not be read.*sudo .* -m pgtrace {command} {pid}$")
 
 
@@ -131,9 +131,8 @@ def test_backend_of_ones_own_without_root(nobodys: PrivateCluster) -> None:
     """It may be looked into, but not traced."""
     with nobodys.connect() as connection:
         pid = connection.info.backend_pid
-        check(
-            run("attach", pid, command=NOBODY), 4, f"not permit.*sudo .* -m pgtrace attach {pid}$"
-        )
+        ended = run("attach", pid, command=NOBODY, connects=True)
+        check(ended, 4, f"not permit.*sudo .* -m pgtrace attach {pid}$")
         told = run("attach", pid, "-v", command=NOBODY).err
         assert re.search("^libbpf: .*permi", told, re.IGNORECASE | re.MULTILINE), told
 

@@ -11,6 +11,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,7 +28,7 @@ from fix_markers import PG_VERSION
 from pgtrace.errors import DatabaseError
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.postgres import discovery, owners_connection
+from pgtrace.postgres import discovery, owners_child, owners_connection
 from pgtrace.postgres.discovery import Server
 from pgtrace.postgres.owners_connection import OwnersConnections
 from pgtrace_command import PGTRACE, Pgtrace, run, wait_for
@@ -304,6 +305,38 @@ def test_what_the_child_hands_back_is_not_trusted(
             pass
         owners.close()
         theirs.close()
+
+
+def test_an_answer_that_is_too_long_costs_nothing_but_itself(
+    restartable: PrivateCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one is as good as before."""
+    monkeypatch.setattr(owners_child, "MOST_ANSWERED", 10_000)
+    with closing(OwnersConnections(server)) as owners, owners.connect() as asked:
+        with pytest.raises(DatabaseError, match="more than"):
+            asked.ask("relations")
+        assert not asked.is_lost
+        assert asked.ask("cluster")
+
+
+def test_the_owner_himself_needs_no_right_to_become_anybody(
+    restartable: PrivateCluster, server: Server
+) -> None:
+    """pgtrace may run as the server's user, with what capabilities it takes to trace."""
+    uid = server.postmaster.uid
+    owner = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", sys.executable, "-c")
+    code = (
+        "import sys; from pgtrace.postgres import discovery; "
+        "from pgtrace.postgres.owners_connection import OwnersConnections; "
+        "own = OwnersConnections(discovery.server(int(sys.argv[1]))).connect(); "
+        "print(own.__enter__().ask('cluster')[0][0] > 0)"
+    )
+    ran = subprocess.run(
+        [*owner, code, str(server.postmaster_pid)], capture_output=True, text=True, check=False
+    )
+    if "Permission denied" in ran.stderr and not ran.stdout:
+        pytest.skip("another user cannot run this interpreter")
+    assert ran.stdout == "True\n", ran
 
 
 def test_a_path_of_the_servers_cannot_lead_the_owner_out_of_its_own_root(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from ..errors import DatabaseError
 from ..linux import as_user, capabilities, foreign_files, forked
 from . import connection, discovery
-from .owners_messages import Answer, Ask, Close, Connect, received_with_file, send
+from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, received_with_file, send
 
 DATABASE = "postgres"
 _MOST_MEMORY = 1 << 30
@@ -43,7 +43,10 @@ class Child:
             finally:
                 if root is not None:
                     os.close(root)
-            send(self._channel, msgspec.msgpack.encode(answer), [])
+            said = msgspec.msgpack.encode(answer)
+            if len(said) > MOST_ANSWERED:
+                said = msgspec.msgpack.encode(Answer(f"more than {MOST_ANSWERED >> 20} MiB"))
+            send(self._channel, said, [])
 
     def _become(self) -> str | None:
         """What is needed is imported before: the owner may not be able to read it."""
@@ -57,7 +60,11 @@ class Child:
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         capabilities.bound()
         try:
-            as_user.become_for_good(self._ids)
+            if os.getresuid() == (self._ids[0],) * 3:
+                capabilities.take()
+                capabilities.no_new_privileges()
+            else:
+                as_user.become_for_good(self._ids)
         except OSError as error:
             needs = " and ".join(capabilities.BECOMING[:2])
             what = f"pgtrace cannot become the server's owner, uid {self._ids[0]}"
