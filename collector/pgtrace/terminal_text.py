@@ -11,6 +11,21 @@ _UNSAFE = re.compile(
 )
 
 
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|[KMGTPE]iB|B)(?:\W|$))")
+_KEPT = "\ue000"
+"""Of a private area, and as wide as a space: what folds text takes it for a letter."""
+
+
+def kept_together(text: str) -> str:
+    """Let no line end between a number and its unit; folded() undoes it afterwards."""
+    return _NUMBER_AND_UNIT.sub(_KEPT, text)
+
+
+def folded(lines: list[str]) -> list[str]:
+    """The lines as they are to be seen."""
+    return [line.replace(_KEPT, " ") for line in lines]
+
+
 def escape(text: str, *, lines: bool = False) -> str:
     r"""Make `text` harmless to a terminal: \x1b, \u202e in place of what would act on it.
 

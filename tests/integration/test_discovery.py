@@ -487,11 +487,11 @@ def test_its_backends_have_pids_of_ours(contained: tuple[PrivateCluster, int]) -
 def test_list_shows_the_server(
     cluster: PrivateCluster, connection: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert list_.COMMAND.run(argparse.Namespace(json=False)) == 0
+    assert list_.COMMAND.run(argparse.Namespace(json=False, all=True)) == 0
     text = capsys.readouterr().out
     assert str(cluster.datadir) in text
     assert f"{connection.info.backend_pid}  client backend" in text
-    assert list_.COMMAND.run(argparse.Namespace(json=True)) == 0
+    assert list_.COMMAND.run(argparse.Namespace(json=True, all=False)) == 0
     found = json.loads(capsys.readouterr().out)
     (server,) = [
         each for each in found["servers"] if each["postmaster_pid"] == cluster.postmaster_pid

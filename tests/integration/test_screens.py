@@ -540,7 +540,7 @@ def unwrapped(text: str) -> list[str]:
     for line in text.splitlines():
         last = lines[-1] if lines else ""
         length = len(last.rpartition("\n")[2])
-        word = line.partition(" ")[0]
+        word = re.split(r" (?!(?:%|ns|µs|ms|s|B|[KMG]iB)\b)", line, maxsplit=1)[0]
         if word and not _TABLE.search(last + line) and length + 1 + len(word) > WIDTH:
             lines[-1] = f"{last}\n{line}"
         else:

@@ -17,6 +17,7 @@ from captures import (
     HOSTILE_SHOWN,
     some_backend,
     some_capture,
+    some_histogram,
     some_query,
     some_reads,
 )
@@ -103,6 +104,34 @@ def test_what_io_workers_read_is_beside_the_time_of_statements() -> None:
         "Beside that I/O workers read for them for 600 ms, 600 ms of it waiting for the device; "
         "backends waited for that 500 ms."
     )
+
+
+def test_where_nobody_waited_for_a_device_it_says_what_read_most_and_how_often_it_ran() -> None:
+    """As an N+1 does, which is found in the page cache and is slow all the same."""
+    latency = some_histogram([(50_000, 9_000)]).to_data()
+    many = some_query(
+        text="select name from t where id = $1", io=[FAST], calls=9_000, latency=latency
+    )
+    one = some_query(text="a report", query_id=8, io=[some_reads([(1_000, 30)])], calls=1)
+    capture = some_capture(some_backend(io=[FAST], queries=[many, one]), duration_s=3.0)
+    said = answer.verdict(capture, statements(capture))
+    assert said[0].endswith(", and never waited for the device.")
+    assert said[1].startswith("100 % of that reading was for one statement: select name from t")
+    assert said[2] == "One statement ran 3,000 times a second: select name from t where id = $1."
+    rows = [name for name, _ in tables(capture)[top.STATEMENTS].rows]
+    assert rows[0].startswith("select name")
+
+
+def test_waits_for_what_others_asked_for_are_in_the_answer_where_they_are_long() -> None:
+    """Such as read-ahead on its way: no read waited for a device that it asked itself."""
+    ahead = some_reads([(1_000_000, 500)], source="wait")
+    for reads, said in (
+        ([SLOW, ahead], "(8 %), and for read-ahead on its way, locks or memory for 0.50 s."),
+        ([ahead], "never waited for the device; they waited for read-ahead on its way, locks"),
+        ([SLOW, some_reads([(1_000, 5)], source="wait")], "for 0.30 s (8 %)."),
+    ):
+        capture = some_capture(some_backend(io=reads, queries=[some_query(io=reads)]))
+        assert said in answer.verdict(capture, statements(capture))[0]
 
 
 def test_it_says_what_took_longest_to_last() -> None:

@@ -1,6 +1,8 @@
 """Redaction: no literal survives, whatever its kind and wherever the text was cut."""
 
 import re
+import textwrap
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from fuzzing import fuzzed
 from pgtrace.postgres.redaction import redact
 from pgtrace.postgres.tokens import scan
-from pgtrace.terminal_text import decode, escape
+from pgtrace.terminal_text import decode, escape, folded, kept_together
 
 SECRET = "ЖЗИЙКЛМН"  # characters that appear in literals and comments alone
 UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")
@@ -340,3 +342,14 @@ def test_bytes_that_are_not_utf_8_are_shown() -> None:
 @given(st.binary())
 def test_any_bytes_can_be_decoded_redacted_and_shown(raw: bytes) -> None:
     escape(redact(decode(raw), cut=True)).encode("utf-8")
+
+
+@given(st.text(st.sampled_from("ab 1,%sµ.")), st.integers(5, 30))
+def test_no_line_ends_between_a_number_and_its_unit(text: str, width: int) -> None:
+    """And nothing else changes."""
+    words = " ".join(text.split())
+    lines = folded(textwrap.wrap(kept_together(words), width, break_long_words=False))
+    assert " ".join(lines) == words
+    for first, second in pairwise(lines):
+        unit = second.split(" ")[0].rstrip(".,")
+        assert not (first[-1].isdigit() and unit in {"%", "s", "µs"}), lines

@@ -11,6 +11,9 @@ from .sums import PERFORMERS, by_name, device_ns, file_of, reads_of, time_of, wr
 
 _CLIENT = "client backend"
 _NEARLY_ALL = 0.95
+_NOT_LITTLE = 0.1
+_OFTEN = 500
+"""Calls of one statement in a second that are worth a sentence: many little ones, as of N+1."""
 
 
 def verdict(capture: Capture, every: Sequence[Statement]) -> list[str]:
@@ -27,6 +30,7 @@ def verdict(capture: Capture, every: Sequence[Statement]) -> list[str]:
         _time_sentence(capture, every, reads),
         *_overlapped(every),
         *_heaviest(capture, every, reads),
+        *_most_often(capture, every),
         *said,
     ]
 
@@ -51,11 +55,20 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         whole = took
     if waited is None:
         return f"{words}; how much of it was waiting for the device is not measured."
+    others = time_of(r for r in own if r.source == "wait")
+    besides = ""
+    if others > _NOT_LITTLE * took:
+        so_long = units.duration_beside(others, whole)
+        besides = f"for read-ahead on its way, locks or memory for {so_long}"
+    if not device_ns(reads):
+        besides = f"; they waited {besides}" if besides else ""
+        return f"{words}, and never waited for the device{besides}."
+    besides = f", and {besides}" if besides else ""
     share = units.percent(waited, whole)
     of = "" if elapsed else " of it"
     return (
         f"{words}, and waited for {_devices(capture, own)} for "
-        f"{units.duration_beside(waited, whole)} ({share}{of})."
+        f"{units.duration_beside(waited, whole)} ({share}{of}){besides}."
     )
 
 
@@ -92,30 +105,49 @@ def _devices(capture: Capture, reads: Sequence[Io]) -> str:
 
 
 def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> list[str]:
-    """Which statement and which relation most of that was for."""
-    whole = device_ns(reads)
+    """Which statement and which relation most of that was for; where nobody waited for a device,
+    most of the reading.
+    """
+
+    def length(own: Sequence[Io]) -> int:
+        return (device_ns(own) or 0) if waiting else time_of(own)
+
+    waiting = bool(device_ns(reads))
+    whole, what = length(reads), "waiting" if waiting else "reading"
     if not whole:
         return []
     parts = []
     listed = [s for s in every if s.reads]
     if listed:
-        statement = max(listed, key=lambda s: device_ns(s.reads) or 0)
-        share = units.percent(device_ns(statement.reads) or 0, whole)
-        parts.append(f"{share} of that waiting was for one statement: {_short(statement.text)}")
+        statement = max(listed, key=lambda s: length(s.reads))
+        share = units.percent(length(statement.reads), whole)
+        parts.append(f"{share} of that {what} was for one statement: {_short(statement.text)}")
     files = by_name(reads, file_of)
-    name, own = max(files, key=lambda item: device_ns(item[1]) or 0)
+    name, own = max(files, key=lambda item: length(item[1]))
     if own[0].relation:
-        share = units.percent(device_ns(own) or 0, whole)
-        parts.append(
-            f"{share} was in {name}" if parts else f"{share} of that waiting was in {name}"
-        )
-    types = [(t, r) for t, r in _by_type(capture) if t != _CLIENT and (device_ns(r) or 0) > 0]
+        share = units.percent(length(own), whole)
+        parts.append(f"{share} was in {name}" if parts else f"{share} of that {what} was in {name}")
+    types = [(t, r) for t, r in _by_type(capture) if t != _CLIENT and length(r) > 0]
     if types:
-        kind, own = max(types, key=lambda item: device_ns(item[1]) or 0)
-        took = device_ns(own) or 0
-        if took > whole / 10:
+        kind, own = max(types, key=lambda item: length(item[1]))
+        took = length(own)
+        if took > _NOT_LITTLE * whole:
             parts.append(f"{units.percent(took, whole)} was the {kind}'s")
     return [f"{'; '.join(parts)}."] if parts else []
+
+
+def _most_often(capture: Capture, every: Sequence[Statement]) -> list[str]:
+    """The statement with most of the calls, if they were very many."""
+    known = [(s.calls, s) for s in every if s.calls]
+    if not known:
+        return []
+    calls, statement = max(known, key=lambda each: each[0])
+    rate = calls / capture.duration_s if capture.duration_s else 0
+    if rate < _OFTEN or calls < sum(number for number, _ in known) / 2:
+        return []
+    return [
+        f"One statement ran {units.count(round(rate))} times a second: {_short(statement.text)}."
+    ]
 
 
 def _by_type(capture: Capture) -> list[tuple[str, list[Io]]]:

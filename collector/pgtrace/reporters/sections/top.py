@@ -30,8 +30,14 @@ class _Group:
     reads: Sequence[Io]
     calls: int | None = None
 
+    def key(self, order: Order) -> tuple[float, float, str]:
+        """To sort by: the greatest comes first; of equals, such as those that never waited for the
+        device, what took longest.
+        """
+        return -self.rank(order), -time_of(self.reads), self.name
+
     def rank(self, order: Order) -> float:
-        """The greatest comes first; where devices are not known, what took longest."""
+        """Where devices are not known, what took longest is the greatest."""
         if order == "reads":
             return sum(r.count for r in self.reads)
         if order == "bytes":
@@ -70,7 +76,7 @@ def backend_table(capture: Capture, choice: Choice) -> Table:
     columns += [Column("bytes", "bytes"), Column("random", "share")]
     groups = {id(b): _Group(str(b.pid), of_operation(b.io)) for b in capture.backends}
     whole = sum(device_ns(group.reads) or 0 for group in groups.values())
-    ordered = sorted(capture.backends, key=lambda b: (-groups[id(b)].rank(choice.order), b.pid))
+    ordered = sorted(capture.backends, key=lambda b: (*groups[id(b)].key(choice.order)[:2], b.pid))
     for each in ordered[: choice.most]:
         who: list[Value] = [each.backend_type, each.datname, each.usename, each.application_name]
         group = groups[id(each)]
@@ -106,7 +112,7 @@ def _top(
     *,
     calls: bool,
 ) -> list[Table]:
-    ordered = sorted(groups, key=lambda group: (-group.rank(choice.order), group.name))
+    ordered = sorted(groups, key=lambda group: group.key(choice.order))
     if not ordered:
         return []
     whole = sum(device_ns(group.reads) or 0 for group in ordered)

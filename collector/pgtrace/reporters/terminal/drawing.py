@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ...terminal_text import escape
+from ...terminal_text import escape, folded, kept_together
 from ..document import Paragraph, Section, Table
 
 _UNKNOWN = "?"
@@ -26,7 +26,7 @@ def lines(sections: Sequence[Section], width: int, *, whole: bool = False) -> li
         found += [""] * bool(number)
         for block in section.blocks:
             if isinstance(block, Paragraph):
-                found += _printed(Text(escape(block.text)), width)
+                found += folded(_printed(Text(kept_together(escape(block.text))), width))
             else:
                 found += _table(block, width, whole=whole)
     return found

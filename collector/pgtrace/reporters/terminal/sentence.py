@@ -2,7 +2,7 @@
 
 import textwrap
 
-from ...terminal_text import escape
+from ...terminal_text import escape, folded, kept_together
 
 NARROWEST = 40
 
@@ -12,10 +12,12 @@ def sentence(text: str, width: int, indent: int = 0) -> list[str]:
 
     The first is indented so far; the others too, or by two where that is nothing.
     """
-    return textwrap.wrap(
-        escape(text),
-        max(width, NARROWEST),
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent or 2),
-        break_on_hyphens=False,
+    return folded(
+        textwrap.wrap(
+            kept_together(escape(text)),
+            max(width, NARROWEST),
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent or 2),
+            break_on_hyphens=False,
+        )
     )

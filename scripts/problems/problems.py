@@ -1,0 +1,144 @@
+"""Servers with one real problem each: a web shop that goes on, and what makes it slow.
+
+The tests make them as well, and hold what pgtrace says first against what the problem is.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from pgtrace.lab.core.page_cache import evict, relation_files
+from pgtrace.lab.core.private_cluster import PrivateCluster
+
+Connection = psycopg.Connection[Any]
+Client = Callable[[PrivateCluster, Connection], None]
+"""What a client does again and again."""
+
+ORDERS = 200_000
+SETTINGS = {
+    "shared_buffers": "4MB",
+    "shared_preload_libraries": "pg_stat_statements",
+    "max_parallel_workers_per_gather": 0,
+    "autovacuum": False,
+    "fsync": False,
+}
+DISK = Path("/var/tmp")  # unlike /tmp never in memory, where nothing is cold
+SHOP = f"""
+create extension if not exists pg_stat_statements;
+create table orders (id int, customer int, note text);
+insert into orders
+    select id, id % 1000, repeat(md5(id::text), 6) from generate_series(1, {ORDERS}) as id
+    order by hashint4(id);
+create table customers as select id, 'customer ' || id as name from generate_series(1, 1000) as id;
+create index orders_id on orders (id);
+create index customers_id on customers (id);
+vacuum analyze orders;
+vacuum analyze customers;
+"""
+
+
+class Problem(NamedTuple):
+    """`heavy` is what makes the server slow; the shop's own clients go on meanwhile."""
+
+    what: str
+    heavy: Client
+    settings: dict[str, object]
+    options: tuple[str, ...]
+    """Of `pgtrace capture`, to find it."""
+
+
+def shop(server: PrivateCluster, client: Connection) -> None:
+    """A customer who looks around."""
+    client.execute("select name from customers where id = %s", [random.randint(1, 1000)])
+    time.sleep(0.02)
+
+
+def cold_reads(server: PrivateCluster, client: Connection) -> None:
+    """A report reads one order here and one there, of a table that is not cached."""
+    evict(relation_files(server.datadir, client, "orders"))
+    ids = random.sample(range(1, ORDERS), 200)
+    client.execute("select sum(length(note)) from orders where id = any(%s)", [ids])
+
+
+def n_plus_one(server: PrivateCluster, client: Connection) -> None:
+    """An ORM asks for each order's note by itself."""
+    for number in range(1, 1000):
+        client.execute("select note from orders where id = %s", [number])
+
+
+def fsync_stalls(server: PrivateCluster, client: Connection) -> None:
+    """An import commits each row."""
+    client.execute("insert into orders values (0, 0, 'imported')")
+
+
+PROBLEMS = {
+    "cold-reads": Problem(
+        "A report reads single orders of a table that is not in memory.",
+        cold_reads,
+        {},
+        ("--by", "relation"),
+    ),
+    "n-plus-one": Problem(
+        "A page asks for a thousand orders one by one.", n_plus_one, {}, ("--by", "relation")
+    ),
+    "fsync-stalls": Problem(
+        "An import commits each row by itself.",
+        fsync_stalls,
+        {"fsync": True},
+        ("--operations", "read,write,fsync"),
+    ),
+}
+
+
+@contextmanager
+def running(
+    problem: Problem, make: Callable[..., PrivateCluster] = PrivateCluster, **where: Any
+) -> Iterator[PrivateCluster]:
+    """A server with the shop's clients, and with what makes it slow, until the block is left."""
+    stop = threading.Event()
+
+    def go_on(client: Client, name: str) -> None:
+        with server.connect(application_name=name) as connection:
+            while not stop.is_set():
+                client(server, connection)
+
+    with make(SETTINGS | problem.settings, **where) as server, ExitStack() as stack:
+        with server.connect() as connection:
+            for statement in SHOP.split(";\n"):
+                connection.execute(statement)
+        server.restart()  # nothing of it stays in shared buffers
+        clients = [(shop, "shop"), (shop, "shop"), (problem.heavy, "heavy")]
+        for each in clients:
+            thread = threading.Thread(target=go_on, args=each)
+            stack.callback(thread.join)
+            thread.start()
+        stack.callback(stop.set)
+        yield server
+
+
+def main() -> None:
+    """Make one, and say how to look at it."""
+    parser = argparse.ArgumentParser(prog="make", description=__doc__)
+    parser.add_argument("problem", choices=PROBLEMS)
+    problem = PROBLEMS[parser.parse_args().problem]
+    with tempfile.TemporaryDirectory(prefix="problem-", dir=DISK) as directory:
+        Path(directory).chmod(0o755)
+        with running(problem, directory=Path(directory)) as server:
+            print(f"The server is there. In another terminal, find out why it is slow:\n\n  sudo "
+                  f"pgtrace capture --server {server.datadir} {' '.join(problem.options)} "
+                  "--duration 5\n\nEnter ends it. ", end="", flush=True)  # fmt: skip
+            sys.stdin.readline()
+            print(problem.what)
+
+
+if __name__ == "__main__":
+    main()
