@@ -110,6 +110,7 @@ def test_why_there_are_no_calls_is_said(
     server: PrivateCluster, dsn: dict[str, str], said: str
 ) -> None:
     with server.connect() as connection, light(server, **dsn) as tracer:
+        calibrate(tracer, connection)
         scan(connection, 1)
     taken = tracer.capture()
     assert (taken.executions, taken.probes.no_calls) == ([], said)

@@ -63,7 +63,7 @@ def test_a_server_of_another_user(
     typed = [known.get(word, word) for word in arguments]
     os.chown(tmp_path, 65534, 65534)  # root makes a file there as its user
     command = allowed(*capabilities) if capabilities else OTHER
-    code, out, err = run(*typed, command=command, cwd=tmp_path)
+    code, out, err = run(*typed, command=command, cwd=tmp_path, connects=True)
     assert (code, out) == (4, ""), err
     assert "belong to another user" in err
     (line,) = re.findall(r"Type: sudo (.*)$", err, re.MULTILINE)
@@ -95,7 +95,7 @@ def test_root_with_few_capabilities(cluster: PrivateCluster, arguments: tuple[st
 def test_a_process_of_another_user(connection: Connection) -> None:
     pid = connection.info.backend_pid
     for command in ("attach", "capture"):
-        code, _, err = run(command, pid, command=OTHER)
+        code, _, err = run(command, pid, command=OTHER, connects=True)
         assert code == 4
         assert err.endswith(f"-m pgtrace {command} {pid}\n"), err
 

@@ -71,6 +71,8 @@ class Names:
         """Of the queries that are asked for at the end; known then."""
         self._counter = executions.Counter() if count_calls else None
         self._servers = servers
+        # Now, while they run: a server that is started again has another postmaster
+        self._servers_identifiers = [(server, system_identifier(server)) for server in servers]
         self._identifier = 0
         self._was_lost = False
         self._query_ids: Collection[int] = ()
@@ -201,8 +203,8 @@ class Names:
 
     def _begin(self, connection: Asked) -> None:
         ((identifier, database),) = connection.ask("cluster")
-        for server in self._servers if self.server is None else ():
-            if system_identifier(server) == identifier:
+        for server, its_own in self._servers_identifiers if self.server is None else ():
+            if its_own == identifier:
                 self.server = server
         if self._servers and (self.server is None or self._identifier not in (0, identifier)):
             raise DatabaseError("the connection leads to another server than the one traced")
