@@ -62,3 +62,9 @@ def test_a_header_includes_what_it_uses(part: Path) -> None:
                "-x", "c", "-include", str(part), "/dev/null"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """What runs alone is collected from all folders at once, where pytest knows a file by that."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
