@@ -10,7 +10,6 @@ of ours. Directories are handed to it by descriptor.
 import errno
 import os
 import stat
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,6 +49,8 @@ def run(
 
     Return the first 4 KiB of what it said. Raises PgtraceError with that if it fails.
     """
+    import subprocess  # here: a trace does without it, and without its memory
+
     with subprocess.Popen(
         [*become(ids), *command],
         stdin=subprocess.PIPE,

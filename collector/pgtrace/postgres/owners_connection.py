@@ -20,7 +20,6 @@ from ..linux import as_user, capabilities, forked
 from . import discovery, proc
 from .connection import TIMEOUT_S, Asked, query_text
 from .discovery import Server
-from .owners_child import Child
 from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, receive, send
 
 _PATIENCE_S = 3 * TIMEOUT_S
@@ -40,7 +39,7 @@ class OwnersConnections:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_PATIENCE_S)
         with theirs, capabilities.raised():
-            self._child = forked.left_running(lambda: Child(theirs, ids).serve(), {theirs.fileno()})
+            self._child = forked.left_running(lambda: _serve(theirs, ids), {theirs.fileno()})
 
     @contextmanager
     def connect(
@@ -107,6 +106,12 @@ class OwnersConnections:
         if answer.error is not None:
             raise _RefusedError(answer)
         return answer
+
+
+def _serve(channel: socket.socket, ids: as_user.Ids) -> None:
+    from .owners_child import Child  # in the child alone, which is root yet
+
+    Child(channel, ids).serve()
 
 
 class _RefusedError(DatabaseError):
