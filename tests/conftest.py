@@ -3,7 +3,9 @@
 import signal
 from typing import Any
 
-pytest_plugins = ("fix_markers", "fix_engines", "fix_cluster", "fix_reader", "fix_storage")
+pytest_plugins = (
+    "fix_markers", "fix_engines", "fix_cluster", "fix_reader", "fix_storage", "fix_awake",
+)  # fmt: skip
 
 
 def pytest_configure() -> None:

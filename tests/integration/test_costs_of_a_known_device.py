@@ -20,7 +20,7 @@ from pgtrace.stats.page_costs import Cell, PatternCosts, costs
 from pgtrace.tracing import timeline
 from scans import ATTEMPTS
 
-pytestmark = pytest.mark.alone  # they compare times
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("awake_cpus")]  # they compare times
 
 TOLERANCE = 0.15
 BLOCK = 8192

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fix_awake import timed
 from fix_cluster import bindir
 from fix_markers import PG_VERSION
 from fix_storage import Request, Simulated, SimulatedSsd
@@ -32,7 +33,6 @@ from pgtrace.model.lab_result import Cell, Finding, Result
 from pgtrace_command import Pgtrace, run
 
 pytestmark = pytest.mark.pg("15")
-alone = pytest.mark.alone  # times are compared with those of the device's log
 
 ROWS = 18_000
 PAGES = 1_000
@@ -106,7 +106,7 @@ def busy_s(requests: list[Request]) -> float:
     return total / 1e9
 
 
-@alone
+@timed
 def test_every_point_is_timed_by_every_plan(swept: Swept) -> None:
     for number, point in itertools.product(range(1, RUNS + 1), range(len(SELECTIVITIES))):
         cells = [c for c in swept.result.cells if (c.run, c.point) == (number, point)]
@@ -118,14 +118,14 @@ def test_every_point_is_timed_by_every_plan(swept: Swept) -> None:
     assert order != [(c.point, c.plan) for c in swept.result.cells if c.run == 2]
 
 
-@alone
+@timed
 def test_nothing_is_left_in_shared_buffers(swept: Swept) -> None:
     scans = [cell for cell in swept.result.cells if cell.plan == "sequential"]
     assert {cell.shared_reads for cell in scans} == {PAGES}
     assert {cell.shared_hits for cell in scans} == {0}
 
 
-@alone
+@timed
 def test_the_range_holds_what_the_device_s_own_requests_imply(swept: Swept) -> None:
     (asked,) = named(swept.result, "planner")
     implied: dict[tuple[int | None, str | None], list[float]] = {}
@@ -156,7 +156,7 @@ def test_the_range_holds_what_the_device_s_own_requests_imply(swept: Swept) -> N
     assert found.low > 4
 
 
-@alone
+@timed
 def test_it_is_said_to_be_simulated_and_there_is_nothing_to_set(swept: Swept) -> None:
     (found,) = named(swept.result, "random_page_cost")
     assert found.verdict.startswith("simulated: ")
@@ -164,7 +164,7 @@ def test_it_is_said_to_be_simulated_and_there_is_nothing_to_set(swept: Swept) ->
     assert "ALTER" not in msgspec.json.encode(swept.result).decode()
 
 
-@alone
+@timed
 def test_plans_cross_where_the_device_s_requests_do(swept: Swept) -> None:
     (found,) = [
         f
@@ -180,7 +180,7 @@ def test_plans_cross_where_the_device_s_requests_do(swept: Swept) -> None:
     assert found.details["believed"] > found.value
 
 
-@alone
+@timed
 def test_part_of_a_table_is_cached_and_clients_read_at_once(ssd: SimulatedSsd) -> None:
     with opened(Place("ssd", usable(ssd.directory))) as lab:
         sweep = Sweep(lab, ROWS, 1, seed=1, circumstances=(PARTLY,), selectivities=(0.1,))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from copied_cluster import CopiedCluster
+from fix_awake import timed
 from fix_storage import Request, Simulated, SimulatedSsd, private_mounts
 from lab_runs import in_memory, lab, loaded, of, usable
 from pgtrace.errors import UnsupportedError
@@ -26,7 +27,6 @@ from pgtrace_command import Pgtrace, run, wait_for
 from scans import ATTEMPTS, histogram
 
 pytestmark = pytest.mark.pg("15")
-alone = pytest.mark.alone  # of whole sweeps times are compared
 
 STATE = Path("/run/pgtrace")
 ROWS = 6_000
@@ -95,7 +95,7 @@ def requests_of(measured: Measured, cell: Cell) -> list[Request]:
     return [r for r in all_of_them if r.kind == "read" and first <= r.start_ns <= last]
 
 
-@alone
+@timed
 def test_both_queries_ran_cold_at_each_step_in_every_run(measured: Measured) -> None:
     cells = measured.result.cells
     for number in range(1, RUNS + 1):
@@ -107,7 +107,7 @@ def test_both_queries_ran_cold_at_each_step_in_every_run(measured: Measured) -> 
     assert {c.rows for c in cells if c.pattern == "sequential"} == {ROWS}
 
 
-@alone
+@timed
 def test_the_bytes_asked_of_the_device_are_the_tables(measured: Measured) -> None:
     table = measured.result.options["table_bytes"]
     for cell in of(measured.result, "ssd", "sequential"):
@@ -116,7 +116,7 @@ def test_the_bytes_asked_of_the_device_are_the_tables(measured: Measured) -> Non
     assert "exactly that at every step" in finding(measured.result, "bytes").verdict
 
 
-@alone
+@timed
 def test_a_backend_reads_ahead_as_far_as_was_set_for_it(measured: Measured) -> None:
     """Also where the one before it read further: the largest requests are the proof."""
     for sectors in STEPS:
@@ -128,7 +128,7 @@ def test_a_backend_reads_ahead_as_far_as_was_set_for_it(measured: Measured) -> N
             assert max(sizes) == max(sectors * SECTOR, 4096)
 
 
-@alone
+@timed
 def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measured) -> None:
     times = [geometric_mean(c.elapsed_s for c in scans(measured.result, s)) for s in STEPS]
     # From each step to the next there are a half or a third as many requests, which of 4 ms are
@@ -146,7 +146,7 @@ def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measure
         assert finding(measured.result, name).verdict
 
 
-@alone
+@timed
 def test_without_read_ahead_one_hump_tells_the_latency(measured: Measured, tmp_path: Path) -> None:
     """A host that takes the CPU away for longer than a read makes another hump, or a read whose
     process never slept: such a sweep is run once more, of a smaller table.
@@ -190,7 +190,7 @@ def again(device: SimulatedSsd, file: Path) -> Measured:
     return Measured(device, loaded(file), ended.stderr)
 
 
-@alone
+@timed
 def test_what_cannot_be_measured_was_said_and_the_other_went_on(measured: Measured) -> None:
     assert "--storage shm: read-ahead cannot be set" in measured.stderr
     assert "tmpfs is memory" in measured.stderr
@@ -198,7 +198,7 @@ def test_what_cannot_be_measured_was_said_and_the_other_went_on(measured: Measur
     assert "tmpfs" in measured.result.options["left_out"]["shm"]
 
 
-@alone
+@timed
 def test_random_reads_are_measured_by_the_same_sweep(measured: Measured) -> None:
     cells = of(measured.result, "ssd", "random")
     assert len(cells) == len(STEPS) * RUNS

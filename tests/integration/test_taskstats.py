@@ -20,7 +20,8 @@ from pgtrace import trace
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from scans import ATTEMPTS, anything_lost, by_source, new_backend, only, prepare
 
-pytestmark = pytest.mark.alone  # delay accounting is the whole host's
+# Delay accounting is the whole host's, and times are compared
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("awake_cpus")]
 
 SWITCH = Path("/proc/sys/kernel/task_delayacct")
 TOLERANCE = 0.15

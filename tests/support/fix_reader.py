@@ -52,20 +52,21 @@ class Reader(Child):
 
 @pytest.fixture(scope="session")
 def reader_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _compiled("reader", tmp_path_factory)
+    return compiled("reader", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def writer_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _compiled("writer", tmp_path_factory)
+    return compiled("writer", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def uring_reader_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _compiled("uring_reader", tmp_path_factory)
+    return compiled("uring_reader", tmp_path_factory)
 
 
-def _compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of this name that lies here."""
     compiler = shutil.which("cc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler: apt-get install clang")
