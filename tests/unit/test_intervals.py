@@ -6,12 +6,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace.engines import UNKNOWN_FILE, File, Key
+from pgtrace.engines import UNKNOWN_FILE, ByPower, File, Key, StatementName, Sums
 from pgtrace.model.capture import Interval, Operation, Performer
 from pgtrace.tracing import timeline
+from pgtrace.tracing.file_names import Place
+from pgtrace.tracing.heaviest import Telling
 from pgtrace.tracing.timeline import LENGTH_S, MOST, Intervals
 
 SECOND = 10**9
+SERIAL = 7
+TELLING = Telling(lambda name: (name.query_id or None, None), lambda file: Place("unknown"))
 LISTED = [
     UNKNOWN_FILE,
     File("relation", (8, 1), 0, 11),
@@ -43,10 +47,16 @@ class Counting:
     def files(self) -> Mapping[int, File]:
         return FILES
 
-    def sums(self) -> dict[Key, tuple[int, int, int]]:
+    def sums(self) -> dict[int, dict[int, Sums]]:
         self.looks += 1
         self.now_ns += self.costs_ns
-        return dict(self.counted)
+        return {SERIAL: {0: dict(self.counted)}}
+
+    def by_power(self) -> dict[int, ByPower]:
+        return {}
+
+    def statement(self, serial: int, query: int) -> StatementName | None:
+        return None
 
     def read(self, file: int, count: int = 1, performed_by: Performer = "backend") -> None:
         found = key(file, performed_by)
@@ -62,7 +72,7 @@ class Counting:
             self.intervals.look()
 
     def listed(self) -> list[Interval]:
-        return self.intervals.listed(8192, {1: "one", 2: "one", 3: "two"}.get)
+        return self.intervals.listed(8192, {1: "one", 2: "one", 3: "two"}.get, TELLING)
 
 
 def costs(listed: list[Interval]) -> list[tuple[str | None, int, int, int]]:
@@ -156,7 +166,7 @@ class Growing(Counting):
     def files(self) -> Mapping[int, File]:
         return first(self.known)
 
-    def sums(self) -> dict[Key, tuple[int, int, int]]:
+    def sums(self) -> dict[int, dict[int, Sums]]:
         self.read(self.known)
         self.known += 1
         return super().sums()
@@ -189,4 +199,6 @@ def test_a_tablespace_keeps_its_name_when_the_file_that_told_it_is_gone() -> Non
     counting.read(1)
     counting.wait(1)
     counting.intervals.fold_files({1: 9})
-    assert {cost[0] for cost in costs(counting.intervals.listed(8192, {9: "one"}.get))} == {"one"}
+    assert {
+        cost[0] for cost in costs(counting.intervals.listed(8192, {9: "one"}.get, TELLING))
+    } == {"one"}

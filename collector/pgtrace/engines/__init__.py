@@ -220,6 +220,20 @@ class TaskSnapshot:
     """Of a parallel worker, which of its leader's statements; 0: not known."""
 
 
+Sums = dict[Key, tuple[int, int, int]]
+"""Count, bytes, nanoseconds."""
+ByPower = dict[tuple[Operation, Source], dict[int, int]]
+"""How many there were of each power of two of nanoseconds, as IntervalIo.powers."""
+
+
+class StatementName(NamedTuple):
+    """What tells a statement from others: its id, or where there is none its text."""
+
+    query_id: int
+    text: bytes | None
+    text_cut: bool = False
+
+
 class Losses(NamedTuple):
     """What was lost, of all threads together."""
 
@@ -414,8 +428,16 @@ class Engine(Protocol):
         stands for it, which has the number that is returned.
         """
 
-    def sums(self) -> dict[Key, tuple[int, int, int]]:
-        """Count, bytes and nanoseconds of all that was measured since tracing began: cheap."""
+    def sums(self) -> dict[int, dict[int, Sums]]:
+        """Of the threads that are there, by serial and query, all that was measured since tracing
+        began: cheap. The same object again, if nothing was since.
+        """
+
+    def by_power(self) -> dict[int, ByPower]:
+        """The same by serial: how long everything took, coarsely."""
+
+    def statement(self, serial: int, query: int) -> StatementName | None:
+        """What sums() has under this number; None if it is no query, or not known any more."""
 
     def checkpoint(self) -> CheckpointTimes:
         """The last one that was traced, if the request asked for it."""

@@ -14,17 +14,19 @@ from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object, Ring
 from ..model.capture import COUNT_CALLS
 from . import (
+    ByPower,
     CheckpointTimes,
     EngineName,
     File,
     InUse,
-    Key,
     Losses,
     Postmaster,
     ProbeType,
     QueryEvent,
     QuerySource,
     Request,
+    StatementName,
+    Sums,
     TaskSnapshot,
     add_reads,
     layout,
@@ -34,7 +36,7 @@ from . import (
 from .file_table import FileTable
 from .light import Light
 from .map_sizes import Room
-from .slot_table import ReadsByQuery, SlotPool, add_sum
+from .slot_table import ReadsByQuery, SlotPool
 from .statement_table import StatementTable
 from .task_table import TaskTable
 
@@ -73,7 +75,7 @@ class LibbpfEngine:
         self._durations: list[int] = []
         self._leaving: deque[tuple[float, set[int]]] = deque()
         """File entries that were forgotten, and when they are looked at again."""
-        self._sums: dict[Key, tuple[int, int, int]] | None = None
+        self._sums: dict[int, dict[int, Sums]] | None = None
         self._counts: list[object] = []
         self._detached = False
         reason = probes.why_not(way)
@@ -170,19 +172,32 @@ class LibbpfEngine:
         self._leaving.append((time.monotonic() + _LEAVES_S, entries))
         return instead
 
-    def sums(self) -> dict[Key, tuple[int, int, int]]:
-        """Count, bytes and nanoseconds of all reads since tracing began: cheap."""
+    def sums(self) -> dict[int, dict[int, Sums]]:
+        """See Engine."""
         counts = self._pool.counts()
         settled, self._counts = counts == self._counts, counts
         if settled and self._sums is not None:
             return self._sums
-        sums = dict(self._pool.gone)
-        for mine in self._settled(self._pool.sums).values():
-            for key, each in mine.items():
-                add_sum(sums, key, *each)
+        sums = self._settled(self._pool.sums)
         # A count is ahead of its sums for a moment
         self._sums = sums if settled else None
         return sums
+
+    def by_power(self) -> dict[int, ByPower]:
+        """See Engine."""
+        return self._settled(self._pool.by_power)
+
+    def statement(self, serial: int, query: int) -> StatementName | None:
+        """See Engine."""
+        if query > layout.STATEMENT:
+            return self._statements.name(query - layout.STATEMENT - 1)
+        if not 0 < query < layout.OTHERS:
+            return None
+        task = self._tasks.read(serial)
+        if task.query.number != query:
+            return None
+        running = self._running(task)
+        return StatementName(running.query_id, running.text, running.text_cut) if running else None
 
     def release(self, serials: Sequence[int]) -> list[TaskSnapshot]:
         """What each of these threads did in all; their places are free for others.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from ctypes import sizeof
 
 from ..libbpf.objects import Object
-from ..model.capture import Call, Operation
-from . import Counts, Key, ReadsByKey, add_reads, fold_files, layout
+from ..model.capture import Call, Operation, Source
+from . import ByPower, Counts, Key, ReadsByKey, Sums, add_reads, fold_files, layout
 from .column import Column
 from .map_sizes import Room
 
@@ -29,6 +29,7 @@ _COUNT_AT, _OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
     layout.Slot.key.offset,
     layout.Slot.file.offset,
 )
+_FIRST_POWER = 3  # the first chunk's, see IntervalIo.powers
 _SLOTS, _CHUNK_QUEUE = 0, 1  # enum queue in bpf/free_lists.bpf.c
 
 assert _SLOT.size == sizeof(layout.Slot) == len(_EMPTY)
@@ -37,8 +38,6 @@ assert _CHUNK.size == sizeof(layout.Chunk)
 _Values = tuple[int, ...]
 ReadsByQuery = dict[int, ReadsByKey]
 """By the number of the query, or layout.STATEMENT and what follows."""
-Sums = dict[Key, tuple[int, int, int]]
-"""Count, bytes, nanoseconds."""
 
 
 @functools.lru_cache(maxsize=1 << 13)  # numbers of files are new for ever
@@ -99,8 +98,8 @@ class SlotPool:
         self._retired: dict[int, int] = {}
         """Slots that nobody finds any more, and may be in use for a moment yet; their keys."""
         self._charged: dict[tuple[int, int], list[int]] = {}
-        self.gone: Sums = {}
-        """Of tasks that were released."""
+        self._powers: dict[int, tuple[_Values, dict[int, int]]] = {}
+        """Of slots as they were last, all but their chunks, and what by_power() has of these."""
         self.idle: set[int] = set()
         """Tasks that ran no query when tracing began: what they read then was outside."""
 
@@ -146,19 +145,44 @@ class SlotPool:
                     add_reads(found.setdefault(charged_to, {}).setdefault(query, {}), each)
         return found
 
-    def sums(self, of: Collection[int] | None = None) -> dict[int, Sums]:
-        """By charged_to, count, bytes and nanoseconds by key, without any histogram."""
-        found: dict[int, Sums] = {}
+    def sums(self, of: Collection[int] | None = None) -> dict[int, dict[int, Sums]]:
+        """By charged_to and query, count, bytes and nanoseconds by key, without any histogram."""
+        found: dict[int, dict[int, Sums]] = {}
         for place in self._places(of):
             values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
             count, size, _, total = values[_COUNT:]
             if count:
-                sums = found.setdefault(values[_PAYER], {})
+                sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
                 add_sum(sums, self._key(values), count, size, total)
         for charged_to, returned in self._returned.items():
             if of is None or charged_to in of:
-                for each in returned.values():
-                    _add_reads_sums(found.setdefault(charged_to, {}), each)
+                for query, each in returned.items():
+                    sums = found.setdefault(charged_to, {}).setdefault(query, {})
+                    _add_reads_sums(sums, each)
+        return found
+
+    def by_power(self, of: Collection[int] | None = None) -> dict[int, ByPower]:
+        """By charged_to, how long everything took, coarsely. Of slots in which nothing more was
+        counted since the last call, nothing is read.
+        """
+        found: dict[int, ByPower] = {}
+        powers: dict[int, tuple[_Values, dict[int, int]]] = {}
+        for place in self._places(of):
+            values = self._values(place)
+            known = self._powers.get(place)
+            if known is None or known[0] != values[:_CHUNKS]:
+                known = values[:_CHUNKS], self._powers_of(values[_CHUNKS:])
+            powers[place] = known
+            key = key_of(values[_KEY])
+            mine = found.setdefault(values[_PAYER], {})
+            add_powers(mine, (key.operation, key.source), known[1])
+        self._powers = powers if of is None else self._powers | powers
+        for charged_to, returned in self._returned.items():
+            if of is None or charged_to in of:
+                mine = found.setdefault(charged_to, {})
+                for reads in returned.values():
+                    for key, counts in reads.items():
+                        add_powers(mine, (key.operation, key.source), powers_of(counts))
         return found
 
     def counts(self) -> list[object]:
@@ -187,19 +211,13 @@ class SlotPool:
                 add_reads(theirs, self._take(charged_to, query, [place]))
         for pair in [pair for pair in self._charged if pair[0] in ended]:
             del self._charged[pair]
-        found = [self._returned.pop(task, {}) for task in tasks]
-        for by_query in found:
-            for each in by_query.values():
-                _add_reads_sums(self.gone, each)
-        return found
+        return [self._returned.pop(task, {}) for task in tasks]
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Count what was handed over of some files on those that stand for them."""
         for by_query in self._returned.values():
             for reads in by_query.values():
                 fold_files(reads, instead)
-        for key in [key for key in self.gone if key.file in instead]:
-            add_sum(self.gone, key._replace(file=instead[key.file]), *self.gone.pop(key))
 
     def retire(self, entries: Collection[int]) -> None:
         """Let nobody find the slots of these files.
@@ -323,6 +341,13 @@ class SlotPool:
         buckets = self._buckets(values[_CHUNKS:])
         return Counts(count, size, device, total, low, high, queued, buckets)
 
+    def _powers_of(self, chunks: Sequence[int]) -> dict[int, int]:
+        return {
+            power: sum(_CHUNK.unpack_from(*self._chunks.at(place - 1)))
+            for power, place in enumerate(chunks, _FIRST_POWER)
+            if place
+        }
+
     def _buckets(self, chunks: Iterable[int]) -> dict[int, int]:
         buckets = {}
         for chunk, place in enumerate(chunks):
@@ -339,6 +364,22 @@ def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:
     for start in reversed(range(first, first + count, _AT_ONCE)):
         if loaded.run("pgt_fill", queue, start, min(_AT_ONCE, first + count - start)):
             raise RuntimeError(f"queue {queue} does not hold {count}")
+
+
+def powers_of(counts: Counts) -> dict[int, int]:
+    """How many of them fell into each power of two of nanoseconds."""
+    powers: dict[int, int] = {}
+    for index, count in counts.buckets.items():
+        power = index // layout.SUBS + _FIRST_POWER
+        powers[power] = powers.get(power, 0) + count
+    return powers
+
+
+def add_powers(found: ByPower, told: tuple[Operation, Source], powers: Mapping[int, int]) -> None:
+    """Count so many more of each power."""
+    mine = found.setdefault(told, {})
+    for power, count in powers.items():
+        mine[power] = mine.get(power, 0) + count
 
 
 def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:

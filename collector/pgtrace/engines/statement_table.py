@@ -5,7 +5,7 @@ from collections.abc import Collection
 from ctypes import sizeof
 
 from ..libbpf.objects import Object
-from . import StatementTotal, layout
+from . import StatementName, StatementTotal, layout
 from .column import Column
 from .slot_table import ReadsByQuery, SlotPool, fill
 
@@ -59,6 +59,12 @@ class StatementTable:
             reads=reads.get(layout.STATEMENT | (index + 1), {}),
             statement=layout.STATEMENT | (index + 1),
         )
+
+    def name(self, index: int) -> StatementName:
+        """Of the statement at one place, which it is."""
+        one = self._at(index)
+        text = bytes(one)[layout.Statement.text.offset :][: one.text_length]
+        return StatementName(signed(one.query_id), text, bool(one.key.cut))
 
     def others(self, task: layout.Task, reads: ReadsByQuery) -> list[StatementTotal]:
         """Those of a task for which there was no room, as one; none if there were none."""

@@ -263,11 +263,55 @@ class Cost(msgspec.Struct):
     told apart."""
 
 
+class IntervalIo(msgspec.Struct, gc=False):
+    """What all processes did in one interval, by operation and source."""
+
+    operation: Operation
+    source: Source
+    count: int
+    bytes: int
+    total_ns: int
+    powers: dict[int, int] = {}
+    """How long each took, coarsely: of n, how many took 2^n ns and longer, but less than 2^(n+1).
+    Of 3 also what was shorter, of 40 also what was longer."""
+
+
+class Heaviest(msgspec.Struct, gc=False):
+    """What took longest in one interval: one operation, of one kind of file, by one statement, or
+    where it was for none by one type of processes.
+    """
+
+    operation: Operation
+    count: int
+    bytes: int
+    total_ns: int
+    device_count: int = 0
+    """Of the reads those that waited for the device."""
+    device_ns: int = 0
+    query_id: int | None = None
+    """As Query.query_id; where that and text_hash are missing, it was outside queries, or its
+    statement is not known."""
+    text_hash: str | None = None
+    """As Query.text_hash."""
+    backend_type: str | None = None
+    """None: of several types, or not known."""
+    kind: Kind = "unknown"
+    tablespace: str | None = None
+    relation: str | None = None
+
+
 class Interval(msgspec.Struct):
-    """What was read in about one second of the session; `second` counts from its start."""
+    """What was done in about one second of the session; `second` counts from its start."""
 
     second: float
     costs: list[Cost]
+    """Of reads of relations."""
+    length: float | None = None
+    """Seconds; None in files of before there was `io`."""
+    io: list[IntervalIo] = []
+    heaviest: list[Heaviest] = []
+    """The five that took longest; where intervals were put together, the five that took longest of
+    those that were among the five of one of them."""
 
 
 class Buffers(msgspec.Struct):
@@ -317,7 +361,7 @@ class Capture(msgspec.Struct):
     gaps: list[Gap] = []
     tablespaces: list[Tablespace] = []
     intervals: list[Interval] = []
-    """The session in pieces, of reads of relations: how much their costs vary."""
+    """The session in pieces, those without reads, writes and fsyncs left out."""
     buffers: list[Buffers] = []
     """With a connection; only what the server said at the start and at the end."""
     executions: list[Executions] = []

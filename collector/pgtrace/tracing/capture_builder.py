@@ -1,11 +1,11 @@
 """From what was found to what a capture holds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from .. import terminal_text
-from ..engines import Counts, ExcludedCounts, QueryEvent, ReadsByKey
+from ..engines import Counts, ExcludedCounts, QueryEvent, ReadsByKey, StatementName
 from ..failures import Failures
 from ..model import capture
 from ..model.buckets import Buckets
@@ -14,6 +14,7 @@ from ..postgres.statement_hash import fnv1a
 from ..units import stamp
 from .charging import Account, Snapshot
 from .file_names import Place, Places
+from .heaviest import Telling
 from .statements import Name, Statements, Sum, shown_text
 
 _NOWHERE = Place("unknown")
@@ -70,6 +71,25 @@ class Assembly:
             with self._failures.kept(f"process {account.process.pid} is in no number"):
                 listed.append(self._backend(account, wall))
         return sorted(listed, key=lambda b: (-sum(r.total_ns for r in b.io), b.pid))
+
+    def telling(self, backends: Iterable[capture.Backend]) -> Telling:
+        """What tells the heaviest of an interval, so that they are found among these."""
+        ids: dict[str, set[int]] = {}
+        for query in (query for backend in backends for query in backend.queries):
+            if query.query_id and query.text:
+                ids.setdefault(query.text, set()).add(query.query_id)
+
+        def told(name: StatementName) -> tuple[int | None, str | None]:
+            if name.query_id:
+                return name.query_id, None
+            # One that was read before its id was known is its own all the same
+            text = shown_text(name.text, name.text_cut, literals=self._literals)
+            same = ids.get(text or "", set())
+            if len(same) == 1:
+                return next(iter(same)), None
+            return None, _text_hash(text, name.text_cut, 0)
+
+        return Telling(told, self._places.place)
 
     def queries(self, statements: Statements) -> list[capture.Query]:
         """Every statement, those that took longest first."""

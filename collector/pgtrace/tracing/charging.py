@@ -3,7 +3,7 @@
 import copy
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads, fold_files
@@ -78,6 +78,8 @@ class Registry:
         self._ended: deque[TracedProcess] = deque()
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
         self.servers = Servers(engine, target)
+        self.let_go_of: Callable[[Iterable[TaskSnapshot]], None] = lambda finals: None
+        """Is told what each thread did that is let go of."""
         self._lost = Lost()
         """What those lost who ended."""
         self._names = names
@@ -225,6 +227,11 @@ class Registry:
         found.accounts += self._merged.values()
         return found
 
+    def type_of(self, serial: int) -> str | None:
+        """The type of the process that a thread is of."""
+        process = self._processes.get(serial)
+        return process.title.backend_type if process else None
+
     def silent(self, until_ns: int) -> list[Account]:
         """Who ran at that time and has neither read nor run a query, with nothing in them."""
         if not self._target.whole or self._cannot_tell_silent():
@@ -346,6 +353,8 @@ class Registry:
         if not processes:
             return
         finals = self._engine.release([process.serial for process in processes])
+        with self._failures.kept("costs over time"):
+            self.let_go_of(finals)
         for process, final in zip(processes, finals, strict=True):
             process.final = final
         for process in sorted(processes, key=lambda process: process.leader is None):

@@ -105,7 +105,8 @@ class Tracer:
             light=request.light,
             failures=self.failures,
         )
-        self.intervals = Intervals(self.engine, self.started_ns)
+        self.intervals = Intervals(self.engine, self.started_ns, type_of=self.registry.type_of)
+        self.registry.let_go_of = self.intervals.let_go
         self.registry.see_first()
         with self.failures.kept("letting go of privileges"):
             once_attached()
@@ -333,7 +334,9 @@ class Tracer:
             intervals=self._part(
                 "costs over time",
                 lambda: self.intervals.listed(
-                    self.block_size, lambda file: tablespace(file).tablespace
+                    self.block_size,
+                    lambda file: tablespace(file).tablespace,
+                    self.assembly.telling(backends),
                 ),
                 [],
             ),

@@ -1,0 +1,147 @@
+"""What was counted between two looks at an engine's sums, and for whom.
+
+Sums of a thread only grow, but for two things: what a query that runs has counted becomes its
+statement's when it ends, and a thread that ended is looked at for the last time.
+"""
+
+from collections.abc import Container, Mapping
+from typing import NamedTuple
+
+from ..engines import ByPower, Key, ReadsByKey, StatementName, Sums, TaskSnapshot
+from ..engines.layout import OTHERS
+from ..engines.slot_table import add_powers, add_sum, powers_of
+
+Told = tuple[int, int]
+"""A thread's serial and a query of its, as Engine.sums() has them."""
+_LAST = -1
+"""The query that a thread ran when it ended."""
+
+
+class Gain(NamedTuple):
+    """So much more: count, bytes, nanoseconds."""
+
+    told: Told
+    key: Key
+    totals: tuple[int, int, int]
+
+
+class Gains(NamedTuple):
+    """What one thread did between two looks."""
+
+    more: list[Gain]
+    became: dict[int, int]
+    """Queries that ended, and what they are counted under now."""
+
+
+def gains(serial: int, now: Mapping[int, Sums], before: Mapping[int, Sums]) -> Gains:
+    """The differences of one thread. What a query had counted that ended is none of its
+    statement's.
+    """
+    more = {query: _more(sums, before.get(query, {})) for query, sums in now.items()}
+    became: dict[int, int] = {}
+    for query in before.keys() - now.keys():
+        if not 0 < query < OTHERS or not before[query]:
+            continue
+        left, found = before[query], 0
+        for candidate, sums in more.items():
+            if (size := _common(left, sums)) > found:
+                found, became[query] = size, candidate
+        if found:
+            _take(more[became[query]], left)
+    listed = [
+        Gain((serial, query), key, sums)
+        for query, found_sums in more.items()
+        for key, sums in found_sums.items()
+        if any(sums)
+    ]
+    return Gains(listed, became)
+
+
+def of_final(final: TaskSnapshot) -> tuple[dict[int, Sums], dict[int, StatementName]]:
+    """What a thread that was let go of did in all, as Engine.sums() had it, and the names."""
+    sums: dict[int, Sums] = {}
+    names: dict[int, StatementName] = {}
+    rest = _sums_of(final.reads)
+    parts = [(total.statement, total.reads, total) for total in final.statements]
+    if final.running:
+        parts.append((_LAST, final.running.reads, final.running))  # type: ignore[arg-type]
+    for query, reads, named in parts:
+        sums[query] = _sums_of(reads)
+        names[query] = StatementName(named.query_id, named.text, named.text_cut)
+        _take(rest, sums[query])
+    sums[0] = rest
+    return sums, names
+
+
+def more_by_power(now: ByPower, before: ByPower) -> ByPower:
+    """The differences of what is told coarsely."""
+    more: ByPower = {}
+    for told, powers in now.items():
+        earlier = before.get(told, {})
+        if powers != earlier:
+            gained = {power: count - earlier.get(power, 0) for power, count in powers.items()}
+            more[told] = {power: count for power, count in gained.items() if count > 0}
+    return more
+
+
+def by_power(reads: ReadsByKey) -> ByPower:
+    """The same of reads with their histograms."""
+    found: ByPower = {}
+    for key, counts in reads.items():
+        add_powers(found, (key.operation, key.source), powers_of(counts))
+    return found
+
+
+def _sums_of(reads: ReadsByKey) -> Sums:
+    sums: Sums = {}
+    for key, counts in reads.items():
+        add_sum(sums, key, counts.count, counts.bytes, counts.total_ns)
+    return _without_scope(sums)
+
+
+def of_files(sums: Sums, files: Container[int]) -> Sums:
+    """Those of these files, as gains() takes them."""
+    return _without_scope({key: each for key, each in sums.items() if key.file in files})
+
+
+def _without_scope(sums: Sums) -> Sums:
+    """A read may be found to have been outside queries only later."""
+    found: Sums = {}
+    for key, each in sums.items():
+        add_sum(found, key if key.scope == "query" else key._replace(scope="query"), *each)
+    return found
+
+
+def _more(now: Sums, before: Sums) -> Sums:
+    """A count may be one ahead of its sums while it grows, and what is being moved to its
+    statement is seen twice or not at all."""
+    found: Sums = {}
+    for key, sums in now.items():
+        earlier = before.get(key)
+        if earlier is None:
+            found[key] = sums
+        elif earlier != sums:
+            count, size, total = (a - b for a, b in zip(sums, earlier, strict=True))
+            found[key] = max(count, 0), max(size, 0), max(total, 0)
+    return found
+
+
+def _common(left: Sums, right: Sums) -> int:
+    return sum(min(sums[0], right[key][0]) for key, sums in left.items() if key in right)
+
+
+def _take(of: Sums, away: Sums) -> None:
+    for key, sums in away.items():
+        if key in of:
+            count, size, total = (a - b for a, b in zip(of[key], sums, strict=True))
+            of[key] = max(count, 0), max(size, 0), max(total, 0)
+
+
+def with_files(sums: Sums, instead: Mapping[int, int]) -> Sums:
+    """The same, where some files stand for others."""
+    if not any(key.file in instead for key in sums):
+        return sums
+    found: Sums = {}
+    for key, each in sums.items():
+        add_sum(found, key._replace(file=instead.get(key.file, key.file)), *each)
+    return found

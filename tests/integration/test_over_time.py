@@ -1,0 +1,115 @@
+"""The course of a session: in each second what was done, and by whom, of real servers."""
+
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from fix_cluster import Server
+from pgtrace.engines import Tier
+from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Capture, Heaviest, Io, Operation, Query
+from pgtrace.tracing.timeline import LENGTH_S
+from pgtrace.tracing.tracer import trace
+
+TABLE = benchmark_table.TABLE
+SLOW = f"select count(pg_sleep(0.02)) from {TABLE} where ctid = any(%s::tid[])"
+SHORT = f"select count(*) from {TABLE} where ctid = any(%s::tid[])"
+OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
+
+
+@pytest.fixture(params=["light", "full"])
+def tier(request: pytest.FixtureRequest) -> Tier:
+    found: Tier = request.param
+    return found
+
+
+def rows(number: int) -> list[str]:
+    """The first rows of so many blocks."""
+    return [f"({block},1)" for block in random.sample(range(500), number)]
+
+
+@pytest.fixture
+def taken(server: Server, tier: Tier) -> Capture:
+    """Of a server with one query that reads for seconds, between short ones of others who leave;
+    with so few buffers that most of what is asked for is read.
+    """
+    cluster = server(shared_buffers="1MB", max_wal_senders=0)
+    pid = cluster.postmaster_pid
+    with (
+        cluster.connect() as connection,
+        trace(pid, queries=tier, operations=OPERATIONS) as tracer,
+    ):
+        others(cluster)
+        connection.execute(SLOW, [rows(150)])
+        others(cluster)
+        time.sleep(LENGTH_S)
+    taken = tracer.capture()
+    assert taken.partial == []
+    return taken
+
+
+def others(cluster: PrivateCluster) -> None:
+    """Clients that come and go."""
+    for _ in range(5):
+        with cluster.connect() as client:
+            client.execute(SHORT, [rows(300)])
+
+
+def is_of_the_table(one: Io | Heaviest) -> bool:
+    return (one.operation, one.kind, one.tablespace) == ("read", "relation", "pg_default")
+
+
+def statement(taken: Capture, words: str) -> Query:
+    """One of those with these words in their text."""
+    return next(q for b in taken.backends for q in b.queries if words in (q.text or ""))
+
+
+def test_every_read_write_and_fsync_is_in_one_second(taken: Capture) -> None:
+    """What is counted in the moment of a look may be in the histogram of one second and the sums of
+    the next.
+    """
+    counts, sizes, times, powers = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for interval in taken.intervals:
+        for io in interval.io:
+            counts[io.operation] += io.count
+            sizes[io.operation] += io.bytes
+            times[io.operation] += io.total_ns
+            powers[io.operation] += sum(io.powers.values())
+    for operation, total in taken.totals.items():
+        assert counts[operation] == powers[operation] == total.count
+        assert sizes[operation] == total.bytes
+        assert times[operation] == total.total_ns
+
+
+def test_a_query_of_seconds_is_in_each_of_them_by_its_name(taken: Capture) -> None:
+    """In the full tier that is known only at its end. In its first and its last second others take
+    longer, so that some reads of its may not be among the five.
+    """
+    slow = statement(taken, "pg_sleep")
+    seconds = [
+        interval.second
+        for interval in taken.intervals
+        if any(one.text_hash == slow.text_hash for one in interval.heaviest)
+    ]
+    assert len(seconds) >= 3
+    found = sum(
+        one.count
+        for interval in taken.intervals
+        for one in interval.heaviest
+        if one.text_hash == slow.text_hash and is_of_the_table(one)
+    )
+    whole = sum(r.count for r in slow.io if is_of_the_table(r))
+    assert 0.95 * whole <= found <= whole
+    assert whole > 100
+
+
+def test_what_short_sessions_ran_has_its_name(taken: Capture) -> None:
+    short = statement(taken, "count(*)")
+    assert any(
+        one.text_hash == short.text_hash
+        for interval in taken.intervals
+        for one in interval.heaviest
+    )
