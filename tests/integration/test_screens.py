@@ -344,19 +344,28 @@ def report(stage: Stage) -> tuple[str, str]:
     return "pgtrace report slow.json", stage.run("report", "slow.json")
 
 
-def report_of_server(stage: Stage) -> tuple[str, str]:
-    """Few rows: which catalogs a new backend reads is of no interest."""
+def busy_server(stage: Stage) -> None:
+    """A capture of some seconds: a quiet one, one of cold reads, and others of cached ones."""
+    if (stage.folder / "busy.json").exists():
+        return
     stage.restart()
     with stage.backend() as first, stage.backend() as second:
 
         def act() -> None:
+            time.sleep(1.5)
             stage.make_cold()
             first.execute(INDEX_SCAN)
-            for _ in range(3):
+            for _ in range(4):
                 second.execute(INDEX_SCAN)
+                time.sleep(1)
 
         named = ("--by", "relation", "-o", "busy.json", "--force")
         stage.watch(act, "capture", "--server", stage.cluster.datadir, *named)
+
+
+def report_of_server(stage: Stage) -> tuple[str, str]:
+    """Few rows: which catalogs a new backend reads is of no interest."""
+    busy_server(stage)
     return "pgtrace report --top 2 busy.json", stage.run("report", "--top", 2, "busy.json")
 
 
@@ -369,13 +378,13 @@ def hlog(stage: Stage) -> tuple[str, str]:
 
 
 def csv(stage: Stage) -> tuple[str, str]:
-    report_of_server(stage)
+    busy_server(stage)
     shown = stage.run("report", "--format", "csv", "--relations", "busy.json")
     return "pgtrace report --format csv --relations busy.json | head -2", _first(shown, 2)
 
 
 def openmetrics(stage: Stage) -> tuple[str, str]:
-    report_of_server(stage)
+    busy_server(stage)
     shown = stage.run("report", "--format", "openmetrics", "busy.json").splitlines()
     kept = "".join(f"{line}\n" for line in shown if 'bucket{operation="read",source="dev' in line)
     return "pgtrace report --format openmetrics busy.json | grep 'bucket.*read.*device'", kept
@@ -492,7 +501,7 @@ _MASKS = [
     (r"^(ROW .{20}).*…$", r"\1"),
     (r'le="[^"]+"', "LE"),
     (r"\b\d(?:\.\d+)?e-\d+\b", "0.1"),
-    (r"█+", " "),
+    (r"[·▁▂▃▄▅▆▇█]+", " "),
     (r"^Tag=\d+\.read\.\w+\.\w+,[\d.,]+,HISTF.*", "TAG"),
     (r"Reads by \w+ \([^)]*\)", "Reads by PROBE_TYPE"),
     (r"Reads by \w+,", "Reads by PROBE_TYPE,"),

@@ -54,7 +54,22 @@ class Paragraph:
     text: str
 
 
-Block = Table | Paragraph
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A value for each piece of a session, drawn over its time."""
+
+    caption: str
+    unit: Unit
+    pieces: Sequence[tuple[float, float, float]]
+    """When each began, how long it was, both in seconds, and its value; what there is none of is
+    0."""
+    duration_s: float
+    began: str
+    ended: str
+    """Times of day."""
+
+
+Block = Table | Paragraph | Over
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,22 @@ from ...model.histogram import Histogram
 from .. import losses
 from ..sections import server as overview
 from ..sections.sums import relation_of, written
-from ..terminal.capture_report import partial, session
+from ..terminal.capture_report import lost_of, partial, session
 from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
 from . import drawing, whole
 from .charts import Charts
+from .over_time import over_time
 from .parts import Row, escaped, paragraphs, part, section, table
 from .reads import COLUMNS, numbers, view
 from .statements import statements, waited
 
 MOST_DRAWN = 20
 """Backends with charts of their own; the others are added up in one row."""
-_NAV = (("reads", "All reads"), ("read", "What was read"), ("writes", "Writes and fsync"),
-        ("backends", "Backends"), ("statements", "Statements"))  # fmt: skip
+_NAV = (("time", "Over time"), ("reads", "All reads"), ("read", "What was read"),
+        ("writes", "Writes and fsync"), ("backends", "Backends"),
+        ("statements", "Statements"))  # fmt: skip
+_ANSWER = ("answer", "over-time")
 _OF_WRITES = ("calls", "bytes", "time", "mean", "p50", "p99", "max")
 
 
@@ -37,6 +40,7 @@ def render(capture: Capture) -> str:
     how = how[len(unfinished) :]
     missing = _missing(capture)
     by = {
+        "time": over_time(capture),
         "reads": _everything(capture, charts, missing),
         "read": _places(capture),
         "writes": _writes(capture),
@@ -49,18 +53,22 @@ def render(capture: Capture) -> str:
     of = f"PostgreSQL {server.version}" if server.version else "PostgreSQL"
     where = f" in {server.data_directory}" if server.data_directory else ""
     simulated = [t.name for t in capture.tablespaces if t.simulated]
+    overviews = overview.sections(capture, Choice()) if several else []
+    answer = [part for part in overviews if part.name in _ANSWER]
     parts = [
         f"<header>\n<h1>Read latencies of {escaped(of)}</h1>",
         paragraphs([f"{head}. {of}{where}."], "lead"),
         f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
-        paragraphs(unfinished, "warning"),
+        paragraphs([*unfinished, *lost_of(capture)], "warning"),
         paragraphs(
             [f"Simulated: tablespace {name} lies on a simulated device." for name in simulated],
             "simulated",
         ),
-        *([drawing.drawn(overview.sections(capture, Choice()))] if several else []),
+        drawing.drawn(answer),
+        section("time", "Over time", by["time"]),
+        drawing.drawn([part for part in overviews if part not in answer]),
+        *(section(name, title, by[name]) for name, title in _NAV if name != "time"),
         _how(capture, how),
-        *(section(name, title, by[name]) for name, title in _NAV),
     ]
     return whole(head, "\n".join(parts), charts)
 

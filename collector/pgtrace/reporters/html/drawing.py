@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..document import Paragraph, Section, Table
+from ..document import Block, Over, Paragraph, Section
 from .parts import Row, escaped, paragraphs, table
 
 _UNKNOWN = "not measured"
@@ -18,9 +18,11 @@ def _section(each: Section) -> str:
     return f'<section id="{escaped(each.name)}">\n{content}\n</section>'
 
 
-def _block(block: Table | Paragraph) -> str:
+def _block(block: Block) -> str:
     if isinstance(block, Paragraph):
         return paragraphs([block.text], "lead")
+    if isinstance(block, Over):
+        return ""
     heads = [("", [column.title for column in block.columns])]
     rows = [
         Row(name, [c.show(value, _UNKNOWN) for c, value in zip(block.columns, values, strict=True)])

@@ -121,7 +121,7 @@ def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
     if listed:
         statement = max(listed, key=lambda s: length(s.reads))
         share = units.percent(length(statement.reads), whole)
-        parts.append(f"{share} of that {what} was for one statement: {_short(statement.text)}")
+        parts.append(f"{share} of that {what} was for one statement: {short(statement.text)}")
     files = by_name(reads, file_of)
     name, own = max(files, key=lambda item: length(item[1]))
     if own[0].relation:
@@ -146,7 +146,7 @@ def _most_often(capture: Capture, every: Sequence[Statement]) -> list[str]:
     if rate < _OFTEN or calls < sum(number for number, _ in known) / 2:
         return []
     return [
-        f"One statement ran {units.count(round(rate))} times a second: {_short(statement.text)}."
+        f"One statement ran {units.count(round(rate))} times a second: {short(statement.text)}."
     ]
 
 
@@ -175,6 +175,7 @@ def _lasting(capture: Capture, operation: Operation) -> str:
     )
 
 
-def _short(text: str, most: int = 60) -> str:
+def short(text: str, most: int = 60) -> str:
+    """A statement in a sentence."""
     words = " ".join(text.split())
     return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"

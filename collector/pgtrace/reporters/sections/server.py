@@ -8,6 +8,7 @@ from ..document import Column, Paragraph, Section, Table, Value
 from ..view import Choice
 from . import top
 from .answer import verdict
+from .over_time import over_time
 from .statements import statements
 from .sums import device_ns, reads_of, time_of
 
@@ -21,6 +22,7 @@ def sections(capture: Capture, choice: Choice) -> list[Section]:
     every = statements(capture)
     parts = [
         Section("answer", [Paragraph(line) for line in verdict(capture, every)]),
+        Section("over-time", over_time(capture, every)),
         Section("found", [found(capture)] if "read" in capture.probes.operations else []),
         Section("top-statements", top.statement_table(every, choice)),
         Section("top-relations", top.relation_table(capture, choice)),

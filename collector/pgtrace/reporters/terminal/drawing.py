@@ -1,17 +1,22 @@
 """Sections of a report as text: sentences are folded, tables fit the terminal."""
 
 import io
+import math
 from collections.abc import Sequence
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from ...terminal_text import escape, folded, kept_together
-from ..document import Paragraph, Section, Table
+from ..document import Column, Over, Paragraph, Section, Table
 
 _UNKNOWN = "?"
 _GAP = 2
+_SHIFTED = 0.2
+"""Of a character, so much is none: pieces are never exactly as long as each other."""
+_LEVELS = "·▁▂▃▄▅▆▇█"
 _NAME = 16
 """Columns of what a row is of, at least: then lines are longer than the terminal is wide."""
 
@@ -27,6 +32,8 @@ def lines(sections: Sequence[Section], width: int, *, whole: bool = False) -> li
         for block in section.blocks:
             if isinstance(block, Paragraph):
                 found += folded(_printed(Text(kept_together(escape(block.text))), width))
+            elif isinstance(block, Over):
+                found += _strip(block, width)
             else:
                 found += _table(block, width, whole=whole)
     return found
@@ -40,6 +47,22 @@ def _printed(what: Text | RichTable, width: int) -> list[str]:
     )  # fmt: skip
     console.print(what)
     return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def _strip(over: Over, width: int) -> list[str]:
+    """A character for each second or more, as high as the highest value in it."""
+    room = width - len(over.began) - len(over.ended) - 2
+    step = max(over.duration_s / room, median(length for _, length, _ in over.pieces))
+    levels = [0.0] * max(1, round(over.duration_s / step))
+    for second, length, value in over.pieces:
+        first = min(int(second / step + _SHIFTED), len(levels) - 1)
+        behind = math.ceil((second + length) / step - _SHIFTED)
+        for at in range(first, min(max(behind, first + 1), len(levels))):
+            levels[at] = max(levels[at], value)
+    most = max(levels)
+    strip = "".join(_LEVELS[math.ceil(value / most * (len(_LEVELS) - 1))] for value in levels)
+    highest = Column("", over.unit).show(most, _UNKNOWN)
+    return [f"{over.caption} ({_LEVELS[-1]}: {highest})", f"{over.began} {strip} {over.ended}"]
 
 
 def _table(table: Table, width: int, *, whole: bool) -> list[str]:

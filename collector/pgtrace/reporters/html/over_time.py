@@ -1,0 +1,231 @@
+"""The session over its time: a heat map of latencies, whose time it was, and what ran when.
+
+Drawn here as SVG, as there is nothing to be hidden or compared: each cell tells its numbers.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ... import units
+from ...model.capture import Capture, Heaviest, Interval, Operation
+from ..sections.over_time import (
+    LEAST,
+    called,
+    length_of,
+    measure,
+    moment,
+    of_interval,
+    texts_of,
+)
+from ..sections.statements import statements
+from .parts import Row, escaped, table
+
+MOST_COLUMNS = 240
+_WIDTH, _LEFT, _ROW, _HEIGHT = 960, 76, 16, 140
+_COLOURS = 5
+_OTHERS = "everything else"
+_FAINT = 0.15
+
+
+class _Column(NamedTuple):
+    """Intervals that are drawn as one."""
+
+    intervals: list[Interval]
+
+    @property
+    def second(self) -> float:
+        return self.intervals[0].second
+
+    @property
+    def end(self) -> float:
+        return self.intervals[-1].second + (self.intervals[-1].length or 0)
+
+
+def over_time(capture: Capture) -> str:
+    """Return the chapter; "" of a session that is too short."""
+    if len(capture.intervals) < LEAST or not all(i.length for i in capture.intervals):
+        return ""
+    operation, waiting = measure(capture)
+    columns = _columns(capture)
+    texts = texts_of(statements(capture))
+    return "\n".join(
+        [
+            _heat(capture, columns, operation),
+            _whose(capture, columns, operation, texts, waiting=waiting),
+            _numbers(capture, operation, texts, waiting=waiting),
+        ]
+    )
+
+
+def _columns(capture: Capture) -> list[_Column]:
+    at_once = math.ceil(len(capture.intervals) / MOST_COLUMNS)
+    listed = capture.intervals
+    return [_Column(listed[n : n + at_once]) for n in range(0, len(listed), at_once)]
+
+
+def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) -> str:
+    """How long each took: a row for each power of two, darker where there were more."""
+    counted = [
+        _powers(io.powers for i in c.intervals for io in i.io if io.operation == operation)
+        for c in columns
+    ]
+    powers = sorted({power for counts in counted for power in counts})
+    if not powers:
+        return ""
+    rows = range(powers[-1], powers[0] - 1, -1)
+    most = max(max(counts.values(), default=0) for counts in counted)
+    cells = []
+    for column, counts in zip(columns, counted, strict=True):
+        for number, power in enumerate(rows):
+            if count := counts.get(power):
+                shade = _FAINT + (1 - _FAINT) * math.log1p(count) / math.log1p(most)
+                upto = units.bucket(1 << (power + 1))
+                told = f"{_span(capture, column)}, {_from(power)} to {upto}: {units.count(count)}"
+                place = _x(capture, column)
+                cells.append(
+                    f'<rect {place} y="{number * _ROW}" height="{_ROW - 1}" '
+                    f'fill-opacity="{shade:.2f}"><title>{escaped(told)}</title></rect>'
+                )
+    labels = [
+        f'<text x="{_LEFT - 6}" y="{number * _ROW + 12}">{escaped(_from(power))}</text>'
+        for number, power in enumerate(rows)
+    ]
+    what = {"read": "Reads", "write": "Writes", "fsync": "Calls of fsync"}[operation]
+    return _figure(
+        f"{what} by latency over time, darker where there were more",
+        [f'<g class="heat">{"".join(cells)}</g>', *labels],
+        len(rows) * _ROW,
+        capture,
+    )
+
+
+def _whose(
+    capture: Capture,
+    columns: Sequence[_Column],
+    operation: Operation,
+    texts: dict[object, str],
+    *,
+    waiting: bool,
+) -> str:
+    """Whose time it was: what took most of it, and the rest."""
+    times: Counter[str] = Counter()
+    of_columns: list[Counter[str]] = []
+    for column in columns:
+        here: Counter[str] = Counter()
+        for interval in column.intervals:
+            io = of_interval(interval, operation, waiting=waiting)
+            here[_OTHERS] += sum(each.total_ns for each in io)
+            for one in _of(interval, operation):
+                took = length_of(one, waiting=waiting)
+                here[called(one, texts)] += took
+                here[_OTHERS] -= took
+        of_columns.append(here)
+        times.update({name: ns for name, ns in here.items() if name != _OTHERS})
+    names = [name for name, ns in times.most_common(_COLOURS) if ns]
+    colours = {name: f"s{number}" for number, name in enumerate(names)}
+    most = max(
+        _rate(column, here.total()) for column, here in zip(columns, of_columns, strict=True)
+    )
+    if not most:
+        return ""
+    cells = []
+    for column, here in zip(columns, of_columns, strict=True):
+        below = 0.0
+        rest = here.total() - sum(here[name] for name in names)
+        for name, ns in [*((name, here[name]) for name in names), (_OTHERS, rest)]:
+            height = _HEIGHT * _rate(column, ns) / most
+            if height < 0.1:
+                continue
+            below += height
+            told = f"{_span(capture, column)}: {units.duration(ns)}, {name}"
+            colour = colours.get(name, "s5")
+            cells.append(
+                f'<rect class="{colour}" {_x(capture, column)} y="{_HEIGHT - below:.1f}" '
+                f'height="{height:.1f}"><title>{escaped(told)}</title></rect>'
+            )
+    doing = {"read": "Reading", "write": "Writing", "fsync": "Fsync"}[operation]
+    title = f"{'Waiting for the device' if waiting else doing} over time, by who did"
+    label = f'<text x="{_LEFT - 6}" y="12">{escaped(units.duration(most))}/s</text>'
+    legend = "".join(
+        f'<li><svg width="12" height="12" aria-hidden="true"><rect class="{colour}" width="12" '
+        f'height="12"/></svg> {escaped(name)}</li>'
+        for name, colour in [*colours.items(), (_OTHERS, "s5")]
+    )
+    return _figure(title, [*cells, label], _HEIGHT, capture, f'<ul class="keys">{legend}</ul>')
+
+
+def _numbers(
+    capture: Capture, operation: Operation, texts: dict[object, str], *, waiting: bool
+) -> str:
+    """Interval by interval."""
+    rows = []
+    for interval in capture.intervals:
+        io = of_interval(interval, operation, waiting=waiting)
+        every = [each for each in interval.io if each.operation == operation]
+        ran = "; ".join(
+            f"{called(one, texts)}: {units.duration(length_of(one, waiting=waiting))}"
+            for one in _of(interval, operation)
+        )
+        rows.append(
+            Row(
+                moment(capture, interval.second),
+                [
+                    units.duration((interval.length or 0) * 1e9),
+                    units.count(sum(each.count for each in every)),
+                    units.size(sum(each.bytes for each in every)),
+                    units.duration(sum(each.total_ns for each in io)),
+                    ran or "-",
+                ],
+            )
+        )
+    took = "device" if waiting else "time"
+    heads = [("", ["length", "calls", "bytes", took, "what took longest"])]
+    drawn = table("Interval by interval", "from", heads, rows, words=["what took longest"])
+    return f"<details><summary>The numbers of these charts</summary>\n{drawn}</details>"
+
+
+def _of(interval: Interval, operation: Operation) -> list[Heaviest]:
+    return [one for one in interval.heaviest if one.operation == operation]
+
+
+def _powers(every: Iterable[dict[int, int]]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for powers in every:
+        found.update(powers)
+    return found
+
+
+def _rate(column: _Column, ns: int) -> float:
+    return ns / sum(interval.length or 0 for interval in column.intervals)
+
+
+def _from(power: int) -> str:
+    return units.bucket(1 << power)
+
+
+def _span(capture: Capture, column: _Column) -> str:
+    return f"{moment(capture, column.second)} to {moment(capture, column.end)}"
+
+
+def _x(capture: Capture, column: _Column) -> str:
+    scale = (_WIDTH - _LEFT) / max(capture.duration_s, 1e-9)
+    width = max((column.end - column.second) * scale - 0.5, 0.5)
+    return f'x="{_LEFT + column.second * scale:.1f}" width="{width:.1f}"'
+
+
+def _figure(
+    title: str, drawn: Sequence[str], height: int, capture: Capture, below: str = ""
+) -> str:
+    began, ended = moment(capture, 0), moment(capture, capture.duration_s)
+    times = (
+        f'<text class="first" x="{_LEFT}" y="{height + 16}">{began} UTC</text>'
+        f'<text x="{_WIDTH}" y="{height + 16}">{ended}</text>'
+    )
+    return (
+        f'<figure class="time"><figcaption>{escaped(title)}</figcaption>\n'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escaped(title)}">'
+        f'<svg role="img" aria-label="{escaped(title)}; the numbers are in the table below" '
+        f'viewBox="0 0 {_WIDTH} {height + 20}">{"".join(drawn)}{times}</svg></div>{below}</figure>'
+    )

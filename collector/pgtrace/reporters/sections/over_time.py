@@ -1,0 +1,212 @@
+"""When it was: the session from its start to its end, its worst moment, and who pushed whom out of
+the page cache.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from ... import units
+from ...model.capture import Capture, Heaviest, Interval, IntervalIo, Operation
+from ..document import Block, Over, Paragraph
+from .answer import short
+from .statements import Statement
+
+LEAST = 4
+"""Intervals; of fewer there is no course of time to be shown."""
+_ENOUGH = 50
+"""Reads by others that waited while one read most, for that to be told."""
+_NOTABLE = 0.01
+"""Share of the time that others waited then, at least."""
+_TIMES = 3
+"""So much more than at other times."""
+_MUCH = 100 << 20
+"""Bytes that one reads, at least, to be said to have pushed others out."""
+_BUSY = 0.1
+"""Share of its busiest interval from which on one is said to read."""
+
+
+def over_time(capture: Capture, every: Sequence[Statement]) -> list[Block]:
+    """Return what is said of it; nothing of a session that is too short."""
+    if len(capture.intervals) < LEAST or not all(i.length for i in capture.intervals):
+        return []
+    operation, waiting = measure(capture)
+    texts = texts_of(every)
+    worst = max(capture.intervals, key=lambda i: _rate(i, operation, waiting=waiting))
+    if not _rate(worst, operation, waiting=waiting):
+        return []
+    return [
+        _drawn(capture, operation, waiting=waiting),
+        Paragraph(_worst(capture, worst, operation, texts, waiting=waiting)),
+        *map(Paragraph, _pushed_out(capture, texts)),
+    ]
+
+
+def moment(capture: Capture, second: float) -> str:
+    """A time of the session, in UTC, as it is shown."""
+    began = datetime.fromisoformat(capture.started).astimezone(UTC)
+    return f"{began + timedelta(seconds=second):%H:%M:%S}"
+
+
+def of_interval(interval: Interval, operation: Operation, *, waiting: bool) -> list[IntervalIo]:
+    """What of it is drawn."""
+    return [
+        io
+        for io in interval.io
+        if io.operation == operation and (io.source == "device" or not waiting)
+    ]
+
+
+def called(one: Heaviest, texts: dict[object, str]) -> str:
+    """Whose that was, and of what."""
+    text = texts.get(one.query_id or one.text_hash)
+    who = short(text) if text else one.backend_type or "a process"
+    if one.query_id is None and one.text_hash is None:
+        who = f"{who}, outside queries" if who == "client backend" else who
+    return f"{who} ({one.relation or one.kind})"
+
+
+def length_of(one: Heaviest, *, waiting: bool) -> int:
+    """Nanoseconds of what is drawn."""
+    return one.device_ns if waiting else one.total_ns
+
+
+def texts_of(every: Sequence[Statement]) -> dict[object, str]:
+    """Statements by what tells them in intervals."""
+    return {q.query_id or q.text_hash: s.text for s in every for q in s.queries}
+
+
+def measure(capture: Capture) -> tuple[Operation, bool]:
+    """What is shown: waiting for the device where anybody did; else reading, or what there is."""
+    operations = capture.probes.operations
+    operation: Operation = "read" if "read" in operations else operations[0]
+    return operation, any(
+        io.source == "device" and io.operation == operation
+        for interval in capture.intervals
+        for io in interval.io
+    )
+
+
+def _ns(interval: Interval, operation: Operation, *, waiting: bool) -> int:
+    return sum(io.total_ns for io in of_interval(interval, operation, waiting=waiting))
+
+
+def _rate(interval: Interval, operation: Operation, *, waiting: bool) -> float:
+    return _ns(interval, operation, waiting=waiting) / (interval.length or 1)
+
+
+def _drawn(capture: Capture, operation: Operation, *, waiting: bool) -> Over:
+    what = _doing(operation, waiting=waiting)
+    return Over(
+        f"{what.capitalize()} each second, of all processes together",
+        "ns",
+        [
+            (i.second, i.length or 0.0, _rate(i, operation, waiting=waiting))
+            for i in capture.intervals
+        ],
+        capture.duration_s,
+        moment(capture, 0),
+        moment(capture, capture.duration_s),
+    )
+
+
+def _doing(operation: Operation, *, waiting: bool) -> str:
+    what = {"read": "reading", "write": "writing", "fsync": "fsync"}[operation]
+    return "waiting for the device" if waiting else what
+
+
+def _worst(
+    capture: Capture,
+    worst: Interval,
+    operation: Operation,
+    texts: dict[object, str],
+    *,
+    waiting: bool,
+) -> str:
+    took = _ns(worst, operation, waiting=waiting)
+    said = (
+        f"Most at {moment(capture, worst.second)}: {units.duration(took)} of "
+        f"{_doing(operation, waiting=waiting)} in {units.duration((worst.length or 0) * 1e9)}"
+    )
+    own = [
+        (length_of(one, waiting=waiting), one)
+        for one in worst.heaviest
+        if one.operation == operation
+    ]
+    most, one = max(own, key=lambda each: each[0], default=(0, None))
+    if not one or not most:
+        return f"{said}."
+    return f"{said}, {units.percent(most, took)} of it for {called(one, texts)}."
+
+
+def _pushed_out(capture: Capture, texts: dict[object, str]) -> list[str]:
+    """While one reads very much, others may wait for what was in the page cache before."""
+    whose = _biggest(capture)
+    sizes = [sum(one.bytes for one in _own(i, whose)) for i in capture.intervals]
+    if sum(sizes) < _MUCH:
+        return []
+    busy = [size > _BUSY * max(sizes) for size in sizes]
+    then = _others(capture, whose, busy)
+    otherwise = _others(capture, whose, [not each for each in busy])
+    if not otherwise.seconds or then.waits < _ENOUGH or then.rate < _NOTABLE * 1e9:
+        return []
+    if then.rate < _TIMES * otherwise.rate:
+        return []
+    spans = [i for i, reads in zip(capture.intervals, busy, strict=True) if reads]
+    some = next(iter(_own(spans[0], whose)))
+    end = spans[-1].second + (spans[-1].length or 0)
+    return [
+        f"While {called(some, texts)} read {units.size(sum(sizes))}, between "
+        f"{moment(capture, spans[0].second)} and {moment(capture, end)}, all others waited for the "
+        f"device for {units.duration(then.rate)} each second, otherwise for "
+        f"{units.duration(otherwise.rate)}."
+    ]
+
+
+class _Others(NamedTuple):
+    """Reads of all but one that waited for the device."""
+
+    waits: int
+    total_ns: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Nanoseconds of waiting in a second."""
+        return self.total_ns / self.seconds if self.seconds else 0.0
+
+
+def _others(capture: Capture, whose: "_Whose | None", chosen: Sequence[bool]) -> _Others:
+    waits = total = 0
+    seconds = 0.0
+    for interval, counts in zip(capture.intervals, chosen, strict=True):
+        if counts:
+            own = _own(interval, whose)
+            io = of_interval(interval, "read", waiting=True)
+            waits += sum(each.count for each in io) - sum(one.device_count for one in own)
+            total += sum(each.total_ns for each in io) - sum(one.device_ns for one in own)
+            seconds += interval.length or 0
+    return _Others(max(waits, 0), max(total, 0), seconds)
+
+
+_Whose = tuple[int | None, str | None, str | None]
+
+
+def _whose(one: Heaviest) -> _Whose:
+    return one.query_id, one.text_hash, one.backend_type
+
+
+def _own(interval: Interval, whose: _Whose | None) -> list[Heaviest]:
+    return [one for one in interval.heaviest if one.operation == "read" and _whose(one) == whose]
+
+
+def _biggest(capture: Capture) -> _Whose | None:
+    sizes: dict[_Whose, int] = {}
+    for one in _heaviest_reads(capture):
+        sizes[_whose(one)] = sizes.get(_whose(one), 0) + one.bytes
+    return max(sizes, key=lambda each: sizes[each]) if sizes else None
+
+
+def _heaviest_reads(capture: Capture) -> Iterator[Heaviest]:
+    for interval in capture.intervals:
+        yield from (one for one in interval.heaviest if one.operation == "read")

@@ -1,0 +1,141 @@
+"""What a report says of the session's course: its worst moment, who pushed whom out."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from captures import some_capture
+from pgtrace.model.capture import Backend, Capture, Heaviest, Interval, IntervalIo, Operation, Query
+from pgtrace.reporters.document import Paragraph, Section
+from pgtrace.reporters.html import capture_page
+from pgtrace.reporters.sections.over_time import over_time
+from pgtrace.reporters.sections.statements import statements
+from pgtrace.reporters.terminal.drawing import lines
+
+MS = 1_000_000
+SCAN = Query("select count(*) from archive", "simple", None, None, None, query_id=4)
+
+
+def io(device: int, cached: int = 0, operation: Operation = "read") -> list[IntervalIo]:
+    """Reads of 1 ms from the device, and of 2 µs from the page cache."""
+    found = [
+        IntervalIo(operation, "device", device, device * 8192, device * MS, {19: device}),
+        IntervalIo(operation, "page_cache", cached, cached * 8192, cached * 2000, {10: cached}),
+    ]
+    return [each for each in found if each.count]
+
+
+def of_scan(device: int, size: int = 0) -> Heaviest:
+    return Heaviest(
+        "read", device, size or device * 8192, device * MS, device, device * MS, query_id=4,
+        kind="heap", relation="public.archive",
+    )  # fmt: skip
+
+
+def session(*pieces: tuple[Sequence[IntervalIo], Sequence[Heaviest]]) -> Capture:
+    intervals = [
+        Interval(float(n), [], 1.0, list(done), list(heaviest))
+        for n, (done, heaviest) in enumerate(pieces)
+    ]
+    backend = Backend(1, "client backend", queries=[SCAN])
+    return some_capture(backend, intervals=intervals, duration_s=float(len(pieces)))
+
+
+def said(capture: Capture) -> list[str]:
+    blocks = over_time(capture, statements(capture))
+    return [block.text for block in blocks if isinstance(block, Paragraph)]
+
+
+def drawn(capture: Capture, width: int = 80) -> list[str]:
+    return lines([Section("over-time", over_time(capture, statements(capture)))], width)
+
+
+QUIET = (io(0, 100), ())
+
+
+def test_the_worst_second_is_named_with_who_waited_then() -> None:
+    capture = session(QUIET, QUIET, (io(400, 100), [of_scan(300)]), QUIET)
+    assert said(capture) == [
+        "Most at 12:00:02: 400 ms of waiting for the device in 1.00 s, 75 % of it for "
+        "select count(*) from archive (public.archive)."
+    ]
+
+
+def test_a_second_is_a_character() -> None:
+    capture = session(QUIET, (io(100), ()), QUIET, (io(400), ()), QUIET)
+    head, strip, *_ = drawn(capture)
+    assert head == ("Waiting for the device each second, of all processes together (█: 400 ms)")
+    assert strip == "12:00:00 ·▂·█· 12:00:05"
+
+
+@pytest.mark.parametrize("seconds", [30, 100, 500])
+def test_the_strip_fits_and_keeps_the_highest(seconds: int) -> None:
+    pieces = [(io(1), ())] * seconds
+    pieces[seconds // 2] = (io(800), ())
+    capture = session(*pieces)
+    _, strip, *_ = drawn(capture)
+    assert len(strip) <= 80
+    assert strip.count("█") == 1
+    assert "12:00:00 " in strip
+
+
+def test_nobody_waited() -> None:
+    capture = session(*[QUIET] * 4)
+    assert said(capture) == ["Most at 12:00:00: 200 µs of reading in 1.00 s."]
+    assert drawn(capture)[0].startswith("Reading each second")
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 3])
+def test_of_few_seconds_nothing_is_said(pieces: int) -> None:
+    assert over_time(session(*[QUIET] * pieces), []) == []
+
+
+def test_a_session_without_reads_has_no_course() -> None:
+    assert over_time(session(*[([], [])] * 5), []) == []
+
+
+GIB = 1 << 30
+
+
+def test_who_pushed_the_others_out_of_the_page_cache_is_told() -> None:
+    """Others wait for 50 ms in each second of the scan, and for 1 ms otherwise."""
+    scanned, quiet = (io(60, 100), [of_scan(10, GIB)]), (io(1, 100), ())
+    capture = session(quiet, quiet, scanned, scanned, quiet, quiet)
+    assert said(capture)[1:] == [
+        "While select count(*) from archive (public.archive) read 2.0 GiB, between 12:00:02 and "
+        "12:00:04, all others waited for the device for 50.0 ms each second, otherwise for 1.00 ms."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("then", "otherwise", "size"),
+    [
+        (io(60, 100), io(40, 100), GIB),
+        (io(30, 100), io(1, 100), GIB),
+        (io(60, 100), io(1, 100), GIB // 100),
+    ],
+    ids=["they wait at other times too", "few wait", "it reads little"],
+)
+def test_nobody_is_accused_without_need(
+    then: list[IntervalIo], otherwise: list[IntervalIo], size: int
+) -> None:
+    quiet = (otherwise, ())
+    capture = session(quiet, quiet, (then, [of_scan(10, size)]), quiet, quiet)
+    assert said(capture)[1:] == []
+
+
+def test_the_page_draws_each_interval_with_its_numbers() -> None:
+    capture = session(QUIET, (io(100, 5), [of_scan(90)]), QUIET, (io(400), [of_scan(400)]), QUIET)
+    page = capture_page.render(capture)
+    chapter = page[page.index('<section id="time">') : page.index('<section id="reads">')]
+    titles = re.findall(r"<title>(.*?)</title>", chapter)
+    assert "12:00:01 to 12:00:02, 524 µs to 1.05 ms: 100" in titles
+    assert "12:00:01 to 12:00:02: 90.0 ms, select count(*) from archive (public.archive)" in titles
+    assert "12:00:01 to 12:00:02: 10.0 ms, everything else" in titles
+    assert chapter.count('<th scope="row">12:00:0') == 5
+
+
+def test_600_intervals_make_a_small_page() -> None:
+    pieces = [(io(n % 50, 100), [of_scan(n % 50)]) for n in range(600)]
+    assert len(capture_page.render(session(*pieces))) < 1_000_000
