@@ -54,6 +54,14 @@ class Problem(NamedTuple):
     settings: dict[str, object]
     options: tuple[str, ...]
     """Of `pgtrace capture`, to find it."""
+    seconds: int = 3
+    """To watch, at least."""
+    customer: Client | None = None
+    """In the shop's clients' stead."""
+    more: str = ""
+    """Tables beside those of the shop."""
+    page_cache: int | None = None
+    """So many bytes the server has of it."""
 
 
 def shop(server: PrivateCluster, client: Connection) -> None:
@@ -80,6 +88,20 @@ def fsync_stalls(server: PrivateCluster, client: Connection) -> None:
     client.execute("insert into orders values (0, 0, 'imported')")
 
 
+def buy(server: PrivateCluster, client: Connection) -> None:
+    """A customer who looks at many orders, all of which fit into memory."""
+    for _ in range(20):
+        number = random.randint(1, ORDERS)
+        client.execute("select note from orders where id = %s", [number])
+    time.sleep(0.005)
+
+
+def evicting_scan(server: PrivateCluster, client: Connection) -> None:
+    """A report reads a large table from its start to its end, every few seconds."""
+    time.sleep(3)
+    client.execute("select count(*) from archive where note like '%x%'")
+
+
 PROBLEMS = {
     "cold-reads": Problem(
         "A report reads single orders of a table that is not in memory.",
@@ -90,6 +112,17 @@ PROBLEMS = {
     "n-plus-one": Problem(
         "A page asks for a thousand orders one by one.", n_plus_one, {}, ("--by", "relation")
     ),
+    "evicting-scan": Problem(
+        "A report scans a large table, and the pages that the shop needs leave the page cache.",
+        evicting_scan,
+        {},
+        ("--by", "relation"),
+        seconds=12,
+        customer=buy,
+        more="create table archive as select id, repeat(md5(id::text), 30) as note "
+        "from generate_series(1, 400000) as id;\nvacuum analyze archive",
+        page_cache=110 << 20,
+    ),
     "fsync-stalls": Problem(
         "An import commits each row by itself.",
         fsync_stalls,
@@ -97,6 +130,43 @@ PROBLEMS = {
         ("--operations", "read,write,fsync"),
     ),
 }
+
+
+@contextmanager
+def _page_cache(most: int | None) -> Iterator[Path | None]:
+    """A cgroup whose processes have no more of it, until all of them have ended."""
+    if most is None:
+        yield None
+        return
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    parent = Path("/sys/fs/cgroup" if unified else "/sys/fs/cgroup/memory")
+    if unified:
+        (parent / "cgroup.subtree_control").write_text("+memory")
+    group = Path(tempfile.mkdtemp(prefix="pgtrace-problem-", dir=parent))
+    try:
+        (group / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(f"{most}")
+        yield group
+    finally:
+        for _ in range(100):
+            try:
+                group.rmdir()
+            except OSError:  # the last of them is about to end
+                time.sleep(0.1)
+            else:
+                break
+
+
+def _confine(server: PrivateCluster, group: Path) -> None:
+    """What the server reads from now on is of this cgroup; what it needs most is read at once."""
+    postmaster = (server.datadir / "postmaster.pid").read_text().splitlines()[0]
+    with server.connect() as connection:
+        for table in ("orders", "orders_id", "customers", "customers_id", "archive"):
+            evict(relation_files(server.datadir, connection, table))
+    (group / "cgroup.procs").write_text(postmaster)
+    with server.connect() as connection:
+        for _ in range(2):  # what was read twice stays longest
+            connection.execute("select count(note) from orders")
+            connection.execute("select count(*) from orders where id > 0")
 
 
 @contextmanager
@@ -111,12 +181,19 @@ def running(
             while not stop.is_set():
                 client(server, connection)
 
-    with make(SETTINGS | problem.settings, **where) as server, ExitStack() as stack:
+    with (
+        _page_cache(problem.page_cache) as limit,
+        make(SETTINGS | problem.settings, **where) as server,
+        ExitStack() as stack,
+    ):
         with server.connect() as connection:
-            for statement in SHOP.split(";\n"):
+            for statement in f"{SHOP.strip()}\n{problem.more}".split(";\n"):
                 connection.execute(statement)
         server.restart()  # nothing of it stays in shared buffers
-        clients = [(shop, "shop"), (shop, "shop"), (problem.heavy, "heavy")]
+        if limit:
+            _confine(server, limit)
+        customer = problem.customer or shop
+        clients = [(customer, "shop"), (customer, "shop"), (problem.heavy, "heavy")]
         for each in clients:
             thread = threading.Thread(target=go_on, args=each)
             stack.callback(thread.join)
@@ -133,9 +210,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="problem-", dir=DISK) as directory:
         Path(directory).chmod(0o755)
         with running(problem, directory=Path(directory)) as server:
+            options = [*problem.options, f"--duration {problem.seconds + 2}"]
             print(f"The server is there. In another terminal, find out why it is slow:\n\n  sudo "
-                  f"pgtrace capture --server {server.datadir} {' '.join(problem.options)} "
-                  "--duration 5\n\nEnter ends it. ", end="", flush=True)  # fmt: skip
+                  f"pgtrace capture --server {server.datadir} {' '.join(options)}\n\n"
+                  "Enter ends it. ", end="", flush=True)  # fmt: skip
             sys.stdin.readline()
             print(problem.what)
 

@@ -19,6 +19,7 @@ FIRST = 20
 """Lines, at 80 columns: what is on a terminal before anybody scrolls."""
 NAMED = {
     "cold-reads": r"select sum\(length\(note\)\) from orders.*public\.orders",
+    "evicting-scan": r"While select count\(\*\) from archive .*read .*iB, between .* all others",
     "n-plus-one": r"select note from orders where id = \$1.*public\.orders",
     "fsync-stalls": r"fdatasync, wal.*client backend",
 }
@@ -31,7 +32,9 @@ def test_the_first_lines_name_the_cause(name: str, disk_directory: Path) -> None
     where = {"bindir": bindir(PG_VERSION), "directory": disk_directory}
     with problems.running(problem, CopiedCluster, **where) as server:
         target = f"--server={server.datadir}"
-        ended = run("capture", target, *problem.options, "--duration", 3, connects=True)
+        ended = run(
+            "capture", target, *problem.options, "--duration", problem.seconds, connects=True
+        )
     assert ended.code == 0, ended
     lines = ended.out.splitlines()
     assert all(len(line) <= 80 for line in lines), ended.out
