@@ -6,7 +6,8 @@ from ..errors import UsageError
 from ..reporters.view import ORDERS, PARTS, Choice, View
 
 _VIEWS = (*PARTS, "backend", "statement")
-_OPTIONS = ("top", "sort", *_VIEWS)
+_TIMES = ("since", "until")
+_OPTIONS = ("top", "sort", *_VIEWS, *_TIMES)
 _OF_CSV = ("sort", *PARTS)
 
 
@@ -32,6 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID|TEXT",
         help="one in full, over all backends: its query_id, or what stands in it",
     )
+    group.add_argument(
+        "--since", metavar="TIME", help="what was done from this time of day on, in UTC: 14:05:30"
+    )
+    group.add_argument("--until", metavar="TIME", help="and until then")
 
 
 def _positive(text: str) -> int:
@@ -49,6 +54,7 @@ def given(args: argparse.Namespace) -> str | None:
 def check(args: argparse.Namespace) -> None:
     """Raise UsageError for an option that the form of the report has no use for."""
     views = [f"--{name}" for name in _VIEWS if getattr(args, name)]
+    views += [f"--{name}" for name in _TIMES if getattr(args, name)][:1]
     if len(views) > 1:
         raise UsageError(f"{views[0]} and {views[1]} are two reports: give one of them")
     form = "--planner" if args.planner else f"--format {args.format}"
@@ -56,10 +62,17 @@ def check(args: argparse.Namespace) -> None:
     option = next((each for each in _OPTIONS if each not in allowed and getattr(args, each)), None)
     if option:
         raise UsageError(f"--{option} is for text: leave {form} out")
+    if args.since or args.until:
+        from ..reporters.sections import span
+
+        if args.sort:
+            raise UsageError("--sort is not for a part of the session: what took longest is first")
+        span.check(span.Span(args.since, args.until))
 
 
 def view(args: argparse.Namespace, width: int) -> View:
     """What of the document is asked for."""
     part = next((each for each in PARTS if getattr(args, each)), None)
     most = args.top if part else args.top or 10
-    return View(width, Choice(most, args.sort or "device"), part, args.backend, args.statement)
+    choice = Choice(most, args.sort or "device")
+    return View(width, choice, part, args.backend, args.statement, args.since, args.until)

@@ -20,7 +20,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The whole, unless one of the last three is given; text fits `width` columns."""
+    """The whole, unless one of the last five is given; text fits `width` columns."""
 
     width: int = WIDTH
     choice: Choice = field(default_factory=Choice)
@@ -30,3 +30,7 @@ class View:
     """This process alone, in full."""
     statement: str | None = None
     """In full those with this query id, or with these words in their text."""
+    since: str | None = None
+    """From this time of day on, in UTC: what was done in a part of the session."""
+    until: str | None = None
+    """Until then."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ...errors import TargetError
 from ...model.capture import Capture
+from ..sections import span
 from ..view import View
 from . import capture_report, server_report
 
@@ -13,7 +14,7 @@ _ONE_KIND = {"statements": "top-statements", "relations": "top-relations"}
 def report(capture: Capture, view: View) -> Iterator[str]:
     """Yield it.
 
-    Raises TargetError if there is no such backend or statement in the capture.
+    Raises TargetError if there is no such backend, statement or time in the capture.
     """
     if view.backend is not None:
         backends = [each for each in capture.backends if each.pid == view.backend]
@@ -30,6 +31,10 @@ def report(capture: Capture, view: View) -> Iterator[str]:
                 "it has"
             )
         yield found
+    elif view.since or view.until:
+        yield server_report.render_span(
+            capture, span.Span(view.since, view.until), view.choice, width=view.width
+        )
     elif view.part in _ONE_KIND:
         yield server_report.render_one(capture, _ONE_KIND[view.part], view.choice, width=view.width)
     elif view.part == "backends" or len(capture.backends) < 2:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...model.capture import Capture
 from .. import losses
 from ..document import Paragraph, Section
-from ..sections import server
+from ..sections import server, span
 from ..view import WIDTH, Choice
 from . import capture_report
 from .drawing import lines
@@ -48,6 +48,14 @@ def render_one(capture: Capture, name: str, choice: Choice, *, width: int = WIDT
         found = [_said(name, ["Not measured." if capture.backends else "No backend was seen."])]
     sections = [_said("head", [capture_report.head(capture), *notices]), *found]
     return "\n".join(lines(sections, width, whole=True)) + "\n"
+
+
+def render_span(capture: Capture, wanted: span.Span, choice: Choice, *, width: int = WIDTH) -> str:
+    """Return what was done in a part of the session. Raises TargetError if it was not then."""
+    notices = [*capture_report.partial(capture), *capture_report.lost_of(capture)]
+    found = span.sections(capture, wanted, choice)
+    head = _said("head", [capture_report.head(capture), *notices])
+    return "\n".join(lines([head, *found], width, whole=True)) + "\n"
 
 
 def _said(name: str, sentences: Sequence[str]) -> Section:

@@ -1,0 +1,132 @@
+"""A part of a session: what was done from one time of day to another, and what took longest."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from ... import units
+from ...errors import TargetError, UsageError
+from ...model.capture import Capture, Heaviest, Interval, Operation
+from ..document import Column, Paragraph, Section, Table, Value
+from ..view import Choice
+from .over_time import called, moment, texts_of
+from .statements import statements
+
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
+_SOURCES = {"page_cache": "page cache", "readahead_issued": "read-ahead issued"}
+_PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
+
+
+class Span(NamedTuple):
+    """Times of day as they were typed; None: the start, or the end."""
+
+    since: str | None
+    until: str | None
+
+
+def check(span: Span) -> None:
+    """Raise UsageError if a time is none."""
+    for option, text in zip(("--since", "--until"), span, strict=True):
+        if text is not None and not _TIME.fullmatch(text):
+            raise UsageError(f"{option} {text} is no time of day: say it as in {option} 14:05:30")
+
+
+def sections(capture: Capture, span: Span, choice: Choice) -> list[Section]:
+    """Return what was done in it.
+
+    Raises TargetError if the session was not then, or its file has no seconds.
+    """
+    first, end = _seconds(capture, span)
+    chosen = [i for i in capture.intervals if i.second < end and i.second + (i.length or 0) > first]
+    if not chosen:
+        return [Section("span", [Paragraph("Nothing was read, written or synced then.")])]
+    last = chosen[-1].second + (chosen[-1].length or 0)
+    said = (
+        f"From {moment(capture, chosen[0].second)} to {moment(capture, last)}, "
+        f"{units.duration(1e9 * sum(i.length or 0 for i in chosen))}:"
+    )
+    kept = "Of each second the five that took longest are known; all else is in the sums alone."
+    return [
+        Section("span", [Paragraph(said), _sums(chosen)]),
+        Section("heaviest", [_heaviest(capture, chosen, choice), Paragraph(kept)]),
+    ]
+
+
+def _seconds(capture: Capture, span: Span) -> tuple[float, float]:
+    if not capture.intervals or not all(i.length for i in capture.intervals):
+        raise TargetError("the capture was not kept second by second: leave --since and --until")
+    first = 0.0 if span.since is None else _second(capture, span.since)
+    end = capture.duration_s if span.until is None else _second(capture, span.until)
+    if first >= capture.duration_s or end <= 0 or first >= end:
+        raise TargetError(
+            f"the capture lasted from {moment(capture, 0)} to "
+            f"{moment(capture, capture.duration_s)} (UTC): --since and --until lie within that, "
+            "one after the other"
+        )
+    return first, end
+
+
+def _second(capture: Capture, text: str) -> float:
+    """Of the session, a time of day on the day that is nearest to its start."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text} is no time of day")
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    began = datetime.fromisoformat(capture.started).astimezone(UTC)
+    then = began.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    day = timedelta(days=1)
+    # What is shown as the session's first second began within it
+    while then <= began - timedelta(seconds=1):
+        then += day
+    if then - began > day / 2 and then - began > timedelta(seconds=capture.duration_s):
+        then -= day
+    return (then - began).total_seconds()
+
+
+def _sums(chosen: Sequence[Interval]) -> Table:
+    sums: dict[tuple[Operation, str], list[int]] = {}
+    for io in (io for interval in chosen for io in interval.io):
+        own = sums.setdefault((io.operation, io.source), [0, 0, 0])
+        for at, number in enumerate((io.total_ns, io.count, io.bytes)):
+            own[at] += number
+    whole = sum(own[0] for own in sums.values())
+    columns = [Column("time", "ns"), Column("share", "share"), Column("calls"),
+               Column("bytes", "bytes")]  # fmt: skip
+    rows: list[tuple[str, list[Value]]] = [
+        (_named(operation, source), [took, took / max(1, whole), count, size])
+        for (operation, source), (took, count, size) in sorted(
+            sums.items(), key=lambda item: -item[1][0]
+        )
+    ]
+    return Table("What was done", "what, served where", columns, rows)
+
+
+def _named(operation: Operation, source: str) -> str:
+    plural = _PLURALS[operation]
+    if source == "unknown":
+        return plural
+    return f"{plural}, {_SOURCES.get(source, source)}"
+
+
+def _heaviest(capture: Capture, chosen: Sequence[Interval], choice: Choice) -> Table:
+    texts = texts_of(statements(capture))
+    found: dict[str, list[Heaviest]] = {}
+    for one in (one for interval in chosen for one in interval.heaviest):
+        found.setdefault(f"{_PLURALS[one.operation]}, {called(one, texts)}", []).append(one)
+    rows: list[tuple[str, list[Value]]] = [
+        (
+            name,
+            [
+                sum(one.total_ns for one in own),
+                sum(one.device_ns for one in own),
+                sum(one.count for one in own),
+                sum(one.bytes for one in own),
+            ],
+        )
+        for name, own in found.items()
+    ]
+    rows.sort(key=lambda row: -(row[1][0] or 0))  # type: ignore[operator]
+    columns = [Column("time", "ns"), Column("device", "ns"), Column("calls"),
+               Column("bytes", "bytes")]  # fmt: skip
+    return Table("What took longest", "what, for whom", columns, rows[: choice.most])

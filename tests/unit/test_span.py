@@ -1,0 +1,84 @@
+"""A part of a session: --since and --until."""
+
+import pytest
+from test_over_time import QUIET, io, of_scan, session
+
+from pgtrace.errors import TargetError, UsageError
+from pgtrace.model.capture import Capture
+from pgtrace.reporters.sections.span import Span, check
+from pgtrace.reporters.terminal import server_report
+from pgtrace.reporters.view import Choice
+
+
+@pytest.fixture
+def capture() -> Capture:
+    """From 12:00:00 on six seconds, of which the fourth and the fifth have a scan."""
+    scanned = io(60, 100), [of_scan(50)]
+    return session(QUIET, QUIET, QUIET, scanned, scanned, QUIET)
+
+
+def shown(capture: Capture, since: str | None = None, until: str | None = None) -> list[str]:
+    return server_report.render_span(capture, Span(since, until), Choice()).splitlines()[2:]
+
+
+def test_what_was_done_then_is_added_up(capture: Capture) -> None:
+    assert shown(capture, "12:00:03", "12:00:05") == [
+        "From 12:00:03 to 12:00:05, 2.00 s:",
+        "  time   share  calls      bytes  what, served where",
+        "120 ms  99.7 %    120  960.0 KiB  reads, device",
+        "400 µs   0.3 %    200    1.6 MiB  reads, page cache",
+        "",
+        "  time  device  calls      bytes  what, for whom",
+        "100 ms  100 ms    100  800.0 KiB  reads, select count(*) from archive",
+        "                                  (public.archive)",
+        "Of each second the five that took longest are known; all else is in the sums",
+        "alone.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "said"),
+    [
+        ("12:00:04", None, "From 12:00:04 to 12:00:06, 2.00 s:"),
+        (None, "12:00:02", "From 12:00:00 to 12:00:02, 2.00 s:"),
+        ("12:00", "12:01", "From 12:00:00 to 12:00:06, 6.00 s:"),
+        ("11:59:59", None, "From 12:00:00 to 12:00:06, 6.00 s:"),
+    ],
+)
+def test_one_end_is_enough(
+    capture: Capture, since: str | None, until: str | None, said: str
+) -> None:
+    assert shown(capture, since, until)[0] == said
+
+
+def test_a_session_goes_on_after_midnight(capture: Capture) -> None:
+    capture.started = "2026-01-31T23:59:58.500000Z"
+    assert shown(capture, "00:00:00")[0] == "From 23:59:59 to 00:00:04, 5.00 s:"
+    assert shown(capture, None, "23:59:59")[0] == "From 23:59:58 to 23:59:59, 1.00 s:"
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [("12:00:06", None), ("13:00", None), (None, "11:59:30"), ("12:00:04", "12:00:02")],
+)
+def test_a_time_that_is_not_in_it(capture: Capture, since: str | None, until: str | None) -> None:
+    with pytest.raises(TargetError, match="lasted from 12:00:00 to 12:00:06"):
+        shown(capture, since, until)
+
+
+def test_nothing_was_done_then(capture: Capture) -> None:
+    del capture.intervals[1]
+    found = shown(capture, "12:00:01", "12:00:02")
+    assert found == ["Nothing was read, written or synced then."]
+
+
+def test_a_file_without_seconds(capture: Capture) -> None:
+    capture.intervals[0].length = None
+    with pytest.raises(TargetError, match="second by second"):
+        shown(capture, "12:00:01")
+
+
+@pytest.mark.parametrize("text", ["", "24:00", "12", "12:60", "noon", "12:00:00Z", "1:2:3"])
+def test_what_is_no_time_of_day(text: str) -> None:
+    with pytest.raises(UsageError, match="say it as in --until 14:05:30"):
+        check(Span(None, text))
