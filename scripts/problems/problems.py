@@ -102,6 +102,13 @@ def evicting_scan(server: PrivateCluster, client: Connection) -> None:
     client.execute("select count(*) from archive where note like '%x%'")
 
 
+def autovacuum(server: PrivateCluster, client: Connection) -> None:
+    """A batch changes rows all over a table that is not cached; autovacuum reads it behind it."""
+    evict(relation_files(server.datadir, client, "orders"))
+    client.execute("update orders set customer = customer + 1 where id % 50 = 0")
+    time.sleep(0.5)
+
+
 PROBLEMS = {
     "cold-reads": Problem(
         "A report reads single orders of a table that is not in memory.",
@@ -122,6 +129,20 @@ PROBLEMS = {
         more="create table archive as select id, repeat(md5(id::text), 30) as note "
         "from generate_series(1, 400000) as id;\nvacuum analyze archive",
         page_cache=110 << 20,
+    ),
+    "autovacuum": Problem(
+        "A batch changes rows all over a table, and autovacuum reads all of it behind it.",
+        autovacuum,
+        {
+            "autovacuum": True,
+            "autovacuum_naptime": "1s",
+            "autovacuum_vacuum_scale_factor": 0,
+            "autovacuum_vacuum_cost_delay": 0,
+            "fsync": True,
+            "checkpoint_timeout": "30s",
+        },
+        ("--by", "relation", "--operations", "read,write,fsync"),
+        seconds=8,
     ),
     "fsync-stalls": Problem(
         "An import commits each row by itself.",

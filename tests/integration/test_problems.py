@@ -18,6 +18,7 @@ import problems
 FIRST = 20
 """Lines, at 80 columns: what is on a terminal before anybody scrolls."""
 NAMED = {
+    "autovacuum": r"of it as fdatasync, .*, autovacuum worker",
     "cold-reads": r"select sum\(length\(note\)\) from orders.*public\.orders",
     "evicting-scan": r"While select count\(\*\) from archive .*read .*iB, between .* all others",
     "n-plus-one": r"select note from orders where id = \$1.*public\.orders",
