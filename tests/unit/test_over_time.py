@@ -2,16 +2,25 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from captures import some_capture
+from captures import HOSTILE, some_capture
+from pgtrace.errors import TargetError
+from pgtrace.model import encoding
 from pgtrace.model.capture import Backend, Capture, Heaviest, Interval, IntervalIo, Operation, Query
+from pgtrace.model.decoding import decode_capture
 from pgtrace.reporters.document import Paragraph, Section
 from pgtrace.reporters.html import capture_page
+from pgtrace.reporters.html import over_time as html_over_time
+from pgtrace.reporters.sections import span
 from pgtrace.reporters.sections.over_time import over_time
 from pgtrace.reporters.sections.statements import statements
 from pgtrace.reporters.terminal.drawing import lines
+from pgtrace.reporters.view import Choice
 
 MS = 1_000_000
 SCAN = Query("select count(*) from archive", "simple", None, None, None, query_id=4)
@@ -139,3 +148,76 @@ def test_the_page_draws_each_interval_with_its_numbers() -> None:
 def test_600_intervals_make_a_small_page() -> None:
     pieces = [(io(n % 50, 100), [of_scan(n % 50)]) for n in range(600)]
     assert len(capture_page.render(session(*pieces))) < 1_000_000
+
+
+NUMBERS = st.integers(0, 1 << 64)
+SECONDS = st.floats(0, 1e9)
+KEYS = st.one_of(st.none(), st.sampled_from(["", "x", HOSTILE.replace("\ud800", "")]))
+OPERATIONS = st.sampled_from(["read", "write", "fsync"])
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> Interval:
+    """As a file may have one that is well-formed, and nothing else."""
+    done = st.builds(
+        IntervalIo,
+        OPERATIONS,
+        st.sampled_from(["page_cache", "readahead_issued", "device", "wait", "unknown"]),
+        NUMBERS,
+        NUMBERS,
+        NUMBERS,
+        st.dictionaries(st.integers(3, 40), NUMBERS, max_size=4),
+    )
+    heaviest = st.builds(
+        Heaviest,
+        OPERATIONS,
+        NUMBERS,
+        NUMBERS,
+        NUMBERS,
+        NUMBERS,
+        NUMBERS,
+        st.one_of(st.none(), st.just(4)),
+        KEYS,
+        KEYS,
+        st.just("heap"),
+        KEYS,
+        KEYS,
+    )
+    return Interval(
+        draw(SECONDS),
+        [],
+        draw(st.one_of(st.none(), SECONDS)),
+        draw(st.lists(done, max_size=3)),
+        draw(st.lists(heaviest, max_size=3)),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(intervals(), max_size=7), SECONDS, st.integers(1, 200))
+def test_whatever_a_file_says_is_drawn(
+    listed: list[Interval], duration_s: float, width: int
+) -> None:
+    capture = session(*[QUIET] * 2)
+    capture.intervals, capture.duration_s = listed, duration_s
+    decode_capture(encoding.encode(capture))
+    drawn(capture, width)
+    html_over_time.over_time(capture)
+    with suppress(TargetError):
+        span.sections(capture, span.Span("12:00:00", None), Choice())
+
+
+@pytest.mark.parametrize("power", [-1, 2, 41, 10**18])
+def test_a_power_that_is_none(power: int) -> None:
+    capture = session(*[QUIET] * 4)
+    capture.intervals[0].io = [IntervalIo("read", "device", 1, 1, 1)]
+    capture.intervals[0].io[0].powers = {power: 1}
+    with pytest.raises(ValueError, match="powers are from 3 to 40"):
+        decode_capture(encoding.encode(capture))
+
+
+@pytest.mark.parametrize("started", ["9999-12-31T00:00:00Z", "0001-01-01T00:00:00Z"])
+def test_a_session_at_the_end_of_all_calendars(started: str) -> None:
+    capture = session(*[QUIET] * 4)
+    capture.started = started
+    with pytest.raises(ValueError, match="calendars"):
+        decode_capture(encoding.encode(capture))

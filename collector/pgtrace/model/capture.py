@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from .buckets import Bucket, Buckets
+from .buckets import MAX_BITS, Bucket, Buckets
 
 SCHEMA = "pgtrace.capture/2"
 
@@ -274,6 +274,10 @@ class IntervalIo(msgspec.Struct, gc=False):
     powers: dict[int, int] = {}
     """How long each took, coarsely: of n, how many took 2^n ns and longer, but less than 2^(n+1).
     Of 3 also what was shorter, of 40 also what was longer."""
+
+    def __post_init__(self) -> None:
+        if any(not 3 <= power <= MAX_BITS for power in self.powers):
+            raise ValueError(f"powers are from 3 to {MAX_BITS}, not {[*self.powers]}")
 
 
 class Heaviest(msgspec.Struct, gc=False):

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -101,10 +101,21 @@ def _check_probes(probes: Probes) -> None:
         raise ValueError("no operation was measured - at `$.probes.operations`")
 
 
+def _check_times(capture: Capture) -> None:
+    """Raise ValueError for moments that no calendar has."""
+    ends = [each.second + (each.length or 0) for each in capture.intervals]
+    last = timedelta(days=2)  # what a reader may look at around the session
+    try:
+        began = datetime.fromisoformat(capture.started).astimezone(UTC)
+        _ = began - last, began + last + timedelta(seconds=max([capture.duration_s, *ends]))
+    except OverflowError as error:
+        raise ValueError(f"it lasted beyond all calendars: {error}") from error
+
+
 def _check_meaning(capture: Capture) -> None:
     """Raise ValueError where the parts of a capture contradict each other."""
     _check_probes(capture.probes)
-    datetime.fromisoformat(capture.started)
+    _check_times(capture)
     summed = sums_of(capture.backends, capture.probes.operations)
     if capture.totals.keys() != summed.keys():
         raise ValueError(f"totals are of {[*capture.totals]}, operations are {[*summed]}")

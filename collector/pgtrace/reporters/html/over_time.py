@@ -17,6 +17,7 @@ from ..sections.over_time import (
     measure,
     moment,
     of_interval,
+    seconds_of,
     texts_of,
 )
 from ..sections.statements import statements
@@ -198,7 +199,7 @@ def _powers(every: Iterable[dict[int, int]]) -> Counter[int]:
 
 
 def _rate(column: _Column, ns: int) -> float:
-    return ns / sum(interval.length or 0 for interval in column.intervals)
+    return ns / sum(map(seconds_of, column.intervals))
 
 
 def _from(power: int) -> str:

@@ -14,6 +14,7 @@ from .statements import Statement
 
 LEAST = 4
 """Intervals; of fewer there is no course of time to be shown."""
+SHORTEST_S = 0.1
 _ENOUGH = 50
 """Reads by others that waited while one read most, for that to be told."""
 _NOTABLE = 0.01
@@ -48,6 +49,11 @@ def moment(capture: Capture, second: float) -> str:
     return f"{began + timedelta(seconds=second):%H:%M:%S}"
 
 
+def seconds_of(interval: Interval) -> float:
+    """How long it was, to divide by: the last may be too short to say anything of a second."""
+    return max(interval.length or 0, SHORTEST_S)
+
+
 def of_interval(interval: Interval, operation: Operation, *, waiting: bool) -> list[IntervalIo]:
     """What of it is drawn."""
     return [
@@ -59,7 +65,8 @@ def of_interval(interval: Interval, operation: Operation, *, waiting: bool) -> l
 
 def called(one: Heaviest, texts: dict[object, str]) -> str:
     """Whose that was, and of what."""
-    text = texts.get(one.query_id or one.text_hash)
+    told = one.query_id or one.text_hash
+    text = texts.get(told) if told else None
     who = short(text) if text else one.backend_type or "a process"
     if one.query_id is None and one.text_hash is None:
         who = f"{who}, outside queries" if who == "client backend" else who
@@ -92,7 +99,7 @@ def _ns(interval: Interval, operation: Operation, *, waiting: bool) -> int:
 
 
 def _rate(interval: Interval, operation: Operation, *, waiting: bool) -> float:
-    return _ns(interval, operation, waiting=waiting) / (interval.length or 1)
+    return _ns(interval, operation, waiting=waiting) / seconds_of(interval)
 
 
 def _drawn(capture: Capture, operation: Operation, *, waiting: bool) -> Over:
@@ -173,7 +180,7 @@ class _Others(NamedTuple):
     @property
     def rate(self) -> float:
         """Nanoseconds of waiting in a second."""
-        return self.total_ns / self.seconds if self.seconds else 0.0
+        return self.total_ns / max(self.seconds, SHORTEST_S)
 
 
 def _others(capture: Capture, whose: "_Whose | None", chosen: Sequence[bool]) -> _Others:

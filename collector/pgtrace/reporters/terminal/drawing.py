@@ -14,6 +14,7 @@ from ..document import Column, Over, Paragraph, Section, Table
 
 _UNKNOWN = "?"
 _GAP = 2
+_LEAST_S = 0.001
 _SHIFTED = 0.2
 """Of a character, so much is none: pieces are never exactly as long as each other."""
 _LEVELS = "·▁▂▃▄▅▆▇█"
@@ -51,8 +52,9 @@ def _printed(what: Text | RichTable, width: int) -> list[str]:
 
 def _strip(over: Over, width: int) -> list[str]:
     """A character for each second or more, as high as the highest value in it."""
-    room = width - len(over.began) - len(over.ended) - 2
-    step = max(over.duration_s / room, median(length for _, length, _ in over.pieces))
+    room = max(width - len(over.began) - len(over.ended) - 2, _NAME)
+    usual = median(length for _, length, _ in over.pieces)
+    step = max(over.duration_s / room, usual, _LEAST_S)
     levels = [0.0] * max(1, round(over.duration_s / step))
     for second, length, value in over.pieces:
         first = min(int(second / step + _SHIFTED), len(levels) - 1)
