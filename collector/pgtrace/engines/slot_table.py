@@ -98,8 +98,8 @@ class SlotPool:
         self._retired: dict[int, int] = {}
         """Slots that nobody finds any more, and may be in use for a moment yet; their keys."""
         self._charged: dict[tuple[int, int], list[int]] = {}
-        self._powers: dict[int, tuple[_Values, dict[int, int]]] = {}
-        """Of slots as they were last, all but their chunks, and what by_power() has of these."""
+        self._powers: dict[int, tuple[int, dict[int, int]]] = {}
+        """Of slots as they were last, a hash of all but their chunks, and by_power() of these."""
         self.idle: set[int] = set()
         """Tasks that ran no query when tracing began: what they read then was outside."""
 
@@ -166,12 +166,12 @@ class SlotPool:
         counted since the last call, nothing is read.
         """
         found: dict[int, ByPower] = {}
-        powers: dict[int, tuple[_Values, dict[int, int]]] = {}
+        powers: dict[int, tuple[int, dict[int, int]]] = {}
         for place in self._places(of):
             values = self._values(place)
-            known = self._powers.get(place)
-            if known is None or known[0] != values[:_CHUNKS]:
-                known = values[:_CHUNKS], self._powers_of(values[_CHUNKS:])
+            known, counted = self._powers.get(place), hash(values[:_CHUNKS])
+            if known is None or known[0] != counted:
+                known = counted, self._powers_of(values[_CHUNKS:])
             powers[place] = known
             key = key_of(values[_KEY])
             mine = found.setdefault(values[_PAYER], {})
