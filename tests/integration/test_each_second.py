@@ -15,7 +15,7 @@ from pgtrace.tracing.timeline import LENGTH_S
 from pgtrace.tracing.tracer import trace
 
 TABLE = benchmark_table.TABLE
-SLOW = f"select count(pg_sleep(0.02)) from {TABLE} where ctid = any(%s::tid[])"
+SLOW = f"select count(pg_sleep(0.03)) from {TABLE} where ctid = any(%s::tid[])"
 SHORT = f"select count(*) from {TABLE} where ctid = any(%s::tid[])"
 OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
 

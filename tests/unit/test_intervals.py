@@ -42,7 +42,9 @@ class Counting:
         self.looks = 0
         self.costs_ns = costs_ns
         self.counted: dict[Key, tuple[int, int, int]] = {}
-        self.intervals = Intervals(self, 0, clock=lambda: self.now_ns)
+        self.intervals = Intervals(
+            self, 0, clock=lambda: self.now_ns, busy_clock=lambda: self.now_ns
+        )
 
     def files(self) -> Mapping[int, File]:
         return FILES

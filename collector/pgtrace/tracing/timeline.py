@@ -34,7 +34,7 @@ LENGTH_S = 1.0
 MOST = 500
 """At so many, neighbours are put together, and each is twice as long from then on."""
 MOST_OF_TIME = 0.05
-"""Share of the time that looking may take; where it takes more, intervals are longer."""
+"""Share of a CPU that looking may take; where it takes more, intervals are longer."""
 _RELATIONS: frozenset[Kind] = frozenset(
     {"relation", "heap", "index", "toast", "visibility map", "free space map"}
 )
@@ -105,11 +105,13 @@ class Intervals:
         *,
         type_of: Callable[[int], str | None] = lambda serial: None,
         clock: Callable[[], int] = time.monotonic_ns,
+        busy_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         """`type_of` tells the type of the process that a thread is of, by its serial."""
         self._engine = engine
         self._type_of = type_of
         self._clock = clock
+        self._busy_clock = busy_clock
         self._began_ns = self._last_ns = began_ns
         self._every_ns = round(LENGTH_S * 1e9)
         self._due_ns = began_ns + self._every_ns
@@ -131,15 +133,15 @@ class Intervals:
         began = self._clock()
         if began < self._due_ns:
             return
+        busy = self._busy_clock()
         piece = self._piece()
         piece.heavy.keep_most()
         self._kept.append((self._last_ns, piece))
         self._last_ns = began
         if len(self._kept) >= MOST:
             self._halve()
-        ended = self._clock()
-        pause_ns = round((ended - began) / MOST_OF_TIME)
-        self._due_ns = max(began + self._every_ns, ended + pause_ns)
+        pause_ns = round((self._busy_clock() - busy) / MOST_OF_TIME)
+        self._due_ns = max(began + self._every_ns, self._clock() + pause_ns)
 
     def due(self) -> float:
         """When look() will have something to do, in seconds of its clock."""
