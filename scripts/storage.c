@@ -271,9 +271,10 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* The time that a read of this length spends outside of this program: the lowest decile, as whatever
- * else the machine does at this moment only adds to it. On a busy host, whose virtual CPUs wake
- * late, it added 400 us to every other read, and a device would have been too fast ever after. */
+/* The time that a read of this length spends outside of this program: the lowest decile, as
+ * whatever else the machine does at this moment only adds to it. On a busy host, whose virtual CPUs
+ * wake late, it added 400 us to every other read, and a device would have been too fast ever after.
+ */
 static int64_t measure_way(int device, size_t length)
 {
 	char *buffer = aligned_alloc(SMALL, length);
