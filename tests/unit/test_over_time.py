@@ -18,7 +18,6 @@ from pgtrace.reporters.html import capture_page
 from pgtrace.reporters.html import over_time as html_over_time
 from pgtrace.reporters.sections import span
 from pgtrace.reporters.sections.over_time import over_time
-from pgtrace.reporters.sections.statements import statements
 from pgtrace.reporters.terminal.drawing import lines
 from pgtrace.reporters.view import Choice
 
@@ -52,12 +51,12 @@ def session(*pieces: tuple[Sequence[IntervalIo], Sequence[Heaviest]]) -> Capture
 
 
 def said(capture: Capture) -> list[str]:
-    blocks = over_time(capture, statements(capture))
+    blocks = over_time(capture)
     return [block.text for block in blocks if isinstance(block, Paragraph)]
 
 
 def drawn(capture: Capture, width: int = 80) -> list[str]:
-    return lines([Section("over-time", over_time(capture, statements(capture)))], width)
+    return lines([Section("over-time", over_time(capture))], width)
 
 
 QUIET = (io(0, 100), ())
@@ -97,11 +96,11 @@ def test_nobody_waited() -> None:
 
 @pytest.mark.parametrize("pieces", [0, 1, 3])
 def test_of_few_seconds_nothing_is_said(pieces: int) -> None:
-    assert over_time(session(*[QUIET] * pieces), []) == []
+    assert over_time(session(*[QUIET] * pieces)) == []
 
 
 def test_a_session_without_reads_has_no_course() -> None:
-    assert over_time(session(*[([], [])] * 5), []) == []
+    assert over_time(session(*[([], [])] * 5)) == []
 
 
 GIB = 1 << 30

@@ -158,7 +158,7 @@ class SlotPool:
             if of is None or charged_to in of:
                 for query, each in returned.items():
                     sums = found.setdefault(charged_to, {}).setdefault(query, {})
-                    _add_reads_sums(sums, each)
+                    add_reads_sums(sums, each)
         return found
 
     def by_power(self, of: Collection[int] | None = None) -> dict[int, ByPower]:
@@ -181,8 +181,7 @@ class SlotPool:
             if of is None or charged_to in of:
                 mine = found.setdefault(charged_to, {})
                 for reads in returned.values():
-                    for key, counts in reads.items():
-                        add_powers(mine, (key.operation, key.source), powers_of(counts))
+                    add_reads_powers(mine, reads)
         return found
 
     def counts(self) -> list[object]:
@@ -366,20 +365,20 @@ def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:
             raise RuntimeError(f"queue {queue} does not hold {count}")
 
 
-def powers_of(counts: Counts) -> dict[int, int]:
-    """How many of them fell into each power of two of nanoseconds."""
-    powers: dict[int, int] = {}
-    for index, count in counts.buckets.items():
-        power = index // layout.SUBS + _FIRST_POWER
-        powers[power] = powers.get(power, 0) + count
-    return powers
-
-
 def add_powers(found: ByPower, told: tuple[Operation, Source], powers: Mapping[int, int]) -> None:
     """Count so many more of each power."""
     mine = found.setdefault(told, {})
     for power, count in powers.items():
         mine[power] = mine.get(power, 0) + count
+
+
+def add_reads_powers(found: ByPower, reads: ReadsByKey) -> None:
+    """Count these, too."""
+    for key, counts in reads.items():
+        mine = found.setdefault((key.operation, key.source), {})
+        for index, count in counts.buckets.items():
+            power = index // layout.SUBS + _FIRST_POWER
+            mine[power] = mine.get(power, 0) + count
 
 
 def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:
@@ -388,6 +387,7 @@ def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:
     sums[key] = (before[0] + count, before[1] + size, before[2] + total)
 
 
-def _add_reads_sums(sums: Sums, reads: ReadsByKey) -> None:
+def add_reads_sums(sums: Sums, reads: ReadsByKey) -> None:
+    """Add these to the sums."""
     for key, counts in reads.items():
         add_sum(sums, key, counts.count, counts.bytes, counts.total_ns)

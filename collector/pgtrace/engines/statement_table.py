@@ -47,7 +47,7 @@ class StatementTable:
         one = self._at(index)
         before = bool(one.key.begun_before)
         return StatementTotal(
-            text=bytes(one)[layout.Statement.text.offset :][: one.text_length],
+            text=_text(one),
             text_cut=bool(one.key.cut),
             protocol=layout.PROTOCOLS[one.key.protocol],
             begun_before=before,
@@ -63,8 +63,7 @@ class StatementTable:
     def name(self, index: int) -> StatementName:
         """Of the statement at one place, which it is."""
         one = self._at(index)
-        text = bytes(one)[layout.Statement.text.offset :][: one.text_length]
-        return StatementName(signed(one.query_id), text, bool(one.key.cut))
+        return StatementName(signed(one.query_id), _text(one), bool(one.key.cut))
 
     def others(self, task: layout.Task, reads: ReadsByQuery) -> list[StatementTotal]:
         """Those of a task for which there was no room, as one; none if there were none."""
@@ -105,6 +104,10 @@ class StatementTable:
 
     def _at(self, index: int) -> layout.Statement:
         return layout.Statement.from_buffer_copy(*self._memory.at(index))
+
+
+def _text(one: layout.Statement) -> bytes:
+    return bytes(one)[layout.Statement.text.offset :][: one.text_length]
 
 
 def signed(query_id: int) -> int:

@@ -12,8 +12,7 @@ from ..model.capture import Buffers, Capture
 from ..stats.batch_means import LEAST_READS, Figure
 from ..stats.page_costs import PATTERNS, Cell, SpaceCosts, costs
 from ..terminal_text import escape
-from .sections.sums import PERFORMERS
-from .terminal.block import SOURCES
+from .sections.sums import PERFORMERS, SOURCES
 from .terminal.files import about
 from .view import WIDTH
 

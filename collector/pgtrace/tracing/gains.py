@@ -7,10 +7,21 @@ statement's when it ends, and a thread that ended is looked at for the last time
 from collections.abc import Container, Mapping
 from typing import NamedTuple
 
-from ..engines import ByPower, Key, ReadsByKey, StatementName, Sums, TaskSnapshot
+from ..engines import (
+    ByPower,
+    Key,
+    QueryEvent,
+    ReadsByKey,
+    StatementName,
+    StatementTotal,
+    Sums,
+    TaskSnapshot,
+)
 from ..engines.layout import OTHERS
-from ..engines.slot_table import add_powers, add_sum, powers_of
+from ..engines.slot_table import add_reads_sums, add_sum
 
+Totals = tuple[int, int, int]
+"""Count, bytes, nanoseconds."""
 Told = tuple[int, int]
 """A thread's serial and a query of its, as Engine.sums() has them."""
 _LAST = -1
@@ -18,11 +29,11 @@ _LAST = -1
 
 
 class Gain(NamedTuple):
-    """So much more: count, bytes, nanoseconds."""
+    """So much more."""
 
     told: Told
     key: Key
-    totals: tuple[int, int, int]
+    totals: Totals
 
 
 class Gains(NamedTuple):
@@ -62,11 +73,12 @@ def of_final(final: TaskSnapshot) -> tuple[dict[int, Sums], dict[int, StatementN
     sums: dict[int, Sums] = {}
     names: dict[int, StatementName] = {}
     rest = _sums_of(final.reads)
-    parts = [(total.statement, total.reads, total) for total in final.statements]
+    parts: list[tuple[int, StatementTotal | QueryEvent]]
+    parts = [(total.statement, total) for total in final.statements]
     if final.running:
-        parts.append((_LAST, final.running.reads, final.running))  # type: ignore[arg-type]
-    for query, reads, named in parts:
-        sums[query] = _sums_of(reads)
+        parts.append((_LAST, final.running))
+    for query, named in parts:
+        sums[query] = _sums_of(named.reads)
         names[query] = StatementName(named.query_id, named.text, named.text_cut)
         _take(rest, sums[query])
     sums[0] = rest
@@ -84,32 +96,21 @@ def more_by_power(now: ByPower, before: ByPower) -> ByPower:
     return more
 
 
-def by_power(reads: ReadsByKey) -> ByPower:
-    """The same of reads with their histograms."""
-    found: ByPower = {}
-    for key, counts in reads.items():
-        add_powers(found, (key.operation, key.source), powers_of(counts))
+def of_files(sums: Sums, files: Container[int] | None = None) -> Sums:
+    """Those of these files, or all, as gains() takes them: a read may be found to have been outside
+    queries only later.
+    """
+    found: Sums = {}
+    for key, each in sums.items():
+        if files is None or key.file in files:
+            add_sum(found, key if key.scope == "query" else key._replace(scope="query"), *each)
     return found
 
 
 def _sums_of(reads: ReadsByKey) -> Sums:
     sums: Sums = {}
-    for key, counts in reads.items():
-        add_sum(sums, key, counts.count, counts.bytes, counts.total_ns)
-    return _without_scope(sums)
-
-
-def of_files(sums: Sums, files: Container[int]) -> Sums:
-    """Those of these files, as gains() takes them."""
-    return _without_scope({key: each for key, each in sums.items() if key.file in files})
-
-
-def _without_scope(sums: Sums) -> Sums:
-    """A read may be found to have been outside queries only later."""
-    found: Sums = {}
-    for key, each in sums.items():
-        add_sum(found, key if key.scope == "query" else key._replace(scope="query"), *each)
-    return found
+    add_reads_sums(sums, reads)
+    return of_files(sums)
 
 
 def _more(now: Sums, before: Sums) -> Sums:
@@ -121,8 +122,7 @@ def _more(now: Sums, before: Sums) -> Sums:
         if earlier is None:
             found[key] = sums
         elif earlier != sums:
-            count, size, total = (a - b for a, b in zip(sums, earlier, strict=True))
-            found[key] = max(count, 0), max(size, 0), max(total, 0)
+            found[key] = _less(sums, earlier)
     return found
 
 
@@ -133,8 +133,12 @@ def _common(left: Sums, right: Sums) -> int:
 def _take(of: Sums, away: Sums) -> None:
     for key, sums in away.items():
         if key in of:
-            count, size, total = (a - b for a, b in zip(of[key], sums, strict=True))
-            of[key] = max(count, 0), max(size, 0), max(total, 0)
+            of[key] = _less(of[key], sums)
+
+
+def _less(totals: Totals, away: Totals) -> Totals:
+    count, size, total = (max(a - b, 0) for a, b in zip(totals, away, strict=True))
+    return count, size, total
 
 
 def with_files(sums: Sums, instead: Mapping[int, int]) -> Sums:

@@ -1,13 +1,14 @@
 """Who read, wrote and synced longest in one interval."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ..engines import Key, StatementName
+from ..engines import StatementName
 from ..model.capture import Heaviest, Operation
 from .file_names import Place
 from .gains import Gain, Told
 
+_Key = TypeVar("_Key")
 MOST = 5
 Who = StatementName | Told | str | None
 """A statement; one that runs, and whose name is known when it ends; a type of processes."""
@@ -28,6 +29,16 @@ class _Row(NamedTuple):
     file: int
 
 
+class _Told(NamedTuple):
+    """A row as a capture tells it: of several rows it may be the same."""
+
+    operation: Operation
+    query_id: int | None
+    text_hash: str | None
+    backend_type: str | None
+    place: Place
+
+
 class Heavy:
     """All that was done in an interval, by who did it; once it is over the heaviest of that."""
 
@@ -39,18 +50,15 @@ class Heavy:
 
     def count(self, who: Who, gain: Gain) -> None:
         """Count what one has done."""
-        key: Key = gain.key
-        sums = self._rows.setdefault(_Row(who, key.operation, key.file), [0] * 5)
-        waited = key.source == "device"
+        waited = gain.key.source == "device"
         count, size, total = gain.totals
-        more = (count, size, total, count * waited, total * waited)
-        for at, number in enumerate(more):
-            sums[at] += number
+        row = _Row(who, gain.key.operation, gain.key.file)
+        _add(self._rows, row, (count, size, total, count * waited, total * waited))
 
     def add(self, other: "Heavy") -> None:
         """Count what the other has, too."""
         for row, sums in other._rows.items():
-            self._add(row, sums)
+            _add(self._rows, row, sums)
 
     def keep_most(self) -> None:
         """Forget all but the heaviest."""
@@ -60,59 +68,47 @@ class Heavy:
     def rename(self, running: Told, who: Who) -> None:
         """What this query did was for that statement."""
         for row in [row for row in self._rows if row.who == running]:
-            self._add(row._replace(who=who), self._rows.pop(row))
+            _add(self._rows, row._replace(who=who), self._rows.pop(row))
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Some files are gone; others stand for them."""
         for row in [row for row in self._rows if row.file in instead]:
-            self._add(row._replace(file=instead[row.file]), self._rows.pop(row))
+            _add(self._rows, row._replace(file=instead[row.file]), self._rows.pop(row))
 
     def listed(self, telling: Telling) -> list[Heaviest]:
         """Those that took longest first."""
-        found: dict[tuple[object, ...], Heaviest] = {}
+        found: dict[_Told, list[int]] = {}
         for row, sums in self._rows.items():
-            one = _told(row, sums, telling)
-            same = (
-                one.operation, one.query_id, one.text_hash, one.backend_type, one.kind,
-                one.tablespace, one.relation,
-            )  # fmt: skip
-            before = found.setdefault(same, one)
-            if before is not one:
-                _put_together(before, one)
-        ordered = sorted(found.values(), key=lambda each: -each.total_ns)
-        return [each for each in ordered if each.count][:MOST]
-
-    def _add(self, row: _Row, more: Iterable[int]) -> None:
-        sums = self._rows.setdefault(row, [0] * 5)
-        for at, number in enumerate(more):
-            sums[at] += number
+            _add(found, _told(row, telling), sums)
+        ordered = sorted(found.items(), key=lambda item: -item[1][2])
+        return [_heaviest(told, sums) for told, sums in ordered if sums[0]][:MOST]
 
 
-def _told(row: _Row, sums: list[int], telling: Telling) -> Heaviest:
-    query_id = text_hash = None
-    if isinstance(row.who, StatementName):
-        query_id, text_hash = telling.statement(row.who)
-    place = telling.place(row.file)
-    count, size, total, device_count, device_ns = sums
+def _heaviest(told: _Told, sums: list[int]) -> Heaviest:
+    count, size, total_ns, device_count, device_ns = sums
     return Heaviest(
-        operation=row.operation,
-        count=count,
-        bytes=size,
-        total_ns=total,
-        device_count=device_count,
-        device_ns=device_ns,
-        query_id=query_id,
-        text_hash=text_hash,
-        backend_type=row.who if isinstance(row.who, str) else None,
-        kind=place.kind,
-        tablespace=place.tablespace,
-        relation=place.relation,
+        told.operation,
+        count,
+        size,
+        total_ns,
+        device_count,
+        device_ns,
+        told.query_id,
+        told.text_hash,
+        told.backend_type,
+        *told.place,
     )
 
 
-def _put_together(first: Heaviest, second: Heaviest) -> None:
-    first.count += second.count
-    first.bytes += second.bytes
-    first.total_ns += second.total_ns
-    first.device_count += second.device_count
-    first.device_ns += second.device_ns
+def _told(row: _Row, telling: Telling) -> _Told:
+    query_id = text_hash = None
+    if isinstance(row.who, StatementName):
+        query_id, text_hash = telling.statement(row.who)
+    backend_type = row.who if isinstance(row.who, str) else None
+    return _Told(row.operation, query_id, text_hash, backend_type, telling.place(row.file))
+
+
+def _add(to: dict[_Key, list[int]], key: _Key, more: Iterable[int]) -> None:
+    sums = to.setdefault(key, [0] * 5)
+    for at, number in enumerate(more):
+        sums[at] += number

@@ -5,16 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from ..engines import (
-    UNKNOWN_FILE,
-    ByPower,
-    File,
-    StatementName,
-    Sums,
-    TaskSnapshot,
-)
+from ..engines import UNKNOWN_FILE, ByPower, File, StatementName, Sums, TaskSnapshot
 from ..engines.layout import OTHERS
-from ..engines.slot_table import add_powers
+from ..engines.slot_table import add_powers, add_reads_powers
 from ..model.capture import (
     Cost,
     Interval,
@@ -27,7 +20,7 @@ from ..model.capture import (
     Source,
 )
 from . import gains
-from .gains import Told
+from .gains import Totals
 from .heaviest import Heavy, Telling, Who
 
 LENGTH_S = 1.0
@@ -71,16 +64,12 @@ class _Kind(NamedTuple):
     performed_by: Performer
 
 
-_Totals = tuple[int, int, int]
-"""Count, bytes, nanoseconds."""
-
-
 @dataclass(slots=True)
 class _Piece:
     """What was done in one interval."""
 
-    costs: dict[_Kind, _Totals] = field(default_factory=dict)
-    io: dict[tuple[Operation, Source], _Totals] = field(default_factory=dict)
+    costs: dict[_Kind, Totals] = field(default_factory=dict)
+    io: dict[tuple[Operation, Source], Totals] = field(default_factory=dict)
     powers: ByPower = field(default_factory=dict)
     heavy: Heavy = field(default_factory=Heavy)
 
@@ -93,6 +82,18 @@ class _Piece:
         for told, powers in other.powers.items():
             add_powers(self.powers, told, powers)
         self.heavy.add(other.heavy)
+
+
+@dataclass(slots=True)
+class _Thread:
+    """One that is traced, as it was at the last look."""
+
+    sums: dict[int, Sums] = field(default_factory=dict)
+    powers: ByPower = field(default_factory=dict)
+    names: dict[int, StatementName] = field(default_factory=dict)
+    """Of its statements, by their numbers."""
+    running: set[int] = field(default_factory=set)
+    """Queries that are among the heaviest under their numbers yet."""
 
 
 class Intervals:
@@ -117,11 +118,8 @@ class Intervals:
         self._due_ns = began_ns + self._every_ns
         self._counted: Mapping[int, object] = {}
         """What the engine said last."""
-        self._sums: dict[int, dict[int, Sums]] = {}
-        self._powers: dict[int, ByPower] = {}
-        self._names: dict[Told, StatementName] = {}
-        self._running: set[Told] = set()
-        """Queries that are among the heaviest under their numbers yet."""
+        self._threads: dict[int, _Thread] = {}
+        """By their serials."""
         self._next = _Piece()
         """What was done since the last look, as far as it is known."""
         self._kept: list[tuple[int, _Piece]] = []
@@ -149,24 +147,24 @@ class Intervals:
 
     def let_go(self, finals: Iterable[TaskSnapshot]) -> None:
         """These threads were read for the last time."""
+        files = self._engine.files()
         for final in finals:
-            serial = final.serial
+            thread = self._threads.pop(final.serial, None) or _Thread()
             sums, names = gains.of_final(final)
-            self._count(self._next, serial, sums, self._sums.pop(serial, {}), names)
-            powers = gains.by_power(final.reads)
-            for told, more in gains.more_by_power(powers, self._powers.pop(serial, {})).items():
-                add_powers(self._next.powers, told, more)
-            for name in [name for name in self._names if name[0] == serial]:
-                del self._names[name]
+            thread.names |= names
+            self._count(self._next, final.serial, thread, sums, files)
+            powers: ByPower = {}
+            add_reads_powers(powers, final.reads)
+            _count_powers(self._next, thread, powers)
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Some files are gone; others stand for them."""
         self._files = {space: instead.get(file, file) for space, file in self._files.items()}
         for piece in self._pieces():
             piece.heavy.fold_files(instead)
-        for by_query in self._sums.values():
-            for query, sums in by_query.items():
-                by_query[query] = gains.with_files(sums, instead)
+        for thread in self._threads.values():
+            for query, sums in thread.sums.items():
+                thread.sums[query] = gains.with_files(sums, instead)
 
     def listed(
         self, block_size: int, tablespace: Callable[[int], str | None], telling: Telling
@@ -206,31 +204,32 @@ class Intervals:
             files = self._engine.files()
             for serial, by_query in counted.items():
                 now = {query: gains.of_files(sums, files) for query, sums in by_query.items()}
-                self._count(piece, serial, now, self._sums.get(serial, {}), {})
-                self._sums[serial] = now
+                self._count(piece, serial, self._thread(serial), now, files)
             for serial, by_power in powers.items():
-                more = gains.more_by_power(by_power, self._powers.get(serial, {}))
-                for told, powers_more in more.items():
-                    add_powers(piece.powers, told, powers_more)
-                self._powers[serial] = by_power
+                _count_powers(piece, self._thread(serial), by_power)
         return piece
+
+    def _thread(self, serial: int) -> _Thread:
+        return self._threads.setdefault(serial, _Thread())
 
     def _count(
         self,
         piece: _Piece,
         serial: int,
-        now: Mapping[int, Sums],
-        before: Mapping[int, Sums],
-        names: Mapping[int, StatementName],
+        thread: _Thread,
+        now: dict[int, Sums],
+        files: Mapping[int, File],
     ) -> None:
-        files = self._engine.files()
-        more, became = gains.gains(serial, now, before)
+        more, became = gains.gains(serial, now, thread.sums)
+        thread.sums = now
+        whose: dict[int, Who] = {}
         for gain in more:
-            key = gain.key
-            totals = gain.totals
+            key, totals, query = gain.key, gain.totals, gain.told[1]
             told = key.operation, key.source
             piece.io[told] = _plus(piece.io.get(told), totals)
-            piece.heavy.count(self._who(gain.told, names), gain)
+            if query not in whose:
+                whose[query] = self._who(serial, thread, query)
+            piece.heavy.count(whose[query], gain)
             file = files.get(key.file, UNKNOWN_FILE)
             if file.kind in _RELATIONS and key.operation == "read":
                 space = _Space(file.device, file.space)
@@ -238,25 +237,24 @@ class Intervals:
                 kind = _Kind(space, key.pattern, key.source, key.size, key.performed_by)
                 piece.costs[kind] = _plus(piece.costs.get(kind), totals)
         for query, under in became.items():
-            running = (serial, query)
-            if running in self._running:
-                self._running.remove(running)
-                who = self._who((serial, under), names)
+            if query in thread.running:
+                thread.running.remove(query)
+                who = self._who(serial, thread, under)
                 for each in [*self._pieces(), piece]:
-                    each.heavy.rename(running, who)
+                    each.heavy.rename((serial, query), who)
 
-    def _who(self, told: Told, names: Mapping[int, StatementName]) -> Who:
-        name = names.get(told[1]) or self._names.get(told)
-        if name is None and (name := self._engine.statement(*told)):
+    def _who(self, serial: int, thread: _Thread, query: int) -> Who:
+        name = thread.names.get(query)
+        if name is None and (name := self._engine.statement(serial, query)):
             name = StatementName(name.query_id, None) if name.query_id else name
-            if told[1] > OTHERS:
-                self._names[told] = name
+            if query > OTHERS:
+                thread.names[query] = name
         if name:
             return name
-        if 0 < told[1] < OTHERS:
-            self._running.add(told)
-            return told
-        return self._type_of(told[0])
+        if 0 < query < OTHERS:
+            thread.running.add(query)
+            return serial, query
+        return self._type_of(serial)
 
     def _halve(self) -> None:
         """Put neighbours together."""
@@ -267,7 +265,13 @@ class Intervals:
         self._every_ns *= 2
 
 
-def _plus(before: _Totals | None, totals: _Totals) -> _Totals:
+def _count_powers(piece: _Piece, thread: _Thread, now: ByPower) -> None:
+    for told, more in gains.more_by_power(now, thread.powers).items():
+        add_powers(piece.powers, told, more)
+    thread.powers = now
+
+
+def _plus(before: Totals | None, totals: Totals) -> Totals:
     if before is None:
         return totals
     return before[0] + totals[0], before[1] + totals[1], before[2] + totals[2]
@@ -286,10 +290,10 @@ def _io(piece: _Piece) -> list[IntervalIo]:
 
 
 def _costs(
-    sums: dict[_Kind, _Totals], names: dict[_Space, str | None], block_size: int
+    sums: dict[_Kind, Totals], names: dict[_Space, str | None], block_size: int
 ) -> list[Cost]:
     """Tablespaces of one name are one, such as base and global where no name is known."""
-    found: dict[tuple[str | None, _Kind], _Totals] = {}
+    found: dict[tuple[str | None, _Kind], Totals] = {}
     nowhere = _Space((0, 0), 0)
     for kind, each in sums.items():
         key = names[kind.space], kind._replace(space=nowhere)

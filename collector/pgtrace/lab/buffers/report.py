@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ... import units
 from ...model.lab_result import Finding, Result, Storage
-from ...reporters.terminal.block import SOURCES
+from ...reporters.sections.sums import SOURCES
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import label

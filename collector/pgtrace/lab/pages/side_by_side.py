@@ -5,8 +5,7 @@ from typing import Any
 
 from ... import units
 from ...model.lab_result import Finding, Storage
-from ...reporters.sections.sums import PERFORMERS
-from ...reporters.terminal.block import SOURCES
+from ...reporters.sections.sums import PERFORMERS, SOURCES
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import ORDERS, SIZES, Figures, Part, label

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ... import units
-from ...model.capture import Capture, Heaviest, Interval, Operation
+from ...model.capture import Capture, Interval, Operation
 from ..sections.over_time import (
-    LEAST,
     called,
+    doing,
+    has_course,
+    heaviest_of,
     length_of,
     measure,
     moment,
@@ -20,7 +22,6 @@ from ..sections.over_time import (
     seconds_of,
     texts_of,
 )
-from ..sections.statements import statements
 from .parts import Row, escaped, table
 
 MOST_COLUMNS = 240
@@ -46,11 +47,11 @@ class _Column(NamedTuple):
 
 def over_time(capture: Capture) -> str:
     """Return the chapter; "" of a session that is too short."""
-    if len(capture.intervals) < LEAST or not all(i.length for i in capture.intervals):
+    if not has_course(capture):
         return ""
     operation, waiting = measure(capture)
     columns = _columns(capture)
-    texts = texts_of(statements(capture))
+    texts = texts_of(capture)
     return "\n".join(
         [
             _heat(capture, columns, operation),
@@ -79,12 +80,12 @@ def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) ->
     most = max(max(counts.values(), default=0) for counts in counted)
     cells = []
     for column, counts in zip(columns, counted, strict=True):
+        place, span = _x(capture, column), _span(capture, column)
         for number, power in enumerate(rows):
             if count := counts.get(power):
                 shade = _FAINT + (1 - _FAINT) * math.log1p(count) / math.log1p(most)
                 upto = units.bucket(1 << (power + 1))
-                told = f"{_span(capture, column)}, {_from(power)} to {upto}: {units.count(count)}"
-                place = _x(capture, column)
+                told = f"{span}, {_from(power)} to {upto}: {units.count(count)}"
                 cells.append(
                     f'<rect {place} y="{number * _ROW}" height="{_ROW - 1}" '
                     f'fill-opacity="{shade:.2f}"><title>{escaped(told)}</title></rect>'
@@ -118,7 +119,7 @@ def _whose(
         for interval in column.intervals:
             io = of_interval(interval, operation, waiting=waiting)
             here[_OTHERS] += sum(each.total_ns for each in io)
-            for one in _of(interval, operation):
+            for one in heaviest_of(interval, operation):
                 took = length_of(one, waiting=waiting)
                 here[called(one, texts)] += took
                 here[_OTHERS] -= took
@@ -133,21 +134,20 @@ def _whose(
         return ""
     cells = []
     for column, here in zip(columns, of_columns, strict=True):
-        below = 0.0
+        below, place, span = 0.0, _x(capture, column), _span(capture, column)
         rest = here.total() - sum(here[name] for name in names)
         for name, ns in [*((name, here[name]) for name in names), (_OTHERS, rest)]:
             height = _HEIGHT * _rate(column, ns) / most
             if height < 0.1:
                 continue
             below += height
-            told = f"{_span(capture, column)}: {units.duration(ns)}, {name}"
+            told = f"{span}: {units.duration(ns)}, {name}"
             colour = colours.get(name, "s5")
             cells.append(
-                f'<rect class="{colour}" {_x(capture, column)} y="{_HEIGHT - below:.1f}" '
+                f'<rect class="{colour}" {place} y="{_HEIGHT - below:.1f}" '
                 f'height="{height:.1f}"><title>{escaped(told)}</title></rect>'
             )
-    doing = {"read": "Reading", "write": "Writing", "fsync": "Fsync"}[operation]
-    title = f"{'Waiting for the device' if waiting else doing} over time, by who did"
+    title = f"{doing(operation, waiting=waiting).capitalize()} over time, by who did"
     label = f'<text x="{_LEFT - 6}" y="12">{escaped(units.duration(most))}/s</text>'
     legend = "".join(
         f'<li><svg width="12" height="12" aria-hidden="true"><rect class="{colour}" width="12" '
@@ -167,7 +167,7 @@ def _numbers(
         every = [each for each in interval.io if each.operation == operation]
         ran = "; ".join(
             f"{called(one, texts)}: {units.duration(length_of(one, waiting=waiting))}"
-            for one in _of(interval, operation)
+            for one in heaviest_of(interval, operation)
         )
         rows.append(
             Row(
@@ -185,10 +185,6 @@ def _numbers(
     heads = [("", ["length", "calls", "bytes", took, "what took longest"])]
     drawn = table("Interval by interval", "from", heads, rows, words=["what took longest"])
     return f"<details><summary>The numbers of these charts</summary>\n{drawn}</details>"
-
-
-def _of(interval: Interval, operation: Operation) -> list[Heaviest]:
-    return [one for one in interval.heaviest if one.operation == operation]
 
 
 def _powers(every: Iterable[dict[int, int]]) -> Counter[int]:

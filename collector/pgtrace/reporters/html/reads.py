@@ -6,8 +6,8 @@ from ... import units
 from ...model.capture import Excluded, Io
 from ...model.combined import alike
 from ...model.histogram import Histogram
-from ..sections.sums import PERFORMERS
-from ..terminal.block import SOURCES, excluded, in_words
+from ..sections.sums import PERFORMERS, SOURCES
+from ..terminal.block import excluded, in_words
 from ..terminal.files import grouped
 from .charts import Charts, Group, Layer
 from .parts import Row, paragraphs, sums, table

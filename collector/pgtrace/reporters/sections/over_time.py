@@ -2,15 +2,15 @@
 the page cache.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ... import units
 from ...model.capture import Capture, Heaviest, Interval, IntervalIo, Operation
+from ...terminal_text import shown
 from ..document import Block, Over, Paragraph
 from .answer import short
-from .statements import Statement
 
 LEAST = 4
 """Intervals; of fewer there is no course of time to be shown."""
@@ -27,12 +27,17 @@ _BUSY = 0.1
 """Share of its busiest interval from which on one is said to read."""
 
 
-def over_time(capture: Capture, every: Sequence[Statement]) -> list[Block]:
+def has_course(capture: Capture, *, least: int = LEAST) -> bool:
+    """Whether it was kept second by second, in so many intervals."""
+    return len(capture.intervals) >= least and all(i.length for i in capture.intervals)
+
+
+def over_time(capture: Capture) -> list[Block]:
     """Return what is said of it; nothing of a session that is too short."""
-    if len(capture.intervals) < LEAST or not all(i.length for i in capture.intervals):
+    if not has_course(capture):
         return []
     operation, waiting = measure(capture)
-    texts = texts_of(every)
+    texts = texts_of(capture)
     worst = max(capture.intervals, key=lambda i: _rate(i, operation, waiting=waiting))
     if not _rate(worst, operation, waiting=waiting):
         return []
@@ -43,10 +48,14 @@ def over_time(capture: Capture, every: Sequence[Statement]) -> list[Block]:
     ]
 
 
+def started_at(capture: Capture) -> datetime:
+    """When the session began, in UTC."""
+    return datetime.fromisoformat(capture.started).astimezone(UTC)
+
+
 def moment(capture: Capture, second: float) -> str:
     """A time of the session, in UTC, as it is shown."""
-    began = datetime.fromisoformat(capture.started).astimezone(UTC)
-    return f"{began + timedelta(seconds=second):%H:%M:%S}"
+    return f"{started_at(capture) + timedelta(seconds=second):%H:%M:%S}"
 
 
 def seconds_of(interval: Interval) -> float:
@@ -78,9 +87,20 @@ def length_of(one: Heaviest, *, waiting: bool) -> int:
     return one.device_ns if waiting else one.total_ns
 
 
-def texts_of(every: Sequence[Statement]) -> dict[object, str]:
-    """Statements by what tells them in intervals."""
-    return {q.query_id or q.text_hash: s.text for s in every for q in s.queries}
+def heaviest_of(interval: Interval, operation: Operation) -> list[Heaviest]:
+    """Of one operation, what took longest in it."""
+    return [one for one in interval.heaviest if one.operation == operation]
+
+
+def texts_of(capture: Capture) -> dict[object, str]:
+    """The texts of statements that intervals name, by what tells them there."""
+    wanted = {one.query_id or one.text_hash for i in capture.intervals for one in i.heaviest}
+    found: dict[object, str] = {}
+    for query in (query for backend in capture.backends for query in backend.queries):
+        told = query.query_id or query.text_hash
+        if told in wanted and told not in found:
+            found[told] = shown(query.text, cut=query.text_cut)
+    return found
 
 
 def measure(capture: Capture) -> tuple[Operation, bool]:
@@ -103,7 +123,7 @@ def _rate(interval: Interval, operation: Operation, *, waiting: bool) -> float:
 
 
 def _drawn(capture: Capture, operation: Operation, *, waiting: bool) -> Over:
-    what = _doing(operation, waiting=waiting)
+    what = doing(operation, waiting=waiting)
     return Over(
         f"{what.capitalize()} each second, of all processes together",
         "ns",
@@ -117,7 +137,8 @@ def _drawn(capture: Capture, operation: Operation, *, waiting: bool) -> Over:
     )
 
 
-def _doing(operation: Operation, *, waiting: bool) -> str:
+def doing(operation: Operation, *, waiting: bool) -> str:
+    """What is drawn, in a word or two."""
     what = {"read": "reading", "write": "writing", "fsync": "fsync"}[operation]
     return "waiting for the device" if waiting else what
 
@@ -133,13 +154,9 @@ def _worst(
     took = _ns(worst, operation, waiting=waiting)
     said = (
         f"Most at {moment(capture, worst.second)}: {units.duration(took)} of "
-        f"{_doing(operation, waiting=waiting)} in {units.duration((worst.length or 0) * 1e9)}"
+        f"{doing(operation, waiting=waiting)} in {units.duration((worst.length or 0) * 1e9)}"
     )
-    own = [
-        (length_of(one, waiting=waiting), one)
-        for one in worst.heaviest
-        if one.operation == operation
-    ]
+    own = [(length_of(one, waiting=waiting), one) for one in heaviest_of(worst, operation)]
     most, one = max(own, key=lambda each: each[0], default=(0, None))
     if not one or not most:
         return f"{said}."
@@ -204,16 +221,11 @@ def _whose(one: Heaviest) -> _Whose:
 
 
 def _own(interval: Interval, whose: _Whose | None) -> list[Heaviest]:
-    return [one for one in interval.heaviest if one.operation == "read" and _whose(one) == whose]
+    return [one for one in heaviest_of(interval, "read") if _whose(one) == whose]
 
 
 def _biggest(capture: Capture) -> _Whose | None:
     sizes: dict[_Whose, int] = {}
-    for one in _heaviest_reads(capture):
+    for one in (one for interval in capture.intervals for one in heaviest_of(interval, "read")):
         sizes[_whose(one)] = sizes.get(_whose(one), 0) + one.bytes
     return max(sizes, key=lambda each: sizes[each]) if sizes else None
-
-
-def _heaviest_reads(capture: Capture) -> Iterator[Heaviest]:
-    for interval in capture.intervals:
-        yield from (one for one in interval.heaviest if one.operation == "read")

@@ -22,7 +22,7 @@ def sections(capture: Capture, choice: Choice) -> list[Section]:
     every = statements(capture)
     parts = [
         Section("answer", [Paragraph(line) for line in verdict(capture, every)]),
-        Section("over-time", over_time(capture, every)),
+        Section("over-time", over_time(capture)),
         Section("found", [found(capture)] if "read" in capture.probes.operations else []),
         Section("top-statements", top.statement_table(every, choice)),
         Section("top-relations", top.relation_table(capture, choice)),

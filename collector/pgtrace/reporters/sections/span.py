@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from ... import units
@@ -10,11 +10,10 @@ from ...errors import TargetError, UsageError
 from ...model.capture import Capture, Heaviest, Interval, Operation
 from ..document import Column, Paragraph, Section, Table, Value
 from ..view import Choice
-from .over_time import called, moment, texts_of
-from .statements import statements
+from .over_time import called, has_course, moment, started_at, texts_of
+from .sums import SOURCES
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
-_SOURCES = {"page_cache": "page cache", "readahead_issued": "read-ahead issued"}
 _PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 
 
@@ -54,7 +53,7 @@ def sections(capture: Capture, span: Span, choice: Choice) -> list[Section]:
 
 
 def _seconds(capture: Capture, span: Span) -> tuple[float, float]:
-    if not capture.intervals or not all(i.length for i in capture.intervals):
+    if not has_course(capture, least=1):
         raise TargetError("the capture was not kept second by second: leave --since and --until")
     first = 0.0 if span.since is None else _second(capture, span.since)
     end = capture.duration_s if span.until is None else _second(capture, span.until)
@@ -73,7 +72,7 @@ def _second(capture: Capture, text: str) -> float:
     if found is None:
         raise UsageError(f"{text} is no time of day")
     hour, minute, second = (int(part or 0) for part in found.groups())
-    began = datetime.fromisoformat(capture.started).astimezone(UTC)
+    began = started_at(capture)
     then = began.replace(hour=hour, minute=minute, second=second, microsecond=0)
     day = timedelta(days=1)
     # What is shown as the session's first second began within it
@@ -106,11 +105,11 @@ def _named(operation: Operation, source: str) -> str:
     plural = _PLURALS[operation]
     if source == "unknown":
         return plural
-    return f"{plural}, {_SOURCES.get(source, source)}"
+    return f"{plural}, {SOURCES.get(source, source)}"
 
 
 def _heaviest(capture: Capture, chosen: Sequence[Interval], choice: Choice) -> Table:
-    texts = texts_of(statements(capture))
+    texts = texts_of(capture)
     found: dict[str, list[Heaviest]] = {}
     for one in (one for interval in chosen for one in interval.heaviest):
         found.setdefault(f"{_PLURALS[one.operation]}, {called(one, texts)}", []).append(one)

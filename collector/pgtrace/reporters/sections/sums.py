@@ -12,6 +12,12 @@ PERFORMERS = {
     "io worker": "I/O workers",
     "io_uring": "io_uring",
 }
+SOURCES = {
+    "page_cache": "page cache",
+    "readahead_issued": "read-ahead issued",
+    "device": "device",
+    "wait": "wait",
+}
 
 
 def time_of(reads: Iterable[Io]) -> int:

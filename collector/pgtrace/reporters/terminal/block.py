@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ... import units
 from ...model.capture import READ_ALONE, Excluded, Io, Operation, of_operation
 from ...model.histogram import Histogram
-from ..sections.sums import PERFORMERS
+from ..sections.sums import PERFORMERS, SOURCES
 from ..view import WIDTH
 from . import writes
 from .chart import INDENT, chart, kinds, sums
@@ -15,13 +15,6 @@ from .sentence import sentence
 NAMES: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsync"}
 UNTRACED = ("locks", "CPU")
 """What no probe of this version looks at."""
-
-SOURCES = {
-    "page_cache": "page cache",
-    "readahead_issued": "read-ahead issued",
-    "device": "device",
-    "wait": "wait",
-}
 
 
 def untraced(operations: Sequence[Operation]) -> list[str]:
