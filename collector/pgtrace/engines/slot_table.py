@@ -127,7 +127,7 @@ class SlotPool:
         places = [*self._chain(first), *self._charged.get((charged_to, query), ())]
         reads: ReadsByKey = {}
         for values in map(self._values, places):
-            if (values[_PAYER], values[_QUERY]) == (charged_to, query):
+            if (values[_PAYER], values[_QUERY]) == (charged_to, query) and _is_counted(values):
                 add_reads(reads, {self._key(values): self._counts(values)})
         return reads
 
@@ -136,7 +136,7 @@ class SlotPool:
         found: dict[int, ReadsByQuery] = {}
         for place in self._places(of):
             values = self._values(place)
-            if values[_COUNT]:
+            if _is_counted(values):
                 reads = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
                 add_reads(reads, {self._key(values): self._counts(values)})
         for charged_to, returned in self._returned.items():
@@ -150,8 +150,8 @@ class SlotPool:
         found: dict[int, dict[int, Sums]] = {}
         for place in self._places(of):
             values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
-            count, size, _, total = values[_COUNT:]
-            if count:
+            if _is_counted(values):
+                count, size, _, total = values[_COUNT:]
                 sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
                 add_sum(sums, self._key(values), count, size, total)
         for charged_to, returned in self._returned.items():
@@ -169,6 +169,8 @@ class SlotPool:
         powers: dict[int, tuple[int, dict[int, int]]] = {}
         for place in self._places(of):
             values = self._values(place)
+            if not _is_counted(values):
+                continue
             known, counted = self._powers.get(place), hash(values[:_CHUNKS])
             if known is None or known[0] != counted:
                 known = counted, self._powers_of(values[_CHUNKS:])
@@ -227,6 +229,8 @@ class SlotPool:
         for place in self._of_files(entries):
             values = self._values(place)
             if place in self._retired or 0 < values[_QUERY] < layout.OTHERS:
+                continue
+            if not _is_of_a_key(values):
                 continue
             self._indexes.delete(bytes(layout.SlotKey(*values[: _KEY + 1], values[_FILE])))
             self._retired[place] = values[_KEY]
@@ -288,7 +292,7 @@ class SlotPool:
             values = self._values(place)
             if values[_PAYER] != charged_to or query not in (None, values[_QUERY]):
                 continue
-            if values[_COUNT]:  # not if it was taken while there was no chunk
+            if _is_counted(values):  # not if it was taken while there was no chunk
                 add_reads(reads, {self._key(values): self._counts(values)})
             if self._retired.pop(place, None) is None:
                 # owner, charged_to, query, key, and the file
@@ -356,6 +360,17 @@ class SlotPool:
                     if number:
                         buckets[chunk * layout.SUBS + sub] = number
         return buckets
+
+
+def _is_of_a_key(values: _Values) -> bool:
+    """Not while the kernel takes it, or has moved what it counted: field by field, the key among
+    the last to be there, and gone before the count.
+    """
+    return values[_PAYER] != 0 and values[_KEY] < layout.KEYS
+
+
+def _is_counted(values: _Values) -> bool:
+    return values[_COUNT] != 0 and _is_of_a_key(values)
 
 
 def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:

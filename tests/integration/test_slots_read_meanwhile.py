@@ -1,0 +1,46 @@
+"""Slots are read while the kernel takes, moves and empties them."""
+
+import threading
+import time
+
+from fix_cluster import Server
+from pgtrace.engines.libbpf_engine import LibbpfEngine
+from pgtrace.tracing.tracer import trace
+
+FOR_S = 5.0
+"""Of some 2,000 looks one in a hundred met such a slot."""
+
+
+def test_a_slot_that_is_being_emptied_is_of_nobody(server: Server) -> None:
+    """Each query's end moves its slots to those of its statement; with many of these, long after
+    they were listed."""
+    small = server(compute_query_id="on", shared_buffers="1MB", max_wal_senders=0)
+    with small.connect() as connection:
+        found = connection.execute(
+            "select oid::regclass from pg_class where relkind = 'r' and relname <> 'pg_statistic'"
+        )
+        names = [name for (name,) in found]
+        ended = threading.Event()
+
+        def load() -> None:
+            while not ended.is_set():
+                for name in names:
+                    connection.execute(f"select 1 from {name} limit 1 offset 900")
+
+        with trace(connection.info.backend_pid, by_relation=True) as tracer:
+            assert isinstance(tracer.engine, LibbpfEngine)
+            pool = tracer.engine._pool
+            loading = threading.Thread(target=load)
+            loading.start()
+            try:
+                end = time.monotonic() + FOR_S
+                while time.monotonic() < end:
+                    pool.grouped()
+                    pool.sums()
+                    pool.by_power()
+            finally:
+                ended.set()
+                loading.join()
+        taken = tracer.capture()
+    assert taken.partial == []
+    assert len(taken.backends[0].queries) == len(names)
