@@ -161,6 +161,13 @@ def format_message(template: bytes, arguments: int) -> str:
     return buffer.value.decode(errors="replace").rstrip()
 
 
+def trim_heap() -> None:
+    """Give the system back what malloc() keeps of what was freed; as glibc alone can."""
+    trim = getattr(CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
+
+
 __all__ = [
     "OpenOptions",
     "PrintCallback",
@@ -171,4 +178,5 @@ __all__ = [
     "format_message",
     "load",
     "load_for_entries",
+    "trim_heap",
 ]
