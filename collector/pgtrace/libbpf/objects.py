@@ -192,7 +192,7 @@ class Object:
             if self.multi and self._lib.bpf_program__section_name(program) == b"uprobe":
                 self._lib.bpf_program__set_expected_attach_type(program, uprobes.MULTI)
         check(self._lib.bpf_object__load(self._pointer), "load")
-        prototypes.trim_heap()  # libbpf has freed 12 MB, the kernel's types, which nobody else needs
+        prototypes.trim_heap()  # 12 MB were the kernel's types, which libbpf has freed
 
     def run(self, program: str, *arguments: int) -> int:
         """Run a program of the kind of raw tracepoints once, with these arguments."""
