@@ -53,6 +53,10 @@ class DatabaseError(PgtraceError):
     exit_code = 7
 
 
+class ConnectionLostError(DatabaseError):
+    """It was there, and nothing more can be asked by it."""
+
+
 class NothingCapturedError(PgtraceError):
     """Interrupted before anything was captured."""
 

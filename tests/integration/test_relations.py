@@ -5,8 +5,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Kind
 from pgtrace.postgres import discovery
 from pgtrace.postgres.catalog import Names
-from pgtrace.postgres.connection import connect
+from pgtrace.postgres.connection import Asked, connect
 from pgtrace.postgres.tablespaces import Spaces
 from pgtrace.tracing import file_names as places_module
 from pgtrace.tracing.file_names import GONE, Place, Places
@@ -290,6 +290,31 @@ def test_names_of_another_server_are_none(small: PrivateCluster, cluster: Privat
         assert missing.startswith(
             f"names in {here.data_directory}: the connection leads to another"
         )
+
+
+def test_a_connection_that_is_lost_when_just_made_is_made_again(small: PrivateCluster) -> None:
+    """As when the server is started again at that moment."""
+    made: list[int] = []
+
+    @contextmanager
+    def unlucky(
+        dbname: str | None = None, opened: Callable[[int], None] | None = None
+    ) -> Iterator[Asked]:
+        made.append(0)
+        with connect(small.dsn(), dbname) as asked:
+            if len(made) == 1:
+                with small.connect() as other:
+                    pid = asked.own_backend_pid()
+                    other.execute("select pg_terminate_backend(%s, 10000)", (pid,))
+                asked.own_backend_pid()
+            yield asked
+
+    here = discovery.server(small.postmaster_pid)
+    with closing(Names(unlucky, [here], Failures())) as names:
+        names.start()
+        names.require()
+        assert names.missing() == []
+    assert len(made) == 2
 
 
 def test_a_server_that_does_not_answer_holds_nobody_up(

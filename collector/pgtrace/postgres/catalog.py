@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ..errors import DatabaseError
+from ..errors import ConnectionLostError, DatabaseError
 from ..failures import Failures
 from ..model.capture import Buffers, Executions
 from . import database_stats, executions
@@ -179,6 +179,7 @@ class Names:
                 break
             except DatabaseError as error:
                 self.failure = str(error)
+                self._was_lost |= isinstance(error, ConnectionLostError)
             except Exception as error:
                 self._failures.add("names", error)
                 self.failure = f"an unexpected {type(error).__name__}; the rest was measured"
@@ -191,12 +192,8 @@ class Names:
 
     def _ask(self) -> None:
         with self._connect(opened=self._note_own) as connection:
-            try:
-                self._begin(connection)
-                self._serve(connection)
-            except DatabaseError:
-                self._was_lost = connection.is_lost
-                raise
+            self._begin(connection)
+            self._serve(connection)
 
     def _note_own(self, pid: int) -> None:
         self._own.append((pid, time.monotonic_ns()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import DatabaseError
+from ..errors import ConnectionLostError, DatabaseError
 from ..linux import foreign_files
 from ..terminal_text import decode
 from .discovery import Server
@@ -45,14 +45,11 @@ set local lock_timeout = '500ms';
 
 
 class Asked(Protocol):
-    """A connection that is asked what queries/ has. Every failure is a DatabaseError of one line.
+    """A connection that is asked what queries/ has. Every failure is a DatabaseError of one line,
+    a ConnectionLostError if nothing more can be asked.
 
     One is closed by the context manager that gave it.
     """
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether nothing more can be asked."""
 
     def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
         """The rows of queries/QUERY.sql; `schema`, quoted, is put where the query has {schema}."""
@@ -90,7 +87,7 @@ class Connection:
     def rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         """What a query of ours gives; bytes are made text, as they are shown."""
         known = {"encoding": self._encoding} | parameters
-        with _one_line(), self._connection.transaction():
+        with _one_line(self._connection), self._connection.transaction():
             self._connection.execute(_CAREFULLY)
             found = self._connection.execute(text.encode(), known)
             rows = found.fetchall()
@@ -102,7 +99,7 @@ class Connection:
 
         For what runs functions of others: explain_roles.py says as whom.
         """
-        with _one_line(), self._connection.transaction(force_rollback=True):
+        with _one_line(self._connection), self._connection.transaction(force_rollback=True):
             self._connection.execute(_BRIEFLY)
             yield self._connection
 
@@ -128,7 +125,7 @@ class Connection:
         from psycopg import errors
 
         try:
-            with _one_line(), self._connection.transaction(force_rollback=True):
+            with _one_line(self._connection), self._connection.transaction(force_rollback=True):
                 self._connection.execute("set local session authorization pg_monitor")
             return True
         except DatabaseError as error:
@@ -147,7 +144,7 @@ class Connection:
 
     def own_backend_pid(self) -> int | None:
         """The backend that serves this connection, as the server counts, if it serves no other."""
-        with _one_line():
+        with _one_line(self._connection):
             row = self._connection.execute("select pg_catalog.pg_backend_pid()").fetchone()
         # A pooler shows a pid of its own: behind it backends are everybody's
         shown = self._connection.info.backend_pid
@@ -158,11 +155,6 @@ class Connection:
         with socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as own:
             peer = own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         return int(_UCRED.unpack(peer)[0])
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether nothing more can be asked."""
-        return self._connection.closed
 
 
 @contextmanager
@@ -199,13 +191,14 @@ def connect(
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def _one_line(made: "psycopg.Connection[Any] | None" = None) -> Iterator[None]:
     import psycopg
 
     try:
         yield
     except (psycopg.Error, OSError, UnicodeError) as error:
-        raise DatabaseError(str(error).strip().partition("\n")[0]) from error
+        kind = ConnectionLostError if made and made.closed else DatabaseError
+        raise kind(str(error).strip().partition("\n")[0]) from error
 
 
 def system_identifier(server: Server) -> int | None:

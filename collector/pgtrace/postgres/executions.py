@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ..errors import DatabaseError
+from ..errors import ConnectionLostError, DatabaseError
 from ..model.capture import Executions
 from .connection import Asked
 
@@ -70,9 +70,9 @@ class Counter:
                 return None
             ((reset, dealloc),) = connection.ask("executions_since", schema=schema)
             rows = [Row(*row) for row in connection.ask("executions", schema=schema)]
+        except ConnectionLostError:
+            raise
         except DatabaseError as error:  # such as: it is not loaded
-            if connection.is_lost:
-                raise
             self.missing = f"pg_stat_statements: {error}"
             return None
         self.missing = None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DatabaseError
+from ..errors import ConnectionLostError, DatabaseError
 from ..model.capture import Capture, Query
 from .connection import Connection, connect
 from .explain_roles import own_role
@@ -98,14 +98,14 @@ def _explain_each(
             return
         try:
             statement.plans = _plans(connection, statement.text, plans.tried)
-        except DatabaseError as error:
-            if not connection.is_lost:
-                failed[str(error)] += 1
-                continue
+        except ConnectionLostError:
             if time.monotonic() - began < MOST_S + SPARE_S:
                 raise
             failed["the server gave no answer in time"] += len(statements) - number
             return
+        except DatabaseError as error:
+            failed[str(error)] += 1
+            continue
         plans.explained += 1
         if len(statement.plans) > 1:
             plans.changed.append(statement)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import DatabaseError
+from ..errors import ConnectionLostError, DatabaseError
 from ..linux import as_user, capabilities, foreign_files, forked
 from . import connection, discovery
 from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, received_with_file, send
@@ -88,7 +88,7 @@ class Child:
             opened.close()
             return Answer()
         except DatabaseError as error:
-            return Answer(str(error), is_lost=asked is None or asked.is_lost)
+            return Answer(str(error), is_lost=isinstance(error, ConnectionLostError))
 
     def _connect(self, wish: Connect, root: int) -> Answer:
         from psycopg.conninfo import make_conninfo

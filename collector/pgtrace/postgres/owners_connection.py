@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import DatabaseError, PgtraceError
+from ..errors import ConnectionLostError, DatabaseError, PgtraceError
 from ..linux import as_user, capabilities, forked
 from . import discovery, proc
 from .connection import TIMEOUT_S, Asked, query_text
@@ -102,9 +102,9 @@ class OwnersConnections:
             # Whatever is heard from now on may answer something else
             self._socket.close()
             why = "gave no answer" if isinstance(error, TimeoutError) else "is gone"
-            raise DatabaseError(f"the child that asks as the server's owner {why}") from error
+            raise ConnectionLostError(f"the child that asks as the server's owner {why}") from error
         if answer.error is not None:
-            raise _RefusedError(answer)
+            raise (ConnectionLostError if answer.is_lost else DatabaseError)(answer.error)
         return answer
 
 
@@ -114,22 +114,11 @@ def _serve(channel: socket.socket, ids: as_user.Ids) -> None:
     Child(channel, ids).serve()
 
 
-class _RefusedError(DatabaseError):
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.error or "")
-        self.is_lost = answer.is_lost
-
-
 class _Asked:
     def __init__(self, answer: Callable[[Ask], Answer], number: int) -> None:
         self._answer = answer
         self._number = number
-        self.is_lost = False
 
     def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
         text = query_text(query, schema)  # which the owner may not be able to read
-        try:
-            return list(self._answer(Ask(self._number, text, parameters)).rows)
-        except DatabaseError as error:
-            self.is_lost = getattr(error, "is_lost", True)
-            raise
+        return list(self._answer(Ask(self._number, text, parameters)).rows)
