@@ -86,6 +86,13 @@ setup(
             "reporters/html/assets/uplot/*",
         ]
     },
+    # Where a shell and man look, if pgtrace is installed in /usr, /usr/local or ~/.local
+    data_files=[
+        ("share/bash-completion/completions", ["docs/completions/pgtrace"]),
+        ("share/zsh/site-functions", ["docs/completions/_pgtrace"]),
+        ("share/fish/vendor_completions.d", ["docs/completions/pgtrace.fish"]),
+        ("share/man/man1", ["docs/man/pgtrace.1"]),
+    ],
     distclass=BinaryDistribution,
     cmdclass={"build_py": BuildBpf, "bdist_wheel": PlatformWheel},
 )

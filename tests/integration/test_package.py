@@ -97,6 +97,13 @@ def test_wheel_holds_the_object_and_is_of_its_machine(wheel: Path) -> None:
     for file in ours:
         assert str(file.relative_to(ROOT / "collector")) in names
     assert not [name for name in names if name.startswith("tests")]
+    shared = {name.partition(".data/data/")[2] for name in names} - {""}
+    assert shared == {
+        "share/bash-completion/completions/pgtrace",
+        "share/zsh/site-functions/_pgtrace",
+        "share/fish/vendor_completions.d/pgtrace.fish",
+        "share/man/man1/pgtrace.1",
+    }
 
 
 def test_the_source_distribution_makes_the_same_wheel(wheel: Path, wheel_of_sdist: Path) -> None:
