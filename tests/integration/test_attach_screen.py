@@ -16,7 +16,10 @@ from bpf_left import leftovers, ours
 from fix_cluster import SEQUENTIAL, Connection
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import Pgtrace, wait_for
+from terminal import Terminal
 
+WAITS = "select pg_advisory_xact_lock(8), 'waits'"
+READS_AND_WAITS = "select (select count(*) from big), pg_advisory_xact_lock(8)"
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 HEAD = re.compile(r"▶ (begun before )?\d\d:\d\d:\d\d  (.*)")
 END = re.compile(r"■ +([\d.,]+ (?:ns|µs|ms|s)) ")
@@ -37,14 +40,14 @@ def nothing_left() -> Iterator[None]:
 
 
 @contextmanager
-def waiting(cluster: PrivateCluster, connection: Connection) -> Iterator[threading.Event]:
+def waiting(
+    cluster: PrivateCluster, connection: Connection, query: str = WAITS
+) -> Iterator[threading.Event]:
     """Its backend in a query that waits for a lock, until the event is set."""
     free = threading.Event()
     with cluster.connect() as other:
         other.execute("select pg_advisory_lock(8)")
-        thread = threading.Thread(
-            target=connection.execute, args=("select pg_advisory_xact_lock(8), 'waits'",)
-        )
+        thread = threading.Thread(target=connection.execute, args=(query,))
         thread.start()
         wait_for(
             lambda: other.execute(
@@ -86,12 +89,46 @@ def test_query_that_began_before_is_shown_at_once_and_looked_at(
     assert second.startswith("Reads by tracepoint (")
     assert second.endswith("queries by USDT. Ctrl-C to stop.")
     assert HEAD.fullmatch(rest[1]), rest
-    assert HEAD.findall(out) == [("begun before ", "select pg_advisory_xact_lock(8), 'waits'")]
+    assert HEAD.findall(out) == [("begun before ", WAITS)]
     looks = [seconds(elapsed) for elapsed in LOOK.findall(out)]
     assert looks[0] >= 1
     assert all(later - earlier >= 0.3 for earlier, later in pairwise(looks))
     assert seconds(END.findall(out)[0]) >= looks[-1]
     assert (code, err) == (0, "")
+
+
+def test_on_a_terminal_a_running_query_is_looked_at_in_place(
+    cluster: PrivateCluster, connection: Connection
+) -> None:
+    """At most what fits, line by line; what others say is above it; and at the end it is gone."""
+    pid = connection.info.backend_pid
+    connection.execute("set temp_buffers = '800kB'")
+    connection.execute("create temp table big as select * from tbl_cost_align")
+    settings = {"env": os.environ | {"TERM": "xterm"}}
+    with Terminal(rows=6, columns=40) as terminal:
+        streams = {"stdout": terminal.fd, "stderr": terminal.fd}
+        with Pgtrace("attach", pid, "-v", "--probe", "tracepoint", **streams, **settings) as tracer:
+            wait_for(lambda: "Ctrl-C to stop" in terminal.written)
+            with waiting(cluster, connection, READS_AND_WAITS) as free:
+                wait_for(lambda: len(LOOK.findall(terminal.written)) >= 5)
+                during = terminal.screen()
+                wait_for(lambda: terminal.written.count("In use in the kernel") >= 2)
+                wait_for(lambda: LOOK.search(terminal.screen()[-6]))
+                free.set()
+            wait_for(lambda: "■" in terminal.written)
+            tracer.send(signal.SIGINT)
+            assert tracer.ended().code == 0
+        looks = [seconds(elapsed) for elapsed in LOOK.findall(terminal.written)]
+        assert all(later - earlier >= 0.9 for earlier, later in pairwise(looks))
+        shown = [line for line in during if LOOK.match(line)]
+        assert len(shown) == 1
+        assert during[-6:-1][0] == shown[0]
+        assert during[-1] == ""
+        assert all(len(line) <= 40 for line in during[-6:])
+        at_the_end = "\n".join(terminal.screen())
+    assert not LOOK.search(at_the_end)
+    assert at_the_end.count("In use in the kernel") >= 2
+    assert len(END.findall(at_the_end)) == 1
 
 
 def test_block_of_a_query_that_reads(connection: Connection) -> None:
@@ -112,7 +149,7 @@ def test_block_of_a_query_that_reads(connection: Connection) -> None:
     assert re.search(r"  Reading took .* of .* \(\d+ %\), waiting for the device ", blocks[1])
     assert "no reads" in blocks[2]
     end = r"Traced [\d.]+ m?s: 2 queries, 0 failed, [\d,]+ reads, 0 of them outside queries\."
-    assert re.fullmatch(end, out.splitlines()[-1])
+    assert re.search(rf"^{end}$", out, re.MULTILINE)
     assert (code, err) == (0, "")
 
 
@@ -124,7 +161,7 @@ def test_failed_query_is_marked(connection: Connection) -> None:
         code, out, _ = tracer.stop()
     assert HEAD.findall(out) == [("", "select 1/0 as division")]
     assert re.search(r"^✗ [\d.]+ .s  failed  (no reads|1 read|[\d,]+ reads)\b", out, re.MULTILINE)
-    assert " 1 failed, " in out.splitlines()[-1]
+    assert re.search(r"^Traced .* 1 failed, ", out, re.MULTILINE)
     assert code == 0
 
 
@@ -152,7 +189,7 @@ def test_many_queries_are_summed_up_by_second(connection: Connection) -> None:
     assert sum(int(calls) for calls, _ in by_statement) == sum(together)
     assert {text for _, text in by_statement} == {"select $1", "select $1, $2"}
     assert len(by_statement) <= 2 * len(together)
-    assert "400 queries, 0 failed" in out.splitlines()[-1]
+    assert re.search(r"^Traced .* 400 queries, 0 failed", out, re.MULTILINE)
     assert (code, err) == (0, "")
 
 

@@ -13,7 +13,7 @@ class AttachCommand:
 
     examples = (
         "sudo pgtrace attach 4711",
-        "sudo pgtrace attach --by relation 4711",
+        "sudo pgtrace attach -p 4711 --operations read,write,fsync",
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -23,9 +23,8 @@ class AttachCommand:
         output.add_argument(
             "--every",
             type=tracing_options.seconds,
-            default=5.0,
             metavar="S",
-            help="look at a query that runs every S seconds (5)",
+            help="look at a query that runs every S seconds (5; on a terminal, in place, 1)",
         )
         output.add_argument(
             "--per-query",
@@ -52,17 +51,17 @@ class AttachCommand:
             else:
                 screen = live_screen.TextScreen(tracer, args.every, per_query=args.per_query)
 
-            watch = tracing_options.watch(args, tracer)
+            watch = tracing_options.watch(args, tracer, screen.make_room)
 
             def tick() -> None:
                 screen.tick()
                 watch()
-                tracing_options.say_failures(args, tracer.failures)
+                tracing_options.say_failures(args, tracer.failures, screen.make_room)
 
             screen.begin()
             reason = run_loop.run(stopper, watched, args.duration, tick, tracer.failures)
             taken = tracer.stop()
-            tracing_options.say_failures(args, tracer.failures)
+            tracing_options.say_failures(args, tracer.failures, screen.make_room)
             screen.end(reason)
         tracing_options.check_complete(args, taken)
         return 0

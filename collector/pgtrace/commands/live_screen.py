@@ -12,11 +12,15 @@ from ..reporters import losses
 from ..reporters.terminal import block, capture_report, files
 from ..tracing import statements
 from ..tracing.tracer import Tracer
+from .in_place import InPlace
 
 MOST_A_SECOND = 5
 """More queries in one second are summed up, by statement."""
 MOST_STATEMENTS = 10
+MOST_RELATIONS = 5
 FIRST_LOOK_S = 1.0
+EVERY_S, EVERY_IN_PLACE_S = 5.0, 1.0
+"""A running query is looked at so often, unless told otherwise."""
 
 
 class Screen(Protocol):
@@ -24,6 +28,9 @@ class Screen(Protocol):
 
     def begin(self) -> None:
         """Say what is traced."""
+
+    def make_room(self) -> None:
+        """Others are about to say something."""
 
     def tick(self) -> None:
         """Show what is new; called about every 50 ms."""
@@ -42,6 +49,9 @@ class JsonLines:
 
     def begin(self) -> None:
         """Nothing is data yet."""
+
+    def make_room(self) -> None:
+        """What was printed stays."""
 
     def tick(self) -> None:
         """Print the queries that ended."""
@@ -85,9 +95,10 @@ class JsonLines:
 class TextScreen:
     """Blocks of text for a person."""
 
-    def __init__(self, tracer: Tracer, every_s: float, *, per_query: bool) -> None:
+    def __init__(self, tracer: Tracer, every_s: float | None, *, per_query: bool) -> None:
         self._tracer = tracer
-        self._every_s = every_s
+        self._place = InPlace()
+        self._every_s = every_s or (EVERY_IN_PLACE_S if self._place.possible else EVERY_S)
         self._per_query = per_query
         self._busy = False
         self._this_second: list[QueryEvent] = []
@@ -109,20 +120,24 @@ class TextScreen:
             f"PostgreSQL {version}" if version else "PostgreSQL",
             backend.activity or "",
         ]
-        _print("  ".join(terminal_text.escape(part) for part in parts if part))
-        _print(
+        self._print("  ".join(terminal_text.escape(part) for part in parts if part))
+        self._print(
             f"{capture_report.measured(engine.probe_type, engine.operations)}, "
             f"{capture_report.QUERIES[engine.query_source]}. "
             "Ctrl-C to stop."
         )
         for missing in self._tracer.not_measured:
-            _print(f"Not measured: {missing}")
-        _print(f"Not measured: {', '.join(block.untraced(engine.operations))}.")
+            self._print(f"Not measured: {missing}")
+        self._print(f"Not measured: {', '.join(block.untraced(engine.operations))}.")
         if backend.activity is None and engine.query_source == "none":
-            _print("What the backend does now cannot be told.")
+            self._print("What the backend does now cannot be told.")
         running = self._tracer.account().running
         if running:
             self._announce(running)
+
+    def make_room(self) -> None:
+        """Before anybody else says something: what will be drawn anew is no longer there."""
+        self._place.clear()
 
     def tick(self) -> None:
         """Show the queries that ended; now and then, the one that runs."""
@@ -140,18 +155,18 @@ class TextScreen:
         taken = self._tracer.stop()
         self._take_ended()
         self._sum_up()
-        _lines(capture_report.partial(taken))
+        self._lines(capture_report.partial(taken))
         if not taken.backends:
             return
         backend = taken.backends[0]
         running = next((query for query in backend.queries if query.unfinished), None)
         if running:
-            _print(f"▷ not ended: {terminal_text.escape(running.text or '(text not known)')}")
+            self._print(f"▷ not ended: {terminal_text.escape(running.text or '(text not known)')}")
             operations, missing = taken.probes.operations, taken.probes.not_measured
-            _lines(block.block(running.io, None, missing, lead="…", operations=operations))
+            self._lines(block.block(running.io, None, missing, lead="…", operations=operations))
         ended = "The backend ended. " if reason == "backend ended" else ""
         outside = [reads for reads in backend.io if reads.scope == "outside"]
-        _print(
+        self._print(
             f"\n{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
             f"{self._ended(taken)}{self._counted(backend.io)}, "
             f"{units.count(sum(reads.count for reads in outside))} of them outside queries."
@@ -161,16 +176,16 @@ class TextScreen:
             for of in (backend.failed, backend.short)
         )
         if parts := losses.excluded(losses.OPERATIONS, failed, short):
-            _print(f"Not among them: {', '.join(parts)}.")
+            self._print(f"Not among them: {', '.join(parts)}.")
         if taken.probes.queries == "memory":
-            _lines(capture_report.statements(taken, backend))
-        if any(reads.relation for reads in backend.io):
-            _lines(["", *files.tables(taken)])
+            self._lines(capture_report.statements(taken, backend))
+        if len({reads.relation for reads in backend.io}) > 1:
+            self._lines(["", *files.tables(taken, most=MOST_RELATIONS)])
         counted = taken.probes.queries != "memory"
         for line in losses.sentences(taken.lost, taken.totals, self._queries if counted else None):
-            _print(line.replace("in no number below", "in no number above"))
+            self._print(line.replace("in no number below", "in no number above"))
         for line in losses.under_way(taken.lost):
-            _print(line)
+            self._print(line)
 
     def _ended(self, taken: Capture) -> str:
         """How many queries ended, where that was measured."""
@@ -215,7 +230,7 @@ class TextScreen:
             shown = terminal_text.escape(terminal_text.decode(event.text, event.text_cut))
         before = "begun before " if event.begun_before else ""
         shown = shown or "(empty query)"
-        _print(f"\n▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
+        self._print(f"\n▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
 
     def _show(self, event: QueryEvent) -> None:
         self._announce(event)
@@ -225,7 +240,7 @@ class TextScreen:
             lead += "  failed"
         if event.begun_before:
             lead += "  since tracing began"
-        self._block(event.reads, latency, lead, event.waited_ns)
+        self._lines(self._block(event.reads, latency, lead, event.waited_ns))
 
     def _look(self) -> None:
         account = self._tracer.account()
@@ -233,27 +248,28 @@ class TextScreen:
         if account.running:
             self._announce(account.running)
             elapsed = now - account.running.start_ns
-            waited_ns = account.running.waited_ns
-            self._block(account.running.reads, elapsed, f"… {units.duration(elapsed)}", waited_ns)
+            reads, waited_ns = account.running.reads, account.running.waited_ns
         elif self._tracer.engine.query_source not in COUNT_CALLS:
             elapsed = now - self._tracer.started_ns
-            self._block(account.reads, elapsed, f"… {units.duration(elapsed)}")
+            reads, waited_ns = account.reads, None
+        else:
+            return
+        lead = f"… {units.duration(elapsed)}"
+        self._place.draw(self._block(reads, elapsed, lead, waited_ns))
 
     def _block(
         self, reads: ReadsByKey, elapsed_ns: int, lead: str, waited_ns: int | None = None
-    ) -> None:
+    ) -> list[str]:
         assembly, missing = self._tracer.assembly, self._tracer.not_measured
         waited_ns = waited_ns if assembly.waits else None
         listed = assembly.reads(reads)
-        _lines(
-            block.block(
-                listed,
-                elapsed_ns,
-                missing,
-                lead=lead,
-                waited_ns=waited_ns,
-                operations=self._tracer.engine.operations,
-            )
+        return block.block(
+            listed,
+            elapsed_ns,
+            missing,
+            lead=lead,
+            waited_ns=waited_ns,
+            operations=self._tracer.engine.operations,
         )
 
     def _sum_up(self) -> None:
@@ -271,7 +287,7 @@ class TextScreen:
             add_reads(reads, event.reads)
         now = time.strftime("%H:%M:%S")
         errors = sum(event.error for event in events)
-        _print(
+        self._print(
             f"\n▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
             f"{self._counted(self._tracer.assembly.reads(reads))}"
         )
@@ -281,19 +297,18 @@ class TextScreen:
             mean = latency.sum / max(latency.count, 1)
             counted = self._counted(query.io, device=True)
             name = "(other)" if query.text is None else query.text or "(empty query)"
-            _print(
+            self._print(
                 f"  {units.count(latency.count):>7} calls  mean {units.duration(mean):>8}  "
                 f"max {units.duration(latency.max):>8}  {counted}  "
                 f"{terminal_text.escape(name)}"
             )
         if len(found) > MOST_STATEMENTS:
-            _print(f"  and {len(found) - MOST_STATEMENTS} more statements")
+            self._print(f"  and {len(found) - MOST_STATEMENTS} more statements")
 
+    def _print(self, line: str) -> None:
+        self._place.clear()
+        print(line, flush=True)
 
-def _print(line: str) -> None:
-    print(line, flush=True)
-
-
-def _lines(lines: list[str]) -> None:
-    for line in lines:
-        _print(line)
+    def _lines(self, lines: list[str]) -> None:
+        for line in lines:
+            self._print(line)

@@ -77,11 +77,12 @@ def _add_measures(group: argparse._ArgumentGroup, *, several: bool) -> None:
         help="full: calls, latencies and reads of each statement, by probes in the server; light: "
         f"its reads alone, without any; by default {by_default}",
     )
+    by = "kind" if several else "relation"
     group.add_argument(
         "--by",
         choices=("kind", "relation"),
-        default="kind",
-        help="count reads by kind of file, or by relation; by default kind",
+        default=by,
+        help=f"count reads by kind of file, or by relation; by default {by}",
     )
     group.add_argument(
         "--no-charge",
@@ -272,9 +273,14 @@ def _let_go(args: argparse.Namespace, hurry: contextlib.ExitStack, *, whole: boo
     capabilities.drop(reserve)
 
 
-def say_failures(args: argparse.Namespace, failures: "Failures") -> None:
-    """Say at once what went wrong of our own since the last call; with -v, the traceback."""
+def say_failures(
+    args: argparse.Namespace, failures: "Failures", before: Callable[[], None] = lambda: None
+) -> None:
+    """Say at once what went wrong of our own since the last call; with -v, the traceback. `before`
+    is called before something is said.
+    """
     for reason, traceback in failures.news():
+        before()
         words = f"{reason}\n{traceback.rstrip()}" if args.verbose else reason
         print(f"pgtrace: unexpected error: {escape(words, lines=True)}", file=sys.stderr)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ... import units
 from ...model.capture import READ_ALONE, Excluded, Io, Operation, of_operation
 from ...model.histogram import Histogram
-from ..sections.sums import PERFORMERS, SOURCES
+from ..sections.sums import PERFORMERS, SOURCES, file_of
 from ..view import WIDTH
 from . import writes
 from .chart import INDENT, chart, kinds, sums
@@ -117,7 +117,7 @@ def in_words(reads: Sequence[Io], elapsed_ns: int | None, waited_ns: int | None)
     """
     own = [r for r in reads if r.performed_by == "backend"]
     took = _own(own, elapsed_ns) if own else "The backend itself made no read"
-    return [took, *_overlapped(reads, waited_ns)]
+    return [took, *_overlapped(reads, waited_ns), *_longest_in(reads)]
 
 
 def _own(reads: Sequence[Io], elapsed_ns: int | None) -> str:
@@ -159,3 +159,19 @@ def _overlapped(reads: Sequence[Io], waited_ns: int | None) -> list[str]:
     if waited_ns is not None and times.keys() & {"io worker", "io_uring"}:
         line += f", for which the backend waited {units.duration(waited_ns)}"
     return [line]
+
+
+def _longest_in(reads: Sequence[Io]) -> list[str]:
+    """Where files are told apart: the one in which reading took most time, whoever read."""
+    if not any(r.relation for r in reads):
+        return []
+    times, counts = Counter[str](), Counter[str]()
+    for r in reads:
+        times[file_of(r)] += r.total_ns
+        counts[file_of(r)] += r.count
+    (name, time), *others = times.most_common()
+    if not others:
+        return [f"All of it was in {name}"]
+    share = units.percent(time, times.total())
+    number = f"{units.count(counts[name])} {'read' if counts[name] == 1 else 'reads'}"
+    return [f"Longest in {name}: {number} in {units.duration(time)} ({share} of reading)"]

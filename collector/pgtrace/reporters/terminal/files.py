@@ -9,21 +9,21 @@ from ...terminal_text import escape
 from ..sections.sums import device_ns, relation_of, time_of, written
 
 MOST_RELATIONS = 20
-"""Relations with a line of their own; the others are added up in one."""
+"""Unless told otherwise; the others are added up in one."""
 _KNOWN_PATTERNS = frozenset({"sequential", "near", "random"})
 
 
-def tables(capture: Capture) -> list[str]:
+def tables(capture: Capture, *, most: int = MOST_RELATIONS) -> list[str]:
     """Return the tables over all backends; none where the files of reads are not known.
 
-    Names stand last, and are left whole.
+    Names stand last, and are left whole. `most` relations have a line of their own.
     """
     reads = of_operation(r for backend in capture.backends for r in backend.io)
     writes = _written(capture)
     if all(r.kind == "unknown" for r in reads):
         return writes
     if any(r.relation for r in reads):
-        lines = _table("relation", grouped(reads, relation_of), most=MOST_RELATIONS)
+        lines = _table("relation", grouped(reads, relation_of), most=most)
     else:
         lines = _table("kind", grouped(reads, lambda r: r.kind))
     spaces_about = {space.name: f"{space.name}: {about(space)}" for space in capture.tablespaces}
