@@ -43,4 +43,5 @@ def test_a_slot_that_is_being_emptied_is_of_nobody(server: Server) -> None:
                 loading.join()
         taken = tracer.capture()
     assert taken.partial == []
-    assert len(taken.backends[0].queries) == len(names)
+    # Each for itself, and from some time on prepared
+    assert len({query.text for query in taken.backends[0].queries}) == len(names)
