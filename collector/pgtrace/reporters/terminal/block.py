@@ -51,7 +51,9 @@ def block(
     else:
         total = Histogram.of(reads)
         lines = [lead + sums(reads, total, "read", "reads")]
-        lines += [*_served(reads), *kinds(reads), *_details(reads)]
+        # Of one relation, the sentence says all of it
+        one = len({file_of(r) for r in reads}) == 1 and reads[0].relation
+        lines += [*_served(reads), *([] if one else kinds(reads)), *_details(reads)]
         lines += [*excluded(failed, short), *chart(total, width)]
         lines += writes.lines(everything, operations, width)
     parts = in_words(reads, elapsed_ns, waited_ns) if any(r.count for r in reads) else []
