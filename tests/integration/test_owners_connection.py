@@ -104,8 +104,10 @@ def test_attach_names_the_relation_in_which_a_query_read_longest(
     assert ended.code == 0, ended
     name = re.escape(f"{TABLE} (heap)")
     longest = rf"Longest in {name}: [\d,]+ reads in [\d.]+ .s \(\d+ % of reading\)\."
-    assert re.search(longest, " ".join(ended.out.split()))
-    assert re.search(rf" {name}$", ended.out, re.MULTILINE)
+    words = " ".join(ended.out.split())
+    if f"All of it was in {TABLE} (heap)." not in words:  # the catalogs were in shared_buffers
+        assert re.search(longest, words)
+        assert re.search(rf" {name}$", ended.out, re.MULTILINE)
 
 
 def test_who_connects_is_the_owner_who_can_do_nothing_more(

@@ -393,3 +393,18 @@ def test_backend_that_did_nothing_that_is_measured(
     taken = some_capture(some_backend(), silent)
     taken.probes.queries = queries
     assert words in capture_report.render(taken)
+
+
+def test_a_block_names_the_relation_in_which_reading_took_longest() -> None:
+    """Where files are told apart; whoever read; and where there was one alone, that is said."""
+    small = some_reads([(1_000, 5)], kind="index", relation="public.t_id")
+    large = some_reads([(95_000, 1)], kind="heap", relation="public.t", performed_by="io worker")
+    both = " ".join(" ".join(block([small, large], 10**6, [])).split())
+    assert "Longest in public.t (heap): 1 read in 95.0 µs (95 % of reading)." in both
+    assert "heap 1 in 95.0 µs index 5 in 5.00 µs" in both
+    one = " ".join(" ".join(block([small, small], 10**6, [])).split())
+    assert "All of it was in public.t_id (index)." in one
+    assert "index 10 in" not in one
+    none = " ".join(block([some_reads([(1_000, 5)])], 10**6, []))
+    assert "Longest" not in none
+    assert "All of it" not in none
