@@ -42,6 +42,8 @@ struct path {
 };
 
 struct file_ra_state {
+	unsigned long start; /* of the window that was asked for last, in pages */
+	unsigned int size;
 	unsigned int ra_pages;
 };
 

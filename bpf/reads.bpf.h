@@ -53,12 +53,39 @@ static __always_inline int read_enter(struct pgt_task *task, struct file *file, 
 	return 0;
 }
 
-static __always_inline __u32 source_of(__u32 flags, __u64 grown, bool slept)
+/* Whether what was asked of the device comes after what was read, which was there then. The page
+ * cache tells by its window: it begins at what is missing, or behind the page that was found and
+ * marked, no further than a window is long (page_cache_sync_ra() and page_cache_async_ra() in
+ * mm/readahead.c, before 5.18 ondemand_readahead(); 6.18 makes the next one shorter than the last
+ * to align it). What is read at random leaves it where it was, and asks for no more than itself. */
+__noinline int asked_ahead(struct pgt_task *task, __u64 length, __u64 grown)
 {
-	if (flags & DIRECT && grown)
-		return DEVICE; /* a polled request completes without a sleep */
+	struct pgt_file_state *state;
+	struct file *file;
+	__u64 last, start;
+
+	if (!task)
+		return 0;
+	state = &task->files[task->file & (FILES - 1)];
+	file = (void *)state->file;
+	last = (task->position + length - 1) / options.page_bytes;
+	start = BPF_CORE_READ(file, f_ra.start);
+	if (start <= last)
+		return 0;
+	if (start - last <= BPF_CORE_READ(file, f_ra.size))
+		return 1;
+	return grown > length && (start - last) * options.page_bytes <= state->window;
+}
+
+/* A device that answers while it is asked lets nobody sleep: one in memory, or of a virtual machine
+ * whose host takes its time. */
+static __always_inline __u32 source_of(struct pgt_task *task, __u32 flags, __u64 grown, bool slept,
+				       __u64 length)
+{
+	if (grown && (slept || flags & DIRECT))
+		return DEVICE;
 	if (grown)
-		return slept ? DEVICE : READAHEAD_ISSUED;
+		return asked_ahead(task, length, grown) ? READAHEAD_ISSUED : DEVICE;
 	if (!has_io_accounting() || !(flags & TELLABLE))
 		return SOURCE_UNKNOWN;
 	return slept ? WAIT : PAGE_CACHE;
@@ -159,7 +186,7 @@ static __always_inline int read_exit(__s64 ret)
 	}
 	if (options.emit_durations)
 		bpf_ringbuf_output(&pgt_durations, &ns, sizeof(ns), 0);
-	source = source_of(state->flags, grown, counters.switches != task->switches);
+	source = source_of(task, state->flags, grown, counters.switches != task->switches, ret);
 	measured.ns = ns;
 	measured.bytes = ret;
 	measured.device_bytes = grown;
