@@ -549,13 +549,15 @@ def unwrapped(text: str) -> list[str]:
     for line in text.splitlines():
         last = lines[-1] if lines else ""
         length = len(last.rpartition("\n")[2])
-        word = re.split(r" (?!(?:%|ns|µs|ms|s|B|[KMG]iB)\b)", line, maxsplit=1)[0]
-        if word and not _TABLE.search(last + line) and length + 1 + len(word) > WIDTH:
+        # The sentence of a block is indented, each line of it
+        body = line[2:] if re.match(r"  \w", line) and re.match(r"  \w", last) else line
+        word = re.split(r" (?!(?:%|ns|µs|ms|s|B|[KMG]iB)\b)", body, maxsplit=1)[0]
+        if word and not _TABLE.search(last.strip() + body) and length + 1 + len(word) > WIDTH:
             lines[-1] = f"{last}\n{line}"
         else:
             lines.append(line)
-    whole = "\n".join(line.replace("\n", " ") for line in lines)
-    return re.sub(r"(?<=[a-z][.;]) (?=[A-Z])", "\n", whole).splitlines()
+    whole = "\n".join(re.sub(r"\n *", " ", line) for line in lines)
+    return re.sub(r"(?<=[a-z)][.;]) (?=[A-Z])", "\n", whole).splitlines()
 
 
 def shape(text: str) -> list[str]:

@@ -164,6 +164,8 @@ class TextScreen:
             self._print(f"▷ not ended: {terminal_text.escape(running.text or '(text not known)')}")
             operations, missing = taken.probes.operations, taken.probes.not_measured
             self._lines(block.block(running.io, None, missing, lead="…", operations=operations))
+        if len({reads.relation for reads in backend.io}) > 1:
+            self._lines(["", *files.tables(taken, most=MOST_RELATIONS)])
         ended = "The backend ended. " if reason == "backend ended" else ""
         outside = [reads for reads in backend.io if reads.scope == "outside"]
         self._print(
@@ -179,8 +181,6 @@ class TextScreen:
             self._print(f"Not among them: {', '.join(parts)}.")
         if taken.probes.queries == "memory":
             self._lines(capture_report.statements(taken, backend))
-        if len({reads.relation for reads in backend.io}) > 1:
-            self._lines(["", *files.tables(taken, most=MOST_RELATIONS)])
         counted = taken.probes.queries != "memory"
         for line in losses.sentences(taken.lost, taken.totals, self._queries if counted else None):
             self._print(line.replace("in no number below", "in no number above"))
