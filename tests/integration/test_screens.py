@@ -499,6 +499,8 @@ _MASKS = [
     (rf"^ *(?:{_CELL} +){{3,}}(?:other waits|\(\d+ more\))$", ""),
     (rf"^ *(?:{_CELL} +){{3,}}(?=[^\d\s%])", "ROW "),
     (r"^(ROW .{20}).*…$", r"\1"),
+    # Index or map: which took longer is chance
+    (r"^ROW public\.(?:idx_tbl_cost_|tbl_cost_alig)$", "ROW SMALL"),
     (r'le="[^"]+"', "LE"),
     (r"\b\d(?:\.\d+)?e-\d+\b", "0.1"),
     (r"[·▁▂▃▄▅▆▇█]+", " "),
