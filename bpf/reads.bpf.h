@@ -78,14 +78,16 @@ __noinline int asked_ahead(struct pgt_task *task, __u64 length, __u64 grown)
 }
 
 /* A device that answers while it is asked lets nobody sleep: one in memory, or of a virtual machine
- * whose host takes its time. */
+ * whose host takes its time. The window of what lies below an overlay is not that of the file. */
 static __always_inline __u32 source_of(struct pgt_task *task, __u32 flags, __u64 grown, bool slept,
 				       __u64 length)
 {
 	if (grown && (slept || flags & DIRECT))
 		return DEVICE;
-	if (grown)
+	if (grown && flags & TELLABLE)
 		return asked_ahead(task, length, grown) ? READAHEAD_ISSUED : DEVICE;
+	if (grown)
+		return READAHEAD_ISSUED;
 	if (!has_io_accounting() || !(flags & TELLABLE))
 		return SOURCE_UNKNOWN;
 	return slept ? WAIT : PAGE_CACHE;

@@ -91,6 +91,23 @@ def test_what_is_read_at_random_is_from_the_device(
     assert device_bytes(found) >= len(blocks) * BLOCK
 
 
+def test_on_an_overlay_nothing_is_known_of_read_ahead(worker: Worker, file: Path) -> None:
+    """It is that of the file below: in order what was there and what was not are one."""
+    layers = [file.parent / name for name in ("lower", "upper", "work", "merged")]
+    lower, upper, work, merged = layers
+    for layer in layers:
+        layer.mkdir(exist_ok=True)
+    (lower / "below").write_bytes(os.urandom(BLOCKS * BLOCK))
+    evict([lower / "below"])
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", merged], check=True)
+    try:
+        found = read(worker, merged / "below", list(range(BLOCKS)))
+    finally:
+        subprocess.run(["umount", merged], check=True)
+    assert set(by_source(found)) == {"readahead_issued", "unknown"}
+
+
 @pytest.mark.parametrize("kib", [8, 128, 1024])
 def test_what_was_read_ahead_is_not(worker: Worker, file: Path, kib: int) -> None:
     """Of a file in order only the first block is missing when it is asked for, however little is
