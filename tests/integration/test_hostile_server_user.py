@@ -23,8 +23,7 @@ from child import wait_for
 from copied_cluster import CopiedCluster
 from fix_cluster import bindir
 from fix_markers import PG_VERSION
-from fix_storage import private_mounts
-from hidden import hide
+from fix_storage import LAB_STATE
 from pgtrace.errors import PgtraceError
 from pgtrace.lab.core import page_cache, storages
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -35,7 +34,6 @@ from pgtrace_command import Pgtrace
 
 pytestmark = pytest.mark.pg("15")
 
-STATE = Path("/run/pgtrace")
 POSTGRES = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 IDS = POSTGRES.pw_uid, POSTGRES.pw_gid
 SECRET = "root's alone\n"
@@ -176,15 +174,6 @@ def test_a_link_inside_is_removed_and_not_what_it_leads_to(victim: Path, storage
     assert list(storage.iterdir()) == []
 
 
-@pytest.fixture
-def own_state() -> Iterator[None]:
-    """No experiment of others is seen."""
-    STATE.mkdir(mode=0o700, exist_ok=True)
-    with private_mounts():
-        subprocess.run(["sh", "-ec", hide(STATE, "mode=700")], check=True)
-        yield
-
-
 def test_restoring_removes_no_tree_of_others(
     own_state: None, victim: Path, storage: Path, tmp_path: Path
 ) -> None:
@@ -204,7 +193,7 @@ def test_restoring_removes_no_tree_of_others(
     attack(SWAPPED_STORAGE, storage, victim)
     for change in changes:
         document = {"pid": 1 << 30, "start_time_ticks": 1, "changes": [change]}
-        (STATE / "lab-1.json").write_text(json.dumps(document))
+        (LAB_STATE / "lab-1.json").write_text(json.dumps(document))
         with pytest.raises(PgtraceError, match="failed"):
             list(restore())
     assert look(victim) == before
@@ -277,7 +266,7 @@ def test_an_experiment_under_attack(
     assert names[0] in said, "the attack did not happen"
     assert end.code == 0 or names != ["writer.sql", "reader.sql"], end.err
     assert look(victim) == before
-    assert list(STATE.iterdir()) == []
+    assert list(LAB_STATE.iterdir()) == []
 
 
 AUDITED = r"""

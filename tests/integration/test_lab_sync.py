@@ -12,7 +12,7 @@ import pytest
 
 from fix_cluster import bindir
 from fix_markers import PG_VERSION
-from fix_storage import private_mounts
+from fix_storage import LAB_STATE
 from lab_runs import lab, loaded, usable
 from pgtrace.lab.sync.findings import is_difference
 from pgtrace.model import encoding
@@ -30,7 +30,6 @@ SIZES = (
     "--rows", 5000, "--transactions", TRANSACTIONS, "--clients", 4, "--bulk-rows", BULK_ROWS,
 )  # fmt: skip
 LOADS = ["wide", "narrow", "bulk"]
-STATE = Path("/run/pgtrace")
 
 
 @pytest.fixture(scope="module")
@@ -323,15 +322,6 @@ def test_what_cannot_be_compared(
     assert message.replace("FALSE", str(others["FALSE"])) in end.err
 
 
-@pytest.fixture
-def own_state() -> Iterator[None]:
-    """What other experiments of this host left is not seen here."""
-    STATE.mkdir(mode=0o700, exist_ok=True)
-    with private_mounts():
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", STATE], check=True)
-        yield
-
-
 @pytest.mark.usefixtures("own_state")
 @pytest.mark.parametrize(("moment", "code"), [("2 of 8", 130), ("4 of 8", 0)])
 def test_ctrl_c_keeps_turns_that_were_whole_and_nothing_else(
@@ -348,7 +338,7 @@ def test_ctrl_c_keeps_turns_that_were_whole_and_nothing_else(
     assert end.code == code, end.err
     for place in places.values():
         assert list(place.iterdir()) == []
-    assert list(STATE.iterdir()) == []
+    assert list(LAB_STATE.iterdir()) == []
     if code == 0:
         result = loaded(file)
         assert result.partial
@@ -371,4 +361,4 @@ def test_restore_removes_what_kill_left(
     assert run("lab", "restore").code == 0
     for place in places.values():
         assert list(place.iterdir()) == []
-    assert list(STATE.iterdir()) == []
+    assert list(LAB_STATE.iterdir()) == []

@@ -24,6 +24,7 @@ from child import Child, Idle
 from copied_cluster import CopiedCluster
 from fix_cluster import SEQUENTIAL, SETTINGS, Connection, make_cold
 from fix_markers import PG_VERSION
+from fix_storage import no_experiment_of_others
 from lab_runs import usable
 from pgtrace.errors import UnsupportedError
 from pgtrace.lab.core import benchmark_table
@@ -450,8 +451,7 @@ def lab_in_use(stage: Stage) -> tuple[str, str]:
 
 
 def lab_restore(stage: Stage) -> tuple[str, str]:
-    """Without what others of this host left, or are at."""
-    with storage(stage) as (place, as_shown):
+    with storage(stage) as (place, as_shown), no_experiment_of_others():
         named = "--storage", f"ssd={place}", "--rows", 20_000
         with Pgtrace("lab", "pages", "-v", *named) as started:
             started.wait_for("1 of")

@@ -19,6 +19,7 @@ from fix_engines import IN_VM
 READ_AHEAD_KIB = 128
 CLONE_NEWNS = 0x20000
 SCRIPT = Path(__file__).parents[2] / "scripts/storage"
+LAB_STATE = Path("/run/pgtrace")
 
 
 class Request(NamedTuple):
@@ -195,6 +196,22 @@ def private_mounts() -> Iterator[None]:
             os.chdir(directory)
     finally:
         os.close(outside)
+
+
+@contextmanager
+def no_experiment_of_others() -> Iterator[None]:
+    """What other experiments of this host left, or are at, is not seen here, nor tried to be
+    undone."""
+    LAB_STATE.mkdir(mode=0o700, exist_ok=True)
+    with private_mounts():
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", LAB_STATE], check=True)
+        yield
+
+
+@pytest.fixture
+def own_state() -> Iterator[None]:
+    with no_experiment_of_others():
+        yield
 
 
 @pytest.fixture(scope="module")
