@@ -58,7 +58,7 @@ static __always_inline int read_enter(struct pgt_task *task, struct file *file, 
  * marked, no further than a window is long (page_cache_sync_ra() and page_cache_async_ra() in
  * mm/readahead.c, before 5.18 ondemand_readahead(); 6.18 makes the next one shorter than the last
  * to align it). What is read at random leaves it where it was, and asks for no more than itself. */
-__noinline int asked_ahead(struct pgt_task *task, __u64 length, __u64 grown)
+static __noinline int asked_ahead(struct pgt_task *task, __u64 length, __u64 grown)
 {
 	struct pgt_file_state *state;
 	struct file *file;
