@@ -128,7 +128,7 @@ PROBLEMS = {
         customer=buy,
         more="create table archive as select id, repeat(md5(id::text), 30) as note "
         "from generate_series(1, 400000) as id;\nvacuum analyze archive",
-        page_cache=110 << 20,
+        page_cache=90 << 20,
     ),
     "autovacuum": Problem(
         "A batch changes rows all over a table, and autovacuum reads all of it behind it.",

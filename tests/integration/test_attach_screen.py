@@ -113,7 +113,10 @@ def test_on_a_terminal_a_running_query_is_looked_at_in_place(
                 wait_for(lambda: len(LOOK.findall(terminal.written)) >= 5)
                 during = terminal.screen()
                 wait_for(lambda: terminal.written.count("In use in the kernel") >= 2)
-                wait_for(lambda: LOOK.search(terminal.screen()[-6]))
+                wait_for(
+                    lambda: tracer.code is not None or any(map(LOOK.match, terminal.screen()[-6:]))
+                )
+                assert tracer.code is None, terminal.screen()[-40:]
                 free.set()
             wait_for(lambda: "■" in terminal.written)
             tracer.send(signal.SIGINT)
