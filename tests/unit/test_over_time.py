@@ -107,13 +107,22 @@ GIB = 1 << 30
 
 
 def test_who_pushed_the_others_out_of_the_page_cache_is_told() -> None:
-    """Others wait for 50 ms in each second of the scan, and for 1 ms otherwise."""
+    """Others wait for 50 ms in each second of the scan, for 20 ms in the one after it, and for 1 ms
+    otherwise.
+    """
     scanned, quiet = (io(60, 100), [of_scan(10, GIB)]), (io(1, 100), ())
-    capture = session(quiet, quiet, scanned, scanned, quiet, quiet)
+    capture = session(quiet, quiet, scanned, scanned, (io(20, 100), ()), quiet)
     assert said(capture)[1:] == [
         "While select count(*) from archive (public.archive) read 2.0 GiB, between 12:00:02 and "
-        "12:00:04, all others waited for the device for 50.0 ms each second, otherwise for 1.00 ms."
+        "12:00:04, and just after it, all others waited for the device for 40.0 ms each second, "
+        "otherwise for 1.00 ms."
     ]
+
+
+def test_what_a_short_scan_pushed_out_may_be_missed_in_the_next_second() -> None:
+    quiet = (io(1, 100), ())
+    capture = session(quiet, (io(10), [of_scan(10, GIB)]), (io(99, 100), ()), quiet, quiet)
+    assert "just after it, all others waited for the device for 49.5 ms" in said(capture)[1]
 
 
 @pytest.mark.parametrize(

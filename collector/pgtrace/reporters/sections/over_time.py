@@ -170,8 +170,10 @@ def _pushed_out(capture: Capture, texts: dict[object, str]) -> list[str]:
     if sum(sizes) < _MUCH:
         return []
     busy = [size > _BUSY * max(sizes) for size in sizes]
-    then = _others(capture, whose, busy)
-    otherwise = _others(capture, whose, [not each for each in busy])
+    # What a scan of a moment pushes out at an interval's end is missed in the next
+    felt = [each or before for each, before in zip(busy, [False, *busy[:-1]], strict=True)]
+    then = _others(capture, whose, felt)
+    otherwise = _others(capture, whose, [not each for each in felt])
     if not otherwise.seconds or then.waits < _ENOUGH or then.rate < _NOTABLE * 1e9:
         return []
     if then.rate < _TIMES * otherwise.rate:
@@ -181,8 +183,8 @@ def _pushed_out(capture: Capture, texts: dict[object, str]) -> list[str]:
     end = spans[-1].second + (spans[-1].length or 0)
     return [
         f"While {called(some, texts)} read {units.size(sum(sizes))}, between "
-        f"{moment(capture, spans[0].second)} and {moment(capture, end)}, all others waited for the "
-        f"device for {units.duration(then.rate)} each second, otherwise for "
+        f"{moment(capture, spans[0].second)} and {moment(capture, end)}, and just after it, all "
+        f"others waited for the device for {units.duration(then.rate)} each second, otherwise for "
         f"{units.duration(otherwise.rate)}."
     ]
 
