@@ -72,12 +72,6 @@ def read(worker: Worker, file: Path, blocks: list[int], warm_up: int = 0) -> lis
     return only(tracer.capture()).io
 
 
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    with Worker() as one:
-        yield one
-
-
 @pytest.mark.parametrize("warm_up", [0, 200])
 def test_what_is_read_at_random_is_from_the_device(
     worker: Worker, file: Path, warm_up: int

@@ -33,12 +33,6 @@ ORDERS: dict[str, tuple[Any, ...]] = {
 """From the start of a read to that of the next, in blocks; the pattern; options of the reader."""
 
 
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    with Worker() as one:
-        yield one
-
-
 @pytest.fixture(scope="module")
 def holes(storage: Path) -> Iterator[Path]:
     """A file of BLOCKS blocks that were never written: reading them asks no device."""

@@ -52,12 +52,6 @@ def usual_read_ahead(disk_directory: Path) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    with Worker() as one:
-        yield one
-
-
 # A program whose reads are known
 
 

@@ -60,12 +60,6 @@ def scanned(storage: Path) -> Iterator[PrivateCluster]:
         yield private
 
 
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    with Worker() as one:
-        yield one
-
-
 def read_ahead_kib(path: Path) -> int:
     device = path.stat().st_dev
     bdi = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}")

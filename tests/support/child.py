@@ -17,11 +17,15 @@ PATIENCE_S = int(os.environ.get("PGTRACE_TEST_PATIENCE", "180"))
 """In an emulated machine bcc compiles for half a minute."""
 
 
-def wait_for(look: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
-    """What `look` returns once it is true."""
+def wait_for(
+    look: Callable[[], Any],
+    seconds: float = PATIENCE_S,
+    instead: Callable[[], object] = lambda: "",
+) -> Any:
+    """What `look` returns once it is true; `instead` is asked what is there if it never is."""
     end = time.monotonic() + seconds
     while not (found := look()):
-        assert time.monotonic() < end, "it did not come"
+        assert time.monotonic() < end, f"it did not come: {instead()}"
         time.sleep(0.02)
     return found
 
@@ -81,7 +85,10 @@ class Child:
 
     def wait_for(self, pattern: str) -> None:
         """Until it has printed that, on stdout or stderr."""
-        wait_for(lambda: re.search(pattern, self.out + self.err) or self.code is not None)
+        wait_for(
+            lambda: re.search(pattern, self.out + self.err) or self.code is not None,
+            instead=lambda: (self.out, self.err),
+        )
         if self.code is not None:
             self._join()
         assert re.search(pattern, self.out + self.err), (self.out, self.err)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from child import Child
+from worker import Worker
 
 DATA_BYTES = 16 << 20
 
@@ -104,6 +105,12 @@ def writer(writer_binary: Path) -> Iterator[Callable[..., Reader]]:
 def uring_reader(uring_reader_binary: Path) -> Iterator[Callable[..., Reader]]:
     """Start a reader by io_uring: `uring_reader(data_file, "async", 1000)`, "inline", or both."""
     yield from _starter(uring_reader_binary)
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker() as one:
+        yield one
 
 
 def _starter(binary: Path) -> Iterator[Callable[..., Reader]]:

@@ -7,8 +7,6 @@ import struct
 import termios
 import threading
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 _PARTS = re.compile(r"\x1b\[(\d*)([AJK])|([\r\n])|([^\x1b\r\n]+)")
 
@@ -47,15 +45,8 @@ class Terminal:
                 column += len(text)
         return lines
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Once no program has it any more."""
         os.close(self.fd)
         self._reader.join()
         os.close(self._master)

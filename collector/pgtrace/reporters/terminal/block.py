@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from ... import units
 from ...model.capture import READ_ALONE, Excluded, Io, Operation, of_operation
 from ...model.histogram import Histogram
-from ..sections.sums import PERFORMERS, SOURCES, file_of
+from ..sections.sums import PERFORMERS, SOURCES, file_of, time_of
 from ..view import WIDTH
 from . import writes
 from .chart import INDENT, chart, kinds, sums
+from .files import grouped
 from .sentence import sentence
 
 NAMES: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsync"}
@@ -167,13 +168,10 @@ def _longest_in(reads: Sequence[Io]) -> list[str]:
     """Where files are told apart: the one in which reading took most time, whoever read."""
     if not any(r.relation for r in reads):
         return []
-    times, counts = Counter[str](), Counter[str]()
-    for r in reads:
-        times[file_of(r)] += r.total_ns
-        counts[file_of(r)] += r.count
-    (name, time), *others = times.most_common()
+    (name, longest), *others = grouped(reads, file_of)
     if not others:
         return [f"All of it was in {name}"]
-    share = units.percent(time, times.total())
-    number = f"{units.count(counts[name])} {'read' if counts[name] == 1 else 'reads'}"
+    count, time = sum(r.count for r in longest), time_of(longest)
+    share = units.percent(time, time_of(reads))
+    number = f"{units.count(count)} {'read' if count == 1 else 'reads'}"
     return [f"Longest in {name}: {number} in {units.duration(time)} ({share} of reading)"]
