@@ -46,11 +46,14 @@ class Cluster(msgspec.Struct, tag="cluster", frozen=True):
 
     def undo(self) -> str | None:
         """Return what was done, None if nothing had to be."""
-        if not Path(self.base).exists():
+        base, ids = Path(self.base), (self.uid, self.gid)
+        there = base.exists()
+        try:
+            # Removed by its keeper or not: that may be ending a server that was just started
+            remove_cluster(base, Path(self.data), Path(self.socket_directory), ids)
+        except FileNotFoundError:
             return None
-        ids = self.uid, self.gid
-        remove_cluster(Path(self.base), Path(self.data), Path(self.socket_directory), ids)
-        return f"removed the server in {self.base}"
+        return f"removed the server in {self.base}" if there else None
 
 
 class Directory(msgspec.Struct, tag="directory", frozen=True):
