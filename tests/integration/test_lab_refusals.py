@@ -119,7 +119,15 @@ def test_a_directory_that_is_not_empty(place: Path) -> None:
 
 
 def test_a_directory_that_the_servers_user_may_not_write_to(place: Path) -> None:
+    os.chown(place, 65534, 65534)
+    end = pages("--storage", f"mine={place}")
+    assert end.code == 2
+    assert f"{place} is not writable by the server's user postgres: chown postgres" in end.err
+
+
+def test_a_directory_of_roots_that_the_servers_user_may_not_enter(place: Path) -> None:
     os.chown(place, 0, 0)
+    place.chmod(0o700)
     end = pages("--storage", f"mine={place}")
     assert end.code == 2
     assert f"{place} is not writable by the server's user postgres: chown postgres" in end.err

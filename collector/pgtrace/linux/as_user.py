@@ -160,8 +160,15 @@ def exists(directory: int, name: str) -> bool:
     return True
 
 
-def remove_tree(ids: Ids | None, directory: int, name: str) -> None:
-    """Remove what the user has below a name. Raises PgtraceError if something stays."""
+def remove_tree(ids: Ids | None, directory: int, name: str, *, by_root: bool = False) -> None:
+    """Remove what the user has below a name. Raises PgtraceError if something stays.
+
+    The empty directory itself is root's to remove where make_directory() made it `by_root`.
+    """
+    if ids is not None and by_root:
+        run(ids, ["find", f"./{name}", "-xdev", "-mindepth", "1", "-delete"], directory=directory)
+        os.rmdir(name, dir_fd=directory)
+        return
     run(ids, ["rm", "-rf", "--one-file-system", "--", f"./{name}"], directory=directory)
     if exists(directory, name):
         raise PgtraceError(f"{name} was made again")

@@ -74,7 +74,9 @@ def check_apart(places: Sequence[Place]) -> None:
 
 
 def check_usable(place: Place, ids: tuple[int, int], user: str, option: str = "--storage") -> None:
-    """Raise UsageError unless it is empty, local, and the server's user may write there."""
+    """Raise UsageError unless it is empty, local, and the server's user may write there, or root
+    makes the user a directory in it because nobody else may.
+    """
     filesystem = storage(place.directory).filesystem
     if filesystem in _NETWORK:
         raise UsageError(
@@ -87,8 +89,11 @@ def check_usable(place: Place, ids: tuple[int, int], user: str, option: str = "-
             f"{option} {place.name}: {place.directory} is not empty (it holds "
             f"{min(members)}); name an empty directory on that storage"
         )
+    path = str(place.directory)
+    with as_user.opened(place.directory) as opened:
+        own = as_user.is_roots_own(opened, place.directory)
     try:
-        as_user.run(ids, ["test", "-w", str(place.directory), "-a", "-x", str(place.directory)])
+        as_user.run(ids, ["test", "-x", path, *([] if own else ["-a", "-w", path])])
     except PgtraceError:
         raise UsageError(
             f"{option} {place.name}: {place.directory} is not writable by the server's user "
@@ -140,7 +145,8 @@ def make_directory(changes: Changes, directory: Path, ids: tuple[int, int]) -> N
         if as_user.exists(parent, directory.name):
             raise PgtraceError(f"{directory} is there already: remove it")
         changes.will(Directory(str(directory), *ids))
-        as_user.make_directory(ids, parent, directory.name)
+        own = as_user.is_roots_own(parent, directory.parent)
+        as_user.make_directory(ids, parent, directory.name, by_root=own)
 
 
 def describe(place: Place) -> Storage:

@@ -74,7 +74,8 @@ class Directory(msgspec.Struct, tag="directory", frozen=True):
             with as_user.opened(path.parent) as parent:
                 if not as_user.exists(parent, path.name):
                     return None
-                as_user.remove_tree((self.uid, self.gid), parent, path.name)
+                own = as_user.is_roots_own(parent, path.parent)
+                as_user.remove_tree((self.uid, self.gid), parent, path.name, by_root=own)
         except FileNotFoundError:
             return None
         return f"removed {self.path}"
