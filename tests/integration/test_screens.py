@@ -439,8 +439,8 @@ def lab_pages(stage: Stage) -> tuple[str, str]:
     with storage(stage) as (place, as_shown):
         sizes = "--rows", 20_000, "--runs", 2, "-o", "pages.json", "--force"
         shown = stage.run("lab", "pages", "--storage", f"ssd={place}", "--memory", *sizes)
-        command = "sudo pgtrace lab pages --storage ssd=/mnt/ssd --memory -o pages.json"
-        return command, as_shown(shown)
+        command = "sudo pgtrace lab pages --storage ssd=/mnt/ssd --memory --rows 20000 --runs 2"
+        return f"{command} -o pages.json", as_shown(shown)
 
 
 def lab_in_use(stage: Stage) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """A lab result as text for a person: how it was measured, then what, then what follows."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -72,10 +73,16 @@ def head(result: Result, width: int) -> list[str]:
             width,
         )
     if result.partial:
-        lines += sentence(
-            "Partial: it was interrupted. What follows is of the runs that were finished.", width
-        )
+        lines += sentence(f"{partial(result)} What follows is of those that were finished.", width)
     return lines
+
+
+def partial(result: Result) -> str:
+    """How many runs it has of those that were asked for, where it was interrupted."""
+    cells = Counter(cell.run for cell in result.cells if cell.plan is None)
+    whole = sum(number == max(cells.values()) for number in cells.values())
+    asked = result.options.get("runs")
+    return f"Partial: {whole} of {asked if isinstance(asked, int) else '?'} runs, then interrupted."
 
 
 def how(result: Result, width: int) -> list[str]:

@@ -190,15 +190,17 @@ def _of_the_server(args: argparse.Namespace, error: Exception) -> PgtraceError |
 
 def hand_over(args: argparse.Namespace, result: "Result") -> None:
     """Write the file, and print: the result itself with --json, else its report."""
+    from ...lab import result_report
     from ...model import encoding
 
     data = encoding.encode(result)
     if args.output:
         tracing_options.note(args, _write(data, args))
+        if result.partial:
+            tracing_options.note(args, result_report.partial(result))
     if args.json:
         sys.stdout.write(data.decode())
     elif not args.output:
-        from ...lab import result_report
         from ..report import width
 
         print(result_report.render(result, width=width(to_file=False)), end="")

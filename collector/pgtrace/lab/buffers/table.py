@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from ...errors import UnsupportedError
 from ...postgres import proc
 from ...postgres.versions import major_of
-from ..core.benchmark_table import Shape
+from ..core.benchmark_table import Shape, pieces
 from ..core.page_cache import relation_files
 from ..core.private_cluster import PrivateCluster
 from ..core.private_server import LabServer
-from ..core.tables import Table
+from ..core.tables import Table, Told
 
 if TYPE_CHECKING:
     from typing import Any
@@ -39,7 +39,7 @@ def check_prewarm(cluster: PrivateCluster) -> None:
         raise _missing(major, there[0])
 
 
-def load(server: LabServer, storage: str, rows: int, shape: Shape) -> Table:
+def load(server: LabServer, storage: str, rows: int, shape: Shape, told: Told) -> Table:
     """Make it in the storage's tablespace. Raises UnsupportedError without pg_prewarm."""
     space = server.spaces[storage]
     options = f"-c search_path={space.schema},pg_catalog -c default_tablespace={space.tablespace}"
@@ -48,9 +48,12 @@ def load(server: LabServer, storage: str, rows: int, shape: Shape) -> Table:
         with connection.transaction():
             connection.execute(f"create table {NAME} (id numeric)")
             connection.execute(f"alter table {NAME} alter column id set storage plain")
-            connection.execute(
-                f"insert into {NAME} select {shape.info} from generate_series(1, %s)", (rows,)
-            )
+            for piece in pieces(rows, 1000):
+                told(piece.start - 1)
+                connection.execute(
+                    f"insert into {NAME} select {shape.info} from generate_series(1, %s::int8)",
+                    (len(piece),),
+                )
         connection.execute(f"vacuum (freeze, analyze) {NAME}")
         connection.execute("checkpoint")
         files = relation_files(server.datadir, connection, NAME, space.location)

@@ -32,7 +32,7 @@ from .private_server import (
 from .progress import Progress
 from .runner import Runner
 from .storages import Place
-from .tables import State, Table
+from .tables import State, Table, Told
 from .undo_log import Changes
 
 DIRECT_IO = 16
@@ -76,7 +76,7 @@ class Setup:
     """Of the table's rows."""
     check_given: Callable[["Setup", Given], None] = lambda _setup, _given: None
     """Raises what speaks against the server of --dsn in one experiment."""
-    load: Callable[[LabServer, str, int, benchmark_table.Shape], Table] = tables.load
+    load: Callable[[LabServer, str, int, benchmark_table.Shape, Told], Table] = tables.load
     """Makes the table of one storage."""
     touched: bool = True
     """Whether each of the private server's shared buffers is touched before a run."""
@@ -180,9 +180,16 @@ class Laboratory:
         )
 
 
+Rehearsal = Callable[[Callable[[Setup], Laboratory], Setup], None]
+"""Is called before the tables are loaded, with what loads those of a smaller setup."""
+
+
 @contextmanager
 def laboratory(
-    setup: Setup, progress: Progress, interruption: Interruption
+    setup: Setup,
+    progress: Progress,
+    interruption: Interruption,
+    rehearsal: Rehearsal = lambda _load, _setup: None,
 ) -> Iterator[Laboratory]:
     """Make everything that runs need; nothing of it is left after the block.
 
@@ -195,15 +202,20 @@ def laboratory(
         changes = stack.enter_context(Changes())
         progress.say("Preparing the server")
         server = stack.enter_context(_server(setup, given, changes))
-        made = {}
-        for place in setup.places:
-            with interruption.allowed():
-                progress.say(f"Loading {setup.rows:,} rows into {place.name}")
-                made[place.name] = setup.load(server, place.name, setup.rows, setup.shape)
-        runner = Runner(server, interruption, started, setup.probe_type)
-        if setup.drop_caches:
-            runner.prepare = _drop_caches
-        yield Laboratory(setup, server, made, runner, progress, started, changes)
+
+        def load(setup: Setup) -> Laboratory:
+            made = {}
+            for name in (place.name for place in setup.places):
+                with interruption.allowed():
+                    told = progress.loads(setup.rows, name)
+                    made[name] = setup.load(server, name, setup.rows, setup.shape, told)
+            runner = Runner(server, interruption, started, setup.probe_type)
+            if setup.drop_caches:
+                runner.prepare = _drop_caches
+            return Laboratory(setup, server, made, runner, progress, started, changes)
+
+        rehearsal(load, setup)
+        yield load(setup)
 
 
 @contextmanager

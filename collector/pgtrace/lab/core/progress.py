@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...terminal_text import escape
 
@@ -11,6 +11,7 @@ class Progress:
     """On a terminal one line that is written over; with `verbose`, lines; with `quiet`, nothing."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self._quiet = quiet
         self._lines = verbose and not quiet
         self._over = sys.stderr.isatty() and not quiet and not verbose
         self._steps = self._done = 0
@@ -19,6 +20,23 @@ class Progress:
     def say(self, what: str) -> None:
         """Something is begun whose end is not known."""
         self._show(f"{what} …")
+
+    def tell(self, line: str) -> None:
+        """Say something that stays, unless `quiet`."""
+        if not self._quiet:
+            self.clear()
+            print(escape(line), file=sys.stderr, flush=True)
+
+    def loads(self, rows: int, storage: str) -> Callable[[int], None]:
+        """What to call with how many of the rows are there."""
+        what, began = f"Loading {rows:,} rows into {storage}", time.monotonic()
+
+        def told(done: int) -> None:
+            left = (time.monotonic() - began) * (rows - done) / done if done else 0.0
+            how_far = f": {done / rows:.0%} are there, about {duration(left)} for the rest"
+            self.say(f"{what}{how_far if done else ''}")
+
+        return told
 
     def plan(self, steps: int) -> None:
         """From now on there are that many steps, about equally long."""
@@ -29,7 +47,7 @@ class Progress:
         left = ""
         if self._done:
             each = (time.monotonic() - self._began) / self._done
-            left = f", about {_time(each * (self._steps - self._done))} left"
+            left = f", about {duration(each * (self._steps - self._done))} left"
         self._show(f"{self._done + 1} of {self._steps}: {what}{left}")
         self._done += 1
 
@@ -45,7 +63,8 @@ class Progress:
             print(escape(line), file=sys.stderr, flush=True)
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A guess, as it is told."""
     parts: Sequence[tuple[int, str]] = ((3600, "h"), (60, "min"))
     for size, unit in parts:
         if seconds >= 1.5 * size:

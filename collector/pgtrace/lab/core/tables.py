@@ -1,6 +1,7 @@
 """The benchmark table in one storage: loaded, made cold or warm, and proven so."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +15,8 @@ from .private_server import LabServer, Space
 if TYPE_CHECKING:
     import psycopg
 
+Told = Callable[[int], None]
+"""Is called with how many rows are there, while a table is loaded."""
 State = Literal["cold", "cached"]
 """Of the page cache, before a run."""
 ATTEMPTS = 5
@@ -99,16 +102,30 @@ def load(
     server: LabServer,
     storage: str,
     rows: int,
-    shape: benchmark_table.Shape = benchmark_table.NARROW,
+    shape: benchmark_table.Shape,
+    told: Told,
 ) -> Table:
     """Load it into the storage's tablespace."""
     space = server.spaces[storage]
     options = f"-c search_path={space.schema},pg_catalog -c default_tablespace={space.tablespace}"
     with server.connect(options) as connection:
-        benchmark_table.create_table(connection, rows, shape)
+        benchmark_table.create_table(connection, rows, shape, told)
         connection.execute(f"alter table {benchmark_table.TABLE} set (autovacuum_enabled = off)")
         files = relation_files(server.datadir, connection, benchmark_table.TABLE, space.location)
         return Table(storage, space, files, _names(connection))
+
+
+def drop(server: LabServer, storage: str) -> None:
+    """Remove what was loaded into the storage's tablespace."""
+    from psycopg import sql
+
+    schema = server.spaces[storage].schema
+    with server.connect() as connection:
+        rows = connection.execute(
+            "select tablename from pg_catalog.pg_tables where schemaname = %s", (schema,)
+        )
+        for (name,) in rows.fetchall():
+            connection.execute(sql.SQL("drop table {}").format(sql.Identifier(schema, name)))
 
 
 def _names(connection: "psycopg.Connection[Any]") -> dict[str, tuple[Kind, str]]:

@@ -216,6 +216,7 @@ def measure(setup: Setup, progress: Progress, interruption: Interruption) -> Res
     partial = True
     try:
         with Changes() as changes:
+            progress.tell(_plan(setup))
             progress.say("Preparing the servers")
             with sync_servers.servers(
                 setup.servers, setup.places, changes=changes, user=setup.user
@@ -232,6 +233,17 @@ def measure(setup: Setup, progress: Progress, interruption: Interruption) -> Res
     finally:
         progress.clear()
     return _result(work, cells, orders, partial=partial)
+
+
+def _plan(setup: Setup) -> str:
+    size, names = setup.size, " and ".join(asked.name for asked in setup.servers)
+    turns = f"{setup.runs} {'turn' if setup.runs == 1 else 'turns'}"
+    return (
+        f"Plan: {names}, {turns} each: {size.rows:,} rows are loaded, "
+        f"then {size.transactions:,} transactions write to all of them, as many to a few, and "
+        f"{size.bulk_rows:,} rows come at once, each with a checkpoint after it. How long that "
+        "takes, the first turn tells."
+    )
 
 
 def _result(
