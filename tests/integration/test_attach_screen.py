@@ -100,11 +100,15 @@ def test_query_that_began_before_is_shown_at_once_and_looked_at(
 def test_on_a_terminal_a_running_query_is_looked_at_in_place(
     cluster: PrivateCluster, connection: Connection
 ) -> None:
-    """At most what fits, line by line; what others say is above it; and at the end it is gone."""
+    """At most what fits, line by line; what others say is above it; and at the end it is gone.
+
+    LINES and COLUMNS may be another terminal's: GNU readline puts its 24 and 80 into the
+    environment of whoever imports it, as pytest's workers find out.
+    """
     pid = connection.info.backend_pid
     connection.execute("set temp_buffers = '800kB'")
     connection.execute("create temp table big as select * from tbl_cost_align")
-    settings = {"env": os.environ | {"TERM": "xterm"}}
+    settings = {"env": os.environ | {"TERM": "xterm", "LINES": "24", "COLUMNS": "80"}}
     with closing(Terminal(rows=6, columns=40)) as terminal:
         streams = {"stdout": terminal.fd, "stderr": terminal.fd}
         with Pgtrace("attach", pid, "-v", "--probe", "tracepoint", **streams, **settings) as tracer:

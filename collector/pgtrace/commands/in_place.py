@@ -1,7 +1,6 @@
 """Lines at the end of a terminal, in whose place others come."""
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 
@@ -21,7 +20,7 @@ class InPlace:
             return
         from rich.cells import cell_len, set_cell_size
 
-        columns, rows = shutil.get_terminal_size()
+        columns, rows = _size()
         shown = [
             set_cell_size(line, columns) if cell_len(line) > columns else line
             for line in lines[: rows - 1]
@@ -38,6 +37,14 @@ class InPlace:
         if self._rows:
             print(_back(self._rows), "\033[J", sep="", end="", flush=True)
             self._rows = 0
+
+
+def _size() -> tuple[int, int]:
+    """Columns and rows, as the terminal itself has them: LINES and COLUMNS, which shutil believes,
+    may be those of another one, and a line too many would leave what cannot be cleared.
+    """
+    columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    return columns or 80, rows or 24
 
 
 def _back(rows: int) -> str:
