@@ -17,8 +17,9 @@ from fix_cluster import INDEX_SCAN, SEQUENTIAL, Connection, explain_buffers, mak
 from fix_reader import Counts, Reader
 from pgtrace.errors import PgtraceError, UnsupportedError
 from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core.cluster_keeper import keeper_command
 from pgtrace.lab.core.page_cache import evict, relation_files, residency
-from pgtrace.lab.core.private_cluster import PrivateCluster, find_bindir, keeper_command
+from pgtrace.lab.core.private_cluster import PrivateCluster, find_bindir
 
 READS = 104_729
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import tracing_options
+from . import find_target, notes, session, tracing_options
 
 
 class AttachCommand:
@@ -39,31 +39,31 @@ class AttachCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Trace until the end of something, drawing as it comes."""
         from ..tracing import run_loop
-        from . import live_screen
+        from . import json_lines, live_screen
 
-        with tracing_options.attached(
-            args, tracing_options.find_one, literals=args.literals or not args.json, per_query=True
+        with session.attached(
+            args, find_target.find_one, literals=args.literals or not args.json, per_query=True
         ) as parts:
             tracer, watched, stopper = parts
             screen: live_screen.Screen
             if args.json:
-                screen = live_screen.JsonLines(tracer, literals=args.literals)
+                screen = json_lines.JsonLines(tracer, literals=args.literals)
             else:
                 screen = live_screen.TextScreen(tracer, args.every, per_query=args.per_query)
 
-            watch = tracing_options.watch(args, tracer, screen.make_room)
+            watch = notes.watch(args, tracer, screen.make_room)
 
             def tick() -> None:
                 screen.tick()
                 watch()
-                tracing_options.say_failures(args, tracer.failures, screen.make_room)
+                notes.say_failures(args, tracer.failures, screen.make_room)
 
             screen.begin()
             reason = run_loop.run(stopper, watched, args.duration, tick, tracer.failures)
             taken = tracer.stop()
-            tracing_options.say_failures(args, tracer.failures, screen.make_room)
+            notes.say_failures(args, tracer.failures, screen.make_room)
             screen.end(reason)
-        tracing_options.check_complete(args, taken)
+        session.check_complete(args, taken)
         return 0
 
 

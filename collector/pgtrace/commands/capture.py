@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import PgtraceError
 from ..terminal_text import escape
-from . import tracing_options
+from . import find_target, notes, session, tracing_options
 
 if TYPE_CHECKING:
     from ..model.capture import Capture, Operation
@@ -57,20 +57,18 @@ class CaptureCommand:
         if args.output:
             output_file.check(args.output, force=args.force)
         progress, room, names = _Progress(args), _Room(args), _NamesLost()
-        with tracing_options.attached(
-            args, tracing_options.find_any, literals=args.literals, keeps=True
-        ) as (
+        with session.attached(args, find_target.find_any, literals=args.literals, keeps=True) as (
             tracer,
             watched,
             stopper,
         ):
-            tracing_options.note(args, f"Tracing {tracer.target}. Ctrl-C to stop.")
+            notes.note(args, f"Tracing {tracer.target}. Ctrl-C to stop.")
 
-            watch = tracing_options.watch(args, tracer, before=progress.clear)
+            watch = notes.watch(args, tracer, before=progress.clear)
 
             def tick() -> None:
                 tracer.poll()
-                tracing_options.say_failures(args, tracer.failures)
+                notes.say_failures(args, tracer.failures)
                 room.look()
                 names.look(tracer)
                 watch()
@@ -80,9 +78,9 @@ class CaptureCommand:
             run_loop.run(stopper, watched, args.duration, tick, tracer.failures, rest=tracer.rest)
             progress.clear()
             taken = tracer.stop()
-            tracing_options.say_failures(args, tracer.failures)
+            notes.say_failures(args, tracer.failures)
             _deliver(taken, args, stopper)
-        tracing_options.check_complete(args, taken)
+        session.check_complete(args, taken)
         return 0
 
 
@@ -102,7 +100,7 @@ def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> 
             wrote = output_file.write(data, args.output, force=args.force)
         except (OSError, PgtraceError) as error:
             raise PgtraceError(f"{error}. {_keep(data, args, taken)}") from error
-        tracing_options.note(args, wrote)
+        notes.note(args, wrote)
     try:
         with stopper.may_leave():
             if args.json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import DatabaseError, UsageError
 from ..reporters import FORMATS
 from ..reporters.view import WIDTH
-from . import report_views, tracing_options
+from . import notes, report_views
 
 if TYPE_CHECKING:
     from ..model.capture import Capture
@@ -77,7 +77,7 @@ class ReportCommand:
             whole = io.BytesIO()  # grows where it is: parts that are joined would be there twice
             whole.writelines(part.encode() for part in parts)
             wrote = output_file.write(whole.getvalue(), args.output, args.force)
-            tracing_options.note(args, wrote)
+            notes.note(args, wrote)
         return 0
 
 

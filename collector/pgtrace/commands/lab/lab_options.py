@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import DatabaseError, PgtraceError, UsageError
-from .. import tracing_options
+from .. import notes
 
 if TYPE_CHECKING:
     from ...lab.core.interruption import Interruption
@@ -195,9 +195,9 @@ def hand_over(args: argparse.Namespace, result: "Result") -> None:
 
     data = encoding.encode(result)
     if args.output:
-        tracing_options.note(args, _write(data, args))
+        notes.note(args, _write(data, args))
         if result.partial:
-            tracing_options.note(args, result_report.partial(result))
+            notes.note(args, result_report.partial(result))
     if args.json:
         sys.stdout.write(data.decode())
     elif not args.output:

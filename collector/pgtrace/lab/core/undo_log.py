@@ -18,8 +18,8 @@ from ...errors import PgtraceError, TargetError, UsageError
 from ...linux import as_user
 from ...postgres import proc
 from ...postgres.connection import APPLICATION_NAME, OWN_PATH
+from .cluster_keeper import remove as remove_cluster
 from .private_cluster import OWN, PrivateCluster
-from .private_cluster import remove as remove_cluster
 
 FOLDER = OWN
 _NAMES = "lab-*.json"

@@ -1,0 +1,116 @@
+"""Which processes and servers the command line means."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import PermissionDeniedError, TargetError, UsageError
+from .notes import note
+
+if TYPE_CHECKING:
+    from ..postgres.discovery import Server
+    from ..tracing.targets import Filters, Target
+
+
+def find_one(args: argparse.Namespace) -> "Target":
+    """The one backend that is meant."""
+    pids = _pids(args)
+    if len(pids) != 1:
+        what = "different pids were given." if pids else "which process?"
+        raise UsageError(f"{what} Give one pid; `pgtrace list` shows them")
+    target = _of_pids(args, pids)
+    if target.whole:
+        raise TargetError(
+            f"process {pids[0]} is a postmaster, which runs no queries; "
+            "give the pid of one of its backends: `pgtrace list` shows them. "
+            f"`pgtrace capture {pids[0]}` traces the whole server"
+        )
+    return target
+
+
+def find_any(args: argparse.Namespace) -> "Target":
+    """Backends, or servers; nothing at all means the only server on this host."""
+    from ..postgres import discovery
+    from ..tracing.targets import MOST_SERVERS, Filters, Target
+
+    pids = _pids(args)
+    if sum(map(bool, (pids, args.server, args.all))) > 1:
+        raise UsageError("give pids, or --server, or --all: only one of them")
+    filters = Filters(
+        frozenset(args.datname or ()),
+        frozenset(args.usename or ()),
+        frozenset(args.backend_type or ()),
+    )
+    if pids:
+        target = _of_pids(args, pids, filters)
+    else:
+        servers = discovery.servers()
+        if args.server:
+            servers = [server for server in servers if _is_named(server, args.server)]
+        hidden = None if servers and args.server else discovery.hidden()
+        if not servers:
+            which = f"no server {args.server}" if args.server else "no PostgreSQL server"
+            if hidden:
+                raise PermissionDeniedError(f"{which} that you may look into: {hidden}")
+            raise TargetError(f"{which} is running here; `pgtrace list` shows what is")
+        if hidden:
+            note(args, f"Not traced: {hidden}")
+        if len(servers) > 1 and not args.all:
+            known = ", ".join(f"--server {server.data_directory}" for server in servers)
+            raise UsageError(f"several servers are running: {known}; or --all")
+        if len(servers) > MOST_SERVERS:
+            # Whoever starts more, later, does not take the place of those that were there
+            servers.sort(key=lambda server: server.postmaster.start_time_ticks)
+            left = ", ".join(str(server.postmaster_pid) for server in servers[MOST_SERVERS:])
+            note(args, f"Not traced: more than {MOST_SERVERS} servers: postmasters {left}")
+        target = Target.of_servers(servers[:MOST_SERVERS], filters)
+    _check_filters(args, target)
+    return target
+
+
+def _of_pids(
+    args: argparse.Namespace, pids: list[int], filters: "Filters | None" = None
+) -> "Target":
+    """Of a parallel worker its leader, with a word."""
+    from ..postgres import discovery
+    from ..tracing.targets import Target
+
+    meant = []
+    for pid in pids:
+        leader = discovery.backend(pid).leader_pid if args.charge else None
+        if leader:
+            note(args, f"Process {pid} is a parallel worker of {leader}: tracing its leader.")
+        meant.append(leader or pid)
+    return Target.of_pids(meant, filters)
+
+
+def _check_filters(args: argparse.Namespace, target: "Target") -> None:
+    """Raise TargetError if no process of now passes; say so only, with --wait."""
+    if target.filters.is_empty:
+        return
+    family = [b for server in target.servers for b in server.backends()]
+    if any(
+        target.filters.allow(b.datname, b.usename, b.backend_type)
+        for b in (family if target.whole else target.backends)
+    ):
+        return
+    message = "no backend passes --datname, --usename, --backend-type now"
+    if not args.wait:
+        raise TargetError(f"{message}; `pgtrace list` shows them, --wait waits for one")
+    note(args, f"{message[0].upper()}{message[1:]}: waiting for one.")
+
+
+def _is_named(server: "Server", name: str) -> bool:
+    if name.isascii() and name.isdecimal():
+        return server.port == int(name)
+    asked = Path(name)
+    if server.data_directory == str(asked.absolute()):
+        return True
+    try:
+        return asked.samefile(server.directory)
+    except OSError:
+        return False
+
+
+def _pids(args: argparse.Namespace) -> list[int]:
+    return list(dict.fromkeys([*([args.target] if args.target else []), *(args.pid or [])]))

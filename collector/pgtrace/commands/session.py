@@ -1,0 +1,144 @@
+"""A careful start of what attach and capture trace, and a careful end."""
+
+import argparse
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..errors import DatabaseError, IncompleteError, PgtraceError, UsageError
+from .notes import note
+from .tracing_options import MOST_STATEMENTS
+
+if TYPE_CHECKING:
+    from ..engines import Tier
+    from ..model.capture import Capture
+    from ..tracing.run_loop import Stopper, Watched
+    from ..tracing.targets import Target
+    from ..tracing.tracer import Tracer
+
+
+@contextlib.contextmanager
+def attached(
+    args: argparse.Namespace,
+    find: Callable[[argparse.Namespace], "Target"],
+    *,
+    literals: bool,
+    per_query: bool = False,
+    keeps: bool = False,
+) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
+    """Trace what the arguments name; detached at any end. `keeps` as Stopper has it."""
+    from ..engines.select import check_pid_namespace
+    from ..libbpf import objects
+    from ..postgres.versions import too_new
+    from ..tracing.options import TraceOptions
+    from ..tracing.run_loop import Stopper, Watched
+    from ..tracing.tracer import Tracer
+
+    if not args.connect and (args.dsn is not None or args.require_names):
+        other = "--require-names" if args.dsn is None else "--dsn"
+        raise UsageError(f"{other} needs a connection: leave it or --no-connect out")
+    if args.verbose:
+        from ..engines.bcc import kernel_types
+        from ..linux import tracepoints
+
+        objects.print_messages()
+        kernel_types.verbose = tracepoints.verbose = True
+    check_pid_namespace()  # there no pid means what its user thinks
+    stopper = Stopper(keeps=keeps)
+    try:
+        target = find(args)
+        with (
+            contextlib.ExitStack() as hurry,
+            contextlib.closing(Watched(() if target.whole else target.pids)) as watched,
+        ):
+            queries: Tier = args.queries or target.tier()
+            options = TraceOptions(
+                probe_type=args.probe,
+                engine=args.engine,
+                literals=literals,
+                per_query=per_query and queries == "full",
+                queries=queries,
+                charge=args.charge,
+                dsn=args.dsn,
+                as_owner=args.connect,
+                by_relation=args.by == "relation",
+                operations=args.operations,
+                most_backends=getattr(args, "max_backends", 1),
+                own_queries=getattr(args, "own_queries", False),
+                most_statements=getattr(args, "max_statements", MOST_STATEMENTS),
+            )
+            tracer = Tracer(
+                target,
+                options,
+                once_attached=lambda: _let_go(args, hurry, whole=target.whole),
+            )
+            stopper.hurry = tracer.hurry
+            try:
+                stopper.start()
+                for warning in dict.fromkeys(too_new(s.version) for s in target.servers):
+                    if warning:
+                        note(args, warning)
+                if tracer.engine.note:
+                    note(args, tracer.engine.note)
+                if args.require_names:
+                    tracer.require_names()
+                yield tracer, watched, stopper
+            finally:
+                hurry.close()
+                tracer.stop()
+    finally:
+        stopper.restore()
+
+
+def _let_go(args: argparse.Namespace, hurry: contextlib.ExitStack, *, whole: bool) -> None:
+    """Of privileges that nothing needs from here on, once what needs them is done: to run soon.
+
+    A server that is started again may run another binary, to which probes are attached anew, and a
+    file of another user's is made by a child that becomes that user: these keep a reserve.
+    """
+    from ..linux import capabilities, whose_path
+    from ..linux.priority import soon
+
+    hurry.enter_context(soon())
+    output, reserve = getattr(args, "output", None), []
+    if whole:
+        reserve += [*capabilities.to_attach_again(), *capabilities.BECOMING]
+    elif output is not None:
+        with (
+            contextlib.suppress(OSError, UsageError),
+            whose_path.entered(output.parent) as (_, uid),
+        ):
+            reserve += capabilities.BECOMING if uid is not None else []
+    capabilities.drop(reserve)
+
+
+def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
+    """Raise PgtraceError if it is partial; DatabaseError under --require-names if names are missing
+    after all; IncompleteError under --strict if anything was lost or not measured.
+    """
+    if capture.partial:
+        raise PgtraceError(
+            "the capture is partial, and marked so, because of the unexpected error above"
+            + ("" if args.verbose else " (run again with -v for the traceback)")
+        )
+    lost = capture.lost
+    missing = list(capture.probes.not_measured)
+    unnamed = [words for words in missing if words.startswith("names")]
+    if args.require_names and unnamed:
+        raise DatabaseError("; ".join(unnamed))
+    if not args.strict:
+        return
+    if lost.read or lost.queries or lost.backends:
+        missing.append(
+            f"{lost.read} reads, {lost.queries} queries and {lost.backends} backends were lost"
+        )
+    if lost.write or lost.fsync:
+        missing.append(f"{lost.write} writes and {lost.fsync} fsyncs were lost")
+    if lost.statements:
+        missing.append(f"{lost.statements} calls lost their statement (--max-statements)")
+    if lost.unplaced:
+        missing.append(f"the files of {lost.unplaced} reads, writes and fsyncs are not told")
+    if lost.latencies:
+        missing.append(f"the latencies of {lost.latencies} calls were lost")
+    if missing:
+        raise IncompleteError(f"incomplete: {'; '.join(missing)}")
