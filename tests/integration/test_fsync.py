@@ -212,7 +212,7 @@ def test_the_command_line(durable: PrivateCluster, tmp_path: Path) -> None:
         assert load(file).probes.operations == ["write", "fsync"]
         with trace(pid, operations=("write", "fsync")) as tracer:
             connection.execute("select 1")
-    assert shown.out.splitlines()[1].startswith("Writes, fsync by ")
+    assert "\nWrites, fsync by " in shown.out
     assert "Neither writes nor fsync nor queries: backend" in run("report", file).out
     write(tracer.capture(), file, force=True)
     report = run("report", file).out

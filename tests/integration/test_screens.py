@@ -267,9 +267,9 @@ def by_relation(stage: Stage) -> tuple[str, str]:
 
         pid = backend.info.backend_pid
         shown = stage.watch(act, "capture", pid, "--by", "relation")
-        table = shown[shown.index("      reads       size") :]
-        lines = len(table.splitlines())
-        return f"sudo pgtrace capture {pid} --by relation | tail -n {lines}", table
+        table = shown[shown.index("      reads       size") : shown.index("\nReads by ")]
+        after = len(table.splitlines()) - 1
+        return f"sudo pgtrace capture {pid} --by relation | grep -A {after} 'reads  *size'", table
 
 
 def commit(stage: Stage) -> tuple[str, str]:

@@ -21,7 +21,17 @@ from captures import (
     some_reads,
 )
 from pgtrace.files.documents import load
-from pgtrace.model.capture import Backend, Excluded, Gap, Host, Latencies, Lost, Probes
+from pgtrace.model.capture import (
+    Backend,
+    Excluded,
+    Gap,
+    Host,
+    Interval,
+    IntervalIo,
+    Latencies,
+    Lost,
+    Probes,
+)
 from pgtrace.model.encoding import encode
 from pgtrace.reporters import hlog
 from pgtrace.reporters.terminal import capture_report
@@ -151,17 +161,26 @@ def test_the_longest_bar_fills_its_column(width: int) -> None:
     assert len(row) == {80: 79, 60: 60 - 1}[width]
 
 
-def test_a_report_begins_with_how_it_was_measured() -> None:
+def test_a_report_begins_with_the_answer_and_ends_with_how_it_was_measured() -> None:
     lines = capture_report.render(some_capture(some_backend())).splitlines()
-    assert lines[:7] == [
-        "Capture of 2026-01-31 12:00:00 UTC, 10.0 s, kernel 6.1.0, 2 CPUs",
+    assert lines[:2] == ["Capture of 2026-01-31 12:00:00 UTC, 10.0 s, kernel 6.1.0, 2 CPUs", ""]
+    backend = lines.index("Backend 5167  postgres@digoal  client backend  PostgreSQL 15.18  psql")
+    answer = " ".join(lines[2 : backend - 1])
+    assert answer.startswith("Statements ran for 4.00 s in 10.0 s: they read for ")
+    assert " of that waiting was for one statement: " in answer
+    assert lines[-4:] == [
         "Reads by fentry (vfs_read, vfs_readv), queries by USDT, engine libbpf.",
         "The shortest read that was seen took 4.00 µs.",
         "Not measured: writes, fsync, locks, CPU.",
         "Lost: nothing.",
-        "",
-        "Backend 5167  postgres@digoal  client backend  PostgreSQL 15.18  psql",
     ]
+
+
+def test_the_report_of_one_backend_shows_its_seconds() -> None:
+    of_device = [IntervalIo("read", "device", 1, 8192, 1_000_000, {19: 1})]
+    seconds = [Interval(float(n), [], 1.0, of_device) for n in range(4)]
+    report = capture_report.render(some_capture(some_backend(), intervals=seconds, duration_s=4.0))
+    assert "\nWaiting for the device each second (█: 1.00 ms)\n12:00:00 ████ 12:00:04\n" in report
 
 
 def test_what_was_lost_or_not_measured_is_said_at_the_top() -> None:
@@ -257,9 +276,9 @@ def test_failed_and_short_reads_of_a_backend_are_shown() -> None:
 
 def test_quiet_backends_are_named_in_one_line() -> None:
     report = capture_report.render(some_capture(some_backend(), Backend(7), Backend(8)))
-    assert report.endswith("\nNeither reads nor queries: backends 7, 8\n")
+    assert "\nNeither reads nor queries: backends 7, 8\n" in report
     assert "Backend 7" not in report
-    assert capture_report.render(some_capture()).endswith("\nNo backend was seen.\n")
+    assert "\nNo backend was seen.\n" in capture_report.render(some_capture())
 
 
 def test_statements_beyond_the_most_are_summed_up() -> None:

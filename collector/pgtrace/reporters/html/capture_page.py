@@ -8,7 +8,7 @@ from ...model.histogram import Histogram
 from .. import losses
 from ..sections import server as overview
 from ..sections.sums import relation_of, written
-from ..terminal.capture_report import lost_of, partial, session
+from ..terminal.capture_report import head, how, lost_of, partial
 from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
 from . import drawing, whole
@@ -35,9 +35,7 @@ def report(capture: Capture, _: View) -> list[str]:
 def render(capture: Capture) -> str:
     """Return the page."""
     charts = Charts()
-    head, *how = session(capture)
-    unfinished = partial(capture)
-    how = how[len(unfinished) :]
+    when, unfinished, lost = head(capture), partial(capture), lost_of(capture)
     missing = _missing(capture)
     by = {
         "time": over_time(capture),
@@ -53,24 +51,24 @@ def render(capture: Capture) -> str:
     of = f"PostgreSQL {server.version}" if server.version else "PostgreSQL"
     where = f" in {server.data_directory}" if server.data_directory else ""
     simulated = [t.name for t in capture.tablespaces if t.simulated]
-    overviews = overview.sections(capture, Choice()) if several else []
+    overviews = overview.sections(capture, Choice()) if capture.backends else []
     answer = [part for part in overviews if part.name in _ANSWER]
     parts = [
         f"<header>\n<h1>Read latencies of {escaped(of)}</h1>",
-        paragraphs([f"{head}. {of}{where}."], "lead"),
+        paragraphs([f"{when}. {of}{where}."], "lead"),
         f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
-        paragraphs([*unfinished, *lost_of(capture)], "warning"),
+        paragraphs([*unfinished, *lost], "warning"),
         paragraphs(
             [f"Simulated: tablespace {name} lies on a simulated device." for name in simulated],
             "simulated",
         ),
         drawing.drawn(answer),
         section("time", "Over time", by["time"]),
-        drawing.drawn([part for part in overviews if part not in answer]),
+        drawing.drawn([part for part in overviews if several and part not in answer]),
         *(section(name, title, by[name]) for name, title in _NAV if name != "time"),
-        _how(capture, how),
+        _how(capture, [*how(capture), *lost]),
     ]
-    return whole(head, "\n".join(parts), charts)
+    return whole(when, "\n".join(parts), charts)
 
 
 def _how(capture: Capture, lines: Sequence[str]) -> str:

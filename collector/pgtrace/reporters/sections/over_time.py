@@ -123,9 +123,10 @@ def _rate(interval: Interval, operation: Operation, *, waiting: bool) -> float:
 
 
 def _drawn(capture: Capture, operation: Operation, *, waiting: bool) -> Over:
-    what = doing(operation, waiting=waiting)
+    what = doing(operation, waiting=waiting).capitalize()
+    several = len(capture.backends) > 1
     return Over(
-        f"{what.capitalize()} each second, of all processes together",
+        f"{what} each second, of all processes together" if several else f"{what} each second",
         "ns",
         [
             (i.second, i.length or 0.0, _rate(i, operation, waiting=waiting))

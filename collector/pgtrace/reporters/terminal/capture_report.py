@@ -1,4 +1,6 @@
-"""A capture as text for a person: per backend, its reads, then its statements one by one."""
+"""A capture as text for a person: the answer, then per backend its reads, and its statements one by
+one.
+"""
 
 import textwrap
 from collections.abc import Sequence
@@ -18,7 +20,10 @@ from ...model.capture import (
 from ...model.histogram import Histogram
 from ...terminal_text import escape, shown
 from .. import losses
+from ..document import Paragraph, Section
+from ..sections import answer
 from ..sections import statements as sections
+from ..sections.over_time import over_time
 from ..view import WIDTH
 from . import executed, files
 from .block import NAMES, block, excluded, untraced
@@ -54,8 +59,10 @@ def measured(way: str, operations: Sequence[Operation]) -> str:
 
 
 def render(capture: Capture, *, width: int = WIDTH) -> str:
-    """Return the report. Bars and statements fit `width` columns; sentences are left whole."""
-    lines = session(capture)
+    """Return the report. Bars and statements fit `width` columns; sentences of how it was measured
+    are left whole.
+    """
+    lines = [head(capture), *partial(capture), *lost_of(capture), *_answer(capture, width)]
     if calls := executed.table(capture, width):
         lines += ["", *calls]
     busy, silent = [], []
@@ -80,7 +87,18 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
     read = files.tables(capture)
     if read:
         lines += ["", *read]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *how(capture)]) + "\n"
+
+
+def _answer(capture: Capture, width: int) -> list[str]:
+    """How much of the time was the disk, and when."""
+    if not capture.backends:
+        return []
+    from .drawing import lines  # here: with rich, which attach does without
+
+    said = [Paragraph(line) for line in answer.verdict(capture, sections.statements(capture))]
+    parts = [Section("answer", said), Section("over-time", over_time(capture))]
+    return ["", *lines([part for part in parts if part.blocks], width)]
 
 
 def render_backends(capture: Capture, backends: Sequence[Backend], *, width: int = WIDTH) -> str:
@@ -106,13 +124,6 @@ def render_statements(capture: Capture, words: str, *, width: int = WIDTH) -> st
     return "\n".join(lines) + "\n" if found else None
 
 
-def session(capture: Capture) -> list[str]:
-    """When, where and how it was measured, what was not, and what was lost."""
-    lost = lost_of(capture) or ["Lost: nothing."]
-    lines = [head(capture), *partial(capture), *method(capture), *lost]
-    return lines + losses.under_way(capture.lost) + gaps(capture)
-
-
 def head(capture: Capture) -> str:
     """When and where it was measured."""
     host = capture.host
@@ -124,8 +135,14 @@ def head(capture: Capture) -> str:
     )
 
 
-def method(capture: Capture) -> list[str]:
-    """How it was measured, and what was not."""
+def how(capture: Capture) -> list[str]:
+    """How it was measured, what was not, whether nothing was lost, and when servers were away."""
+    nothing = [] if lost_of(capture) else ["Lost: nothing."]
+    gaps = [_gap(gap) for gap in capture.gaps]
+    return [*_method(capture), *nothing, *losses.under_way(capture.lost), *gaps]
+
+
+def _method(capture: Capture) -> list[str]:
     probes = capture.probes
     lines = [
         f"{measured(probes.type, probes.operations)}, {QUERIES[probes.queries]}, "
@@ -143,11 +160,6 @@ def lost_of(capture: Capture) -> list[str]:
     light = capture.probes.queries == "memory"
     calls = sum(query.calls or 0 for backend in capture.backends for query in backend.queries)
     return losses.sentences(capture.lost, capture.totals, None if light else calls)
-
-
-def gaps(capture: Capture) -> list[str]:
-    """When servers were away."""
-    return [_gap(gap) for gap in capture.gaps]
 
 
 def _light(capture: Capture) -> str:

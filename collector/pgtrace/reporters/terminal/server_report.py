@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ...model.capture import Capture
-from .. import losses
 from ..document import Paragraph, Section
 from ..sections import server, span
 from ..view import WIDTH, Choice
@@ -35,7 +34,7 @@ def render(
     sections = [
         _said("head", [capture_report.head(capture), *notices]),
         *server.sections(capture, choice or Choice()),
-        _said("how", [*_how(capture, lost=bool(notices)), more]),
+        _said("how", [*capture_report.how(capture), more]),
     ]
     return "\n".join(lines(sections, width)) + "\n"
 
@@ -60,9 +59,3 @@ def render_span(capture: Capture, wanted: span.Span, choice: Choice, *, width: i
 
 def _said(name: str, sentences: Sequence[str]) -> Section:
     return Section(name, [Paragraph(sentence) for sentence in sentences])
-
-
-def _how(capture: Capture, *, lost: bool) -> list[str]:
-    nothing = [] if lost else ["Lost: nothing."]
-    under_way = losses.under_way(capture.lost)
-    return [*capture_report.method(capture), *nothing, *under_way, *capture_report.gaps(capture)]
