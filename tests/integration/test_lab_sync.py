@@ -336,12 +336,14 @@ def test_ctrl_c_keeps_turns_that_were_whole_and_nothing_else(
         started.send(signal.SIGINT)
         end = started.ended()
     assert end.code == code, end.err
+    assert "\nPlan: A and B, 4 turns each: 5,000 rows are loaded, then " in end.err
     for place in places.values():
         assert list(place.iterdir()) == []
     assert list(LAB_STATE.iterdir()) == []
     if code == 0:
         result = loaded(file)
         assert result.partial
+        assert "\nPartial: 1 of 4 runs, then interrupted.\n" in end.err
         assert len(result.cells) == 3 * 2 * len(LOADS)
     else:
         assert "interrupted before one run was whole" in end.err

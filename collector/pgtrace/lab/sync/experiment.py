@@ -216,11 +216,11 @@ def measure(setup: Setup, progress: Progress, interruption: Interruption) -> Res
     partial = True
     try:
         with Changes() as changes:
-            progress.tell(_plan(setup))
             progress.say("Preparing the servers")
             with sync_servers.servers(
                 setup.servers, setup.places, changes=changes, user=setup.user
             ) as made:
+                progress.tell(_plan(setup))
                 by_name = {server.name: server for server in made}
                 progress.plan(sum(map(len, orders)))
                 for run, order in enumerate(orders, 1):
