@@ -122,6 +122,24 @@ def test_where_nobody_waited_for_a_device_it_says_what_read_most_and_how_often_i
     assert rows[0].startswith("select name")
 
 
+@pytest.mark.parametrize(
+    ("waits", "said"),
+    [
+        (1, "90 % of that reading was for one statement: select 1."),
+        (20, "100 % of that waiting was for one statement: select 2."),
+    ],
+)
+def test_of_waiting_that_is_little_nobody_is_named(waits: int, said: str) -> None:
+    """1 ms of it beside 99 ms of reading from the page cache says nothing of who is slow."""
+    cold = [some_reads([(1_000_000, waits)], source="device"), some_reads([(9_000_000, 1)])]
+    cached = [some_reads([(90_000_000, 1)])]
+    queries = [
+        some_query(text="select 1", io=cached), some_query(text="select 2", query_id=8, io=cold)
+    ]  # fmt: skip
+    capture = some_capture(some_backend(io=[*cached, *cold], queries=queries))
+    assert answer.verdict(capture, statements(capture))[1] == said
+
+
 def test_waits_for_what_others_asked_for_are_in_the_answer_where_they_are_long() -> None:
     """Such as read-ahead on its way: no read waited for a device that it asked itself."""
     ahead = some_reads([(1_000_000, 500)], source="wait")

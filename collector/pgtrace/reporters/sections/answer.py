@@ -105,14 +105,14 @@ def _devices(capture: Capture, reads: Sequence[Io]) -> str:
 
 
 def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> list[str]:
-    """Which statement and which relation most of that was for; where nobody waited for a device,
-    most of the reading.
+    """Which statement and which relation most of that was for; of the reading, where little of it
+    was waiting for a device.
     """
 
     def length(own: Sequence[Io]) -> int:
         return (device_ns(own) or 0) if waiting else time_of(own)
 
-    waiting = bool(device_ns(reads))
+    waiting = (device_ns(reads) or 0) > _NOT_LITTLE * time_of(reads)
     whole, what = length(reads), "waiting" if waiting else "reading"
     if not whole:
         return []
