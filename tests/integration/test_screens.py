@@ -235,6 +235,8 @@ def take(stage: Stage) -> tuple[str, str]:
         def act() -> None:
             stage.make_cold()
             backend.execute(SEQUENTIAL)
+            time.sleep(3)  # four seconds have a course
+            stage.make_cold()
             for _ in range(3):
                 backend.execute(INDEX_SCAN)
 

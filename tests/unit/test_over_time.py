@@ -103,6 +103,14 @@ def test_a_session_without_reads_has_no_course() -> None:
     assert over_time(session(*[([], [])] * 5)) == []
 
 
+def test_seconds_in_which_nothing_was_done_have_a_course_too() -> None:
+    """They are not in the file."""
+    capture = session(QUIET, (io(400), ()))
+    capture.duration_s = 6.0
+    _, strip, *_ = drawn(capture)
+    assert strip == "12:00:00 ·█···· 12:00:06"
+
+
 GIB = 1 << 30
 
 

@@ -12,8 +12,8 @@ from ...terminal_text import shown
 from ..document import Block, Over, Paragraph
 from .answer import short
 
-LEAST = 4
-"""Intervals; of fewer there is no course of time to be shown."""
+LEAST_S = 4.0
+"""A session that is shorter has no course of time to be shown."""
 SHORTEST_S = 0.1
 _ENOUGH = 50
 """Reads by others that waited while one read most, for that to be told."""
@@ -27,9 +27,10 @@ _BUSY = 0.1
 """Share of its busiest interval from which on one is said to read."""
 
 
-def has_course(capture: Capture, *, least: int = LEAST) -> bool:
-    """Whether it was kept second by second, in so many intervals."""
-    return len(capture.intervals) >= least and all(i.length for i in capture.intervals)
+def has_course(capture: Capture, *, least_s: float = LEAST_S) -> bool:
+    """Whether it lasted so long, and each second in which something was done was kept."""
+    kept = bool(capture.intervals) and all(i.length for i in capture.intervals)
+    return kept and capture.duration_s >= least_s
 
 
 def over_time(capture: Capture) -> list[Block]:

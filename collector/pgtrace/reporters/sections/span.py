@@ -53,7 +53,7 @@ def sections(capture: Capture, span: Span, choice: Choice) -> list[Section]:
 
 
 def _seconds(capture: Capture, span: Span) -> tuple[float, float]:
-    if not has_course(capture, least=1):
+    if not has_course(capture, least_s=0):
         raise TargetError("the capture was not kept second by second: leave --since and --until")
     first = 0.0 if span.since is None else _second(capture, span.since)
     end = capture.duration_s if span.until is None else _second(capture, span.until)
