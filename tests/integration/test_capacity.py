@@ -361,7 +361,7 @@ def test_relations_that_come_and_go_take_nothing_for_good(
         tracing(target, **options) as plain,
         tracing(target, by_relation=True, dsn=dsn, **options) as tracer,
     ):
-        pid, names, samples = connection.info.backend_pid, tracer.names, []
+        pid, names, samples = connection.info.backend_pid, tracer.names and tracer.names.only, []
         for _ in range(ROUNDS):
             paths = set()
             for i in range(MADE):

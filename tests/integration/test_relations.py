@@ -67,7 +67,9 @@ class Files:
         self.names = None if dsn is None else Names(partial(connect, dsn), [server], Failures())
         if self.names:
             self.names.start()
-        self.places = Places(lambda: self.files, lambda: [server], self.names, by_relation=True)
+        self.places = Places(
+            lambda: self.files, lambda: [server], lambda _: self.names, by_relation=True
+        )
 
     def add(self, file: File) -> int:
         number = len(self.files)
@@ -285,7 +287,10 @@ def test_names_of_another_server_are_none(small: PrivateCluster, cluster: Privat
     with closing(Names(partial(connect, small.dsn()), [here, there], Failures())) as names:
         names.start()
         names.require()
-        assert (names.are_of(here), names.are_of(there)) == (False, True)
+        assert (names.are_of(here.postmaster_pid), names.are_of(there.postmaster_pid)) == (
+            False,
+            True,
+        )
         (missing,) = names.missing()
         assert missing.startswith(
             f"names in {here.data_directory}: the connection leads to another"
@@ -386,7 +391,7 @@ def test_two_servers_are_told_apart(small: PrivateCluster, cluster: PrivateClust
         file_of(one.datadir / "base/1/2619", one.datadir / "base") for one in (small, cluster)
     ]
     files = dict(enumerate(of_each))
-    places = Places(lambda: files, lambda: servers, None, by_relation=True)
+    places = Places(lambda: files, lambda: servers, lambda _: None, by_relation=True)
     for index, server in enumerate(servers):
         of_it = f"of {server.data_directory}"
         expected = Place("relation", f"pg_default {of_it}", f"base/1/2619 {of_it}")

@@ -1,6 +1,8 @@
 """Whom a capture is of: by pid, by server, by filter; and who is refused."""
 
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -50,10 +52,13 @@ class Captured:
 
 
 @contextmanager
-def capturing(*arguments: object, command: Sequence[object] = PGTRACE) -> Iterator[Captured]:
+def capturing(
+    *arguments: object, command: Sequence[object] = PGTRACE, connects: bool = False
+) -> Iterator[Captured]:
     """Capture what happens in the block, which must end well."""
     captured = Captured()
-    with Pgtrace("capture", *arguments, *OPTIONS, command=command) as tracer:
+    started = Pgtrace("capture", *arguments, *OPTIONS, command=command, connects=connects)
+    with started as tracer:
         tracer.attached()
         yield captured
         time.sleep(0.3)  # the last query is handed over a moment after its end
@@ -154,6 +159,41 @@ def test_all_servers(cluster: PrivateCluster, other: PrivateCluster) -> None:
     for pid in pids:
         assert f"select 'by {pid}'" in texts(captured.backend(pid))
     assert captured.taken.server.data_directory is None
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_names_of_all_servers(
+    cluster: PrivateCluster, other: PrivateCluster, answers: bool
+) -> None:
+    """Each is asked for its own, and they are told apart; one that gives no answer costs no other
+    its names."""
+    tables = {"one_has": cluster, "other_has": other}
+    with ExitStack() as stack:
+        connections = {
+            table: stack.enter_context(server.connect()) for table, server in tables.items()
+        }
+        for table, connection in connections.items():
+            connection.execute(f"create table {table} as select generate_series(1, 20000)")
+            stack.callback(connection.execute, f"drop table {table}")
+        if not answers:
+            os.kill(other.postmaster_pid, signal.SIGSTOP)
+            stack.callback(os.kill, other.postmaster_pid, signal.SIGCONT)
+        with capturing(
+            "--all", "--by", "relation", connects=True, command=seeing(cluster, other)
+        ) as captured:
+            for table, connection in connections.items():
+                connection.execute(
+                    f"select length(pg_read_binary_file(pg_relation_filepath('{table}')))"
+                )
+    found = {r.relation for b in captured.taken.backends for q in b.queries for r in q.io}
+    directory = {table: server.inside(server.datadir) for table, server in tables.items()}
+    assert f"public.one_has of {directory['one_has']}" in found
+    assert (f"public.other_has of {directory['other_has']}" in found) is answers
+    missing = [why for why in captured.taken.probes.not_measured if why.startswith("names")]
+    unnamed = f"names in {directory['other_has']}: the server gave none within 3 s at the end"
+    assert missing == ([] if answers else [unnamed])
+    users = {b.usename for b in captured.taken.backends if b.backend_type == "client backend"}
+    assert users == {"postgres"}
 
 
 # Pids

@@ -47,14 +47,15 @@ def watch(
         print(message, file=sys.stderr)
 
     losses = Watch(tracer.lost, tracer.kept, say)
-    due, named = 0.0, True
+    due, said = 0.0, set[str]()
 
     def tick() -> None:
-        nonlocal due, named
+        nonlocal due
         losses.tick()
-        if named and tracer.names and tracer.names.server is None and tracer.names.failure:
-            named = False
-            say(f"pgtrace: no names: {escape(tracer.names.failure)}")
+        for failure in tracer.names.failures if tracer.names else []:
+            if failure not in said:
+                said.add(failure)
+                say(f"pgtrace: no names: {escape(failure)}")
         if args.verbose and time.monotonic() >= due and (used := tracer.in_use()):
             due = time.monotonic() + _IN_USE_EVERY_S
             counts = ", ".join(f"{number} {name}" for name, number in used._asdict().items())

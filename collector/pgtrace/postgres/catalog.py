@@ -18,7 +18,7 @@ from .relations import Relations
 _EVERY_S = 1.0
 _QUIET_S = 30.0
 """How often it is asked who is there, while nobody comes."""
-_LAST_S = 3.0
+LAST_S = 3.0
 """How long the end of a session waits for what is not known yet."""
 _LOOK_S = 0.05
 _REMEMBERED = 60
@@ -111,22 +111,26 @@ class Names:
             for own, at in list(self._own)
         )
 
-    def are_of(self, server: Server | None) -> bool:
-        """Whether they are that server's, as far as is known."""
-        here = self.server
-        return here is None or (server is not None and server.data_directory == here.data_directory)
+    def are_of(self, postmaster: int) -> bool:
+        """Whether they are that server's, as far as is known, by the postmaster that it had first.
 
-    def missing(self) -> list[str]:
-        """Which names there are not, each with its reason."""
+        Not by its data directory: that of a server in a container may be called as another's.
+        """
+        possible = [self.server] if self.server else self._servers
+        return not possible or any(each.postmaster_pid == postmaster for each in possible)
+
+    def missing(self, *, told_apart: bool = False) -> list[str]:
+        """Which names there are not, each with its reason; with the server, where it is needed."""
+        place = f" in {self._servers[0].data_directory}" if told_apart else ""
         if self.failure:
-            return [f"names: {self.failure}"]
-        others = [s.data_directory for s in self._servers if not self.are_of(s)]
+            return [f"names{place}: {self.failure}"]
+        others = [s.data_directory for s in self._servers if not self.are_of(s.postmaster_pid)]
         return [
             *(
                 f"names in {directory}: the connection leads to another server"
                 for directory in others
             ),
-            *(f"names of database {d}: {why}" for d, why in self.relations.missing.items()),
+            *(f"names of database {d}{place}: {why}" for d, why in self.relations.missing.items()),
         ]
 
     @property
@@ -149,14 +153,21 @@ class Names:
 
     def finish(self, query_ids: Collection[int] = ()) -> None:
         """Ask a last time for what is not known, and wait a moment for it."""
+        self.ask_last(query_ids)
+        self.wait(time.monotonic() + LAST_S)
+
+    def ask_last(self, query_ids: Collection[int]) -> None:
+        """The first half of finish()."""
         self._query_ids = query_ids
         self._last.set()
         self._wake.set()
-        end = time.monotonic() + _LAST_S
+
+    def wait(self, end: float) -> None:
+        """The second half of finish(), until then by time.monotonic()."""
         while self._thread.is_alive() and not self._hurried and time.monotonic() < end:
             self._thread.join(_LOOK_S)
         if self._thread.is_alive() and not self.failure:
-            waited = "was not waited for" if self._hurried else f"gave none within {_LAST_S:.0f} s"
+            waited = "was not waited for" if self._hurried else f"gave none within {LAST_S:.0f} s"
             self.failure = f"the server {waited} at the end"
 
     def hurry(self) -> None:

@@ -11,6 +11,7 @@ from ..errors import PgtraceError
 from ..model.capture import COUNT_CALLS, Lost
 from ..postgres import binary, titles
 from ..postgres.catalog import Names
+from ..postgres.names_of_servers import NamesOfServers
 from . import traced_process
 from .options import TraceOptions
 from .server_watch import Servers
@@ -58,7 +59,7 @@ class Registry:
         engine: Engine,
         target: Target,
         options: TraceOptions,
-        names: Names | None = None,
+        names: NamesOfServers | None = None,
     ) -> None:
         self._engine = engine
         self.options = options
@@ -89,6 +90,10 @@ class Registry:
     def close(self) -> None:
         """Listen to nobody any more."""
         self.servers.close()
+
+    def names_of(self, postmaster: int) -> Names | None:
+        """Who may know names of a server."""
+        return self._names.of(self.servers.first(postmaster)) if self._names else None
 
     def see_first(self) -> None:
         """Meet those who ran when tracing began, and ask each what it ran."""
@@ -294,13 +299,12 @@ class Registry:
             self._name(process)
 
     def _name(self, process: TracedProcess) -> None:
-        if self._names is None or not self._names.are_of(self.servers.of(process.postmaster)):
+        names = self.names_of(process.postmaster)
+        if names is None:
             return
-        name = self._names.of(process.inner_pid)
+        name = names.of(process.inner_pid)
         # One that is not in the list is about to be, unless it is of a kind that never is
-        self._names.met(
-            time.monotonic_ns() if name is None and process.is_client else process.began_ns
-        )
+        names.met(time.monotonic_ns() if name is None and process.is_client else process.began_ns)
         if name is None:
             return
         process.title = replace(
@@ -501,12 +505,14 @@ class Registry:
 
     def _is_own(self, process: TracedProcess) -> bool:
         """Whether it is there for pgtrace's names alone."""
-        if self.options.own_queries or self._names is None:
+        if self.options.own_queries:
             return False
         if process.is_own is not None:
             return process.is_own
-        of_it = self._names.are_of(self.servers.of(process.postmaster))
-        own = of_it and self._names.is_own(process.inner_pid, process.began_ns, process.ended_ns)
+        names = self.names_of(process.postmaster)
+        own = names is not None and names.is_own(
+            process.inner_pid, process.began_ns, process.ended_ns
+        )
         if process.ended_ns:
             process.is_own = own
         return own

@@ -13,26 +13,30 @@ from .options import TraceOptions
 
 
 class Connecting(NamedTuple):
-    """How to connect, what ends it all; or why nobody does."""
+    """How to connect, and to which of these servers each leads; or why nobody does."""
 
-    connect: Connect | None = None
+    connects: tuple[tuple[Connect, Sequence[Server]], ...] = ()
     close: Callable[[], None] = lambda: None
+    """Ends it all."""
     why_not: str = ""
 
 
 def connecting(options: TraceOptions, servers: Sequence[Server]) -> Connecting:
-    """As the options say. With a child that has nothing of what is opened later."""
+    """As the options say. With children that have nothing of what is opened later."""
     if options.dsn is not None:
-        return Connecting(partial(_by_dsn, options.dsn))
+        return Connecting(((partial(_by_dsn, options.dsn), servers),))
     if not options.as_owner:
         return Connecting(why_not="no connection was wanted")
-    if len(servers) != 1:
-        return Connecting(why_not="of several servers one would have to be named by --dsn")
-    try:
-        owners = OwnersConnections(servers[0])
-    except OSError as error:
-        return Connecting(why_not=f"no child could be started: {error.strerror}")
-    return Connecting(owners.connect, owners.close)
+    with ExitStack() as stack:
+        made: list[tuple[Connect, Sequence[Server]]] = []
+        for server in servers:
+            try:
+                owners = OwnersConnections(server)
+            except OSError as error:
+                return Connecting(why_not=f"no child could be started: {error.strerror}")
+            stack.callback(owners.close)
+            made.append((owners.connect, (server,)))
+        return Connecting(tuple(made), stack.pop_all().close)
 
 
 @contextmanager

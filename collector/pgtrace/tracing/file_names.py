@@ -44,12 +44,12 @@ class Places:
         self,
         files: Callable[[], Mapping[int, File]],
         servers: Callable[[], Iterable[Server]],
-        names: Names | None,
+        names_of: Callable[[Server], Names | None],
         *,
         by_relation: bool,
     ) -> None:
         self._files = files
-        self._names = names
+        self._whose = names_of
         self._by_relation = by_relation
         self._several = len(list(servers())) > 1
         self._spaces = Spaces(servers)
@@ -88,7 +88,8 @@ class Places:
         if self._by_relation and seen.gone:
             name = seen.path[-1]
         elif self._by_relation and is_told(seen):
-            name = relation.name if relation else path and self._of_server(path, space)
+            name = relation.name if relation else path
+            name = name and self._of_server(name, space)
         return Place(kind, space and self._of_server(self._name(space), space), name)
 
     def gone(self) -> dict[int, File]:
@@ -189,17 +190,16 @@ class Places:
         return known
 
     def _names_of(self, file: File, space: Space | None) -> Names | None:
-        """Who may know a file: one of a relation, of the server that the connection leads to."""
-        names = self._names
-        if names is None or space is None or not file.inode or file.kind not in _OF_RELATIONS:
+        """Who may know a file: one of a relation, of a server that there is a connection to."""
+        if space is None or not file.inode or file.kind not in _OF_RELATIONS:
             return None
-        return names if names.are_of(space.server) else None
+        return self._whose(space.server)
 
     def _name(self, space: Space) -> str:
         if space.oid in (DEFAULT, GLOBAL):
             return "pg_default" if space.oid == DEFAULT else "pg_global"
-        names = self._names
-        if names and names.are_of(space.server):
+        names = self._whose(space.server)
+        if names:
             return names.relations.tablespaces.get(space.oid, str(space.oid))
         return str(space.oid)
 

@@ -38,6 +38,8 @@ class Servers:
         }
         """Those that have probes. After an upgrade a server runs another."""
         self._places = {pid: _place(server) for pid, server in self._servers.items()}
+        self._first: dict[int, int] = {}
+        """Of successors, the postmaster that their server had when tracing began."""
         self._next_look = 0.0
         self._gaps = Gaps()
         self._life = Life(set(self._servers)) if target.whole else None
@@ -57,6 +59,10 @@ class Servers:
     def of(self, postmaster: int) -> Server | None:
         """The server of a postmaster."""
         return self._servers.get(postmaster)
+
+    def first(self, postmaster: int) -> int:
+        """The postmaster that its server had when tracing began."""
+        return self._first.get(postmaster, postmaster)
 
     def all(self) -> list[Server]:
         """Those that are traced now."""
@@ -223,6 +229,7 @@ class Servers:
     def _follow(self, server: Server, successor: Server) -> None:
         del self._servers[server.postmaster_pid], self._places[server.postmaster_pid]
         self._servers[successor.postmaster_pid] = successor
+        self._first[successor.postmaster_pid] = self.first(server.postmaster_pid)
         self._places[successor.postmaster_pid] = _place(successor)
         if self._life:
             self._life.follow(server.postmaster_pid, successor.postmaster_pid)

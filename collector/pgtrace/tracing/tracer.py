@@ -22,6 +22,7 @@ from ..errors import DatabaseError
 from ..linux.priority import soon
 from ..model.capture import Capture, Host, Lost, Operation, Probes, Server, Total
 from ..postgres.catalog import Names
+from ..postgres.names_of_servers import NamesOfServers
 from ..units import stamp
 from .capture_builder import Assembly
 from .charging import Account, Registry, Snapshot
@@ -78,21 +79,22 @@ class Tracer:
         """What went wrong of our own: the capture is partial then."""
         # At one moment: to attach may take seconds, and times of processes are told by both
         self.started, self.started_ns = datetime.now(UTC), time.monotonic_ns()
-        self.names = (
-            None
-            if self._connecting.connect is None
-            else Names(
-                self._connecting.connect,
-                target.servers,
+        connects = self._connecting.connects
+        each = [
+            Names(
+                connect,
+                servers,
                 self.failures,
-                count_calls=options.queries == "light",
+                count_calls=options.queries == "light" and len(connects) == 1,
             )
-        )
+            for connect, servers in connects
+        ]
+        self.names = NamesOfServers(each) if each else None
         self.registry = Registry(self.engine, target, options, self.names)
         self.places = Places(
             self.engine.files,
             self.registry.servers.all,
-            self.names,
+            lambda server: self.registry.names_of(server.postmaster_pid),
             by_relation=options.by_relation,
         )
         self.assembly = Assembly(
