@@ -27,8 +27,6 @@ from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer
 
-QUERIES = 1000
-"""Of one series: some tens of milliseconds."""
 PER_ATTACH = 5
 """Series while a tracer is attached once."""
 ROWS = 100_000
@@ -82,8 +80,9 @@ class Series:
 class Client:
     """One that runs queries, and knows what they cost its backend."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], queries: int) -> None:
         self.server = connection.pgconn
+        self.queries = queries
         self.pid = connection.info.backend_pid
         for name, text in TEXTS.items():
             self.server.prepare(name.encode(), text)
@@ -96,13 +95,13 @@ class Client:
     def _run(self, name: str, protocol: str) -> float:
         draw = random.Random(1)
         before = self._cpu_ns()
-        for _ in range(QUERIES):
+        for _ in range(self.queries):
             number = b"%d" % draw.randrange(ROWS)
             if protocol == "simple":
                 self.server.exec_(TEXTS[name].replace(b"$1", number))
             else:
                 self.server.exec_prepared(name.encode(), [number])
-        return (self._cpu_ns() - before) / QUERIES
+        return (self._cpu_ns() - before) / self.queries
 
     def _cpu_ns(self) -> int:
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
@@ -135,7 +134,7 @@ def bpftrace(binary: Path, pid: int) -> Iterator[Callable[[], object]]:
         process.communicate()
 
 
-def measure(cluster: PrivateCluster, rounds: int) -> dict[str, Series]:
+def measure(cluster: PrivateCluster, rounds: int, queries: int) -> dict[str, Series]:
     """Attach each tracer once a round, in random order, and only while it is measured."""
     series: dict[str, Series] = {}
     with cluster.connect() as connection:
@@ -145,7 +144,7 @@ def measure(cluster: PrivateCluster, rounds: int) -> dict[str, Series]:
         )
         connection.execute("create index on bench (id)")
         connection.execute("vacuum analyze bench")
-        client = Client(connection)
+        client = Client(connection, queries)
         tracers: dict[
             str, Callable[[], contextlib.AbstractContextManager[Callable[[], object]]]
         ] = {
@@ -215,13 +214,17 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each pair (10)")
     parser.add_argument("--pg", type=int, default=15, metavar="N", help="PostgreSQL's version (15)")
+    parser.add_argument(
+        "--queries", type=int, default=1000, metavar="N",
+        help="of one series; a thousand take some tens of milliseconds (1000)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     bench.interruptible()
     try:
         with PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster:
             tracers = bench.other_tracers()
-            series = measure(cluster, args.rounds)
+            series = measure(cluster, args.rounds, args.queries)
     except PgtraceError as error:
         print(f"scripts/bench/query_cost: {error}", file=sys.stderr)
         return 1

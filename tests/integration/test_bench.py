@@ -63,7 +63,7 @@ def test_server_cost() -> None:
 
 
 def test_query_cost() -> None:
-    printed = figures("query_cost", "--rounds", 1)
+    printed = figures("query_cost", "--rounds", 1, "--queries", 50)
     assert len(printed["ratios"]) == 16
     assert Counter(each["goal"] for each in printed["ratios"]) == {1.01: 4, 1.08: 8, None: 4}
     assert min(printed["untraced_ns"].values()) > 1000

@@ -87,10 +87,7 @@ def test_memory_does_not_grow_with_them(
     assert int(ran.stdout.split()[-1]) <= MOST_PEAK
 
 
-@pytest.mark.parametrize("options", [(), ("--by", "relation"), ("--dsn",)], ids=" ".join)
-def test_while_nothing_happens_nothing_is_done(
-    tmp_path: Path, disk_directory: Path, options: tuple[str, ...]
-) -> None:
+def test_while_nothing_happens_nothing_is_done(tmp_path: Path, disk_directory: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4 * IDLE, hard)), hard))
     with ExitStack() as stack:
@@ -99,22 +96,29 @@ def test_while_nothing_happens_nothing_is_done(
         own = stack.enter_context(PrivateCluster(settings, directory=disk_directory))
         for _ in range(IDLE // 2):
             stack.enter_context(own.connect())
-        where = ("--server", own.datadir, "-o", tmp_path / "out.json")
-        dsn = [own.dsn()] if "--dsn" in options else []
-        with Pgtrace("capture", *where, *options, *dsn) as traced:
-            traced.attached()
-            for _ in range(IDLE // 2):  # these have something in the capture
-                stack.enter_context(own.connect()).execute("select count(*) from pg_class")
-            time.sleep(5)
-            before, began = cpu_s(traced.pid), time.monotonic()
-            time.sleep(20)
-            share = (cpu_s(traced.pid) - before) / (time.monotonic() - began)
-            # A signal wakes it at once all the same
+        captures = {
+            options: stack.enter_context(
+                Pgtrace("capture", "--server", own.datadir, "-o", tmp_path / f"{at}.json", *options)
+            )
+            for at, options in enumerate([(), ("--by", "relation"), ("--dsn", own.dsn())])
+        }
+        for each in captures.values():
+            each.attached()
+        for _ in range(IDLE // 2):  # these have something in the captures
+            stack.enter_context(own.connect()).execute("select count(*) from pg_class")
+        time.sleep(5)
+        before, began = {each: cpu_s(each.pid) for each in captures.values()}, time.monotonic()
+        time.sleep(20)
+        took = time.monotonic() - began
+        shares = {
+            options: (cpu_s(each.pid) - before[each]) / took for options, each in captures.items()
+        }
+        for each in captures.values():  # a signal wakes it at once all the same
             asked = time.monotonic()
-            traced.send(signal.SIGINT)
-            traced.wait_for("Wrote ")
+            each.send(signal.SIGINT)
+            each.wait_for("Wrote ")
             assert time.monotonic() - asked < 30
-    assert share <= MOST_IDLE_SHARE, f"{share:.2%} of a CPU"
+    assert max(shares.values()) <= MOST_IDLE_SHARE, shares
 
 
 def cpu_s(pid: int) -> float:

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -177,21 +178,23 @@ def test_what_is_said_without_psycopg_works_as_printed(
     assert done.returncode == 0, done.stderr
 
 
-def test_bcc_in_a_virtual_environment(wheel: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def isolated(host: Path) -> Iterator[Path]:
+    """It sees nothing of the distribution's, and does not again afterwards."""
+    yield host
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", host], check=True)
+
+
+def test_bcc_in_a_virtual_environment(isolated: Path, tmp_path: Path) -> None:
     """What is typed as doctor says brings the distribution's, and takes PyPI's away."""
 
     def doctor() -> str:
-        command = [host / "bin" / "pgtrace", "doctor"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        (told,) = re.findall("engine bcc: (.*)", done.stdout)
+        (told,) = re.findall("engine bcc: (.*)", installed(isolated, "doctor", cwd=tmp_path).stdout)
         return told
 
-    host = tmp_path / "host"
-    venv.create(host, with_pip=True)
-    pip = [host / "bin" / "python", "-m", "pip"]
-    subprocess.run([*pip, "install", "-q", wheel], check=True)
+    pip = [isolated / "bin" / "python", "-m", "pip"]
     (line,) = re.findall(r"which this virtual environment does not see: (.*)", doctor())
-    assert line == f"/usr/bin/python3 -m venv --system-site-packages {host}"
+    assert line == f"/usr/bin/python3 -m venv --system-site-packages {isolated}"
     subprocess.run(shlex.split(line), check=True)
     found = doctor()
     assert not re.search("virtual environment|not installed|PyPI", found), found
