@@ -1,0 +1,110 @@
+"""What is counted of reads, writes and fsyncs, and by what it is told apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..model.capture import Call, Kind, Operation, Pattern, Performer, Scope, Size, Source
+
+
+class Key(NamedTuple):
+    """What is told apart of reads, writes and fsyncs."""
+
+    scope: Scope
+    performed_by: Performer
+    direct: bool
+    size: Size
+    pattern: Pattern
+    source: Source
+    file: int = 0
+    """Its number in Engine.files()."""
+    operation: Operation = "read"
+    call: Call | None = None
+    """Of an fsync, which it was. It has no size, and no pattern."""
+
+
+class File(NamedTuple):
+    """What the kernel knows of a file that was read; or of all of one kind in one tablespace."""
+
+    kind: Kind
+    device: tuple[int, int] = (0, 0)
+    """Major and minor number of the file system's."""
+    inode: int = 0
+    """0 where it stands for many: then the path is that of the first."""
+    space: int = 0
+    """Inode of the directory that stands for the tablespace: base, global, PG_15_202209061; 0:
+    none."""
+    path: tuple[str, ...] = ()
+    """Its last components, at most four, outermost first; of one that stands for others its
+    name."""
+    gone: bool = False
+    """It stands for files that are gone."""
+
+
+UNKNOWN_FILE = File("unknown")
+"""There was no room for more."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Reads, or writes or fsyncs, of one key: nanoseconds and bytes.
+
+    `buckets` maps a bucket's index to its count.
+    """
+
+    count: int = 0
+    bytes: int = 0
+    device_bytes: int = 0
+    total_ns: int = 0
+    min_ns: int = 0
+    """0: not known. No read takes so little."""
+    max_ns: int = 0
+    queued_ns: int = 0
+    """How long those that another process performed lay waiting for it."""
+    buckets: dict[int, int] = field(default_factory=dict)
+
+    def add(self, other: "Counts") -> None:
+        """Count the other's reads too."""
+        if other.count:
+            # One that is not known leaves that of both unknown
+            self.min_ns = min(self.min_ns, other.min_ns) if self.count else other.min_ns
+            self.max_ns = max(self.max_ns, other.max_ns)
+        self.count += other.count
+        self.bytes += other.bytes
+        self.device_bytes += other.device_bytes
+        self.total_ns += other.total_ns
+        self.queued_ns += other.queued_ns
+        for index, count in other.buckets.items():
+            self.buckets[index] = self.buckets.get(index, 0) + count
+
+
+ReadsByKey = dict[Key, Counts]
+
+
+def fold_files(reads: ReadsByKey, instead: Mapping[int, int]) -> None:
+    """Count what was of some files on those that stand for them."""
+    for key in [key for key in reads if key.file in instead]:
+        counts = reads.pop(key)
+        reads.setdefault(key._replace(file=instead[key.file]), Counts()).add(counts)
+
+
+def add_reads(
+    into: ReadsByKey,
+    reads: ReadsByKey,
+    *,
+    scope: Scope | None = None,
+    performed_by: Performer | None = None,
+) -> None:
+    """Add reads to others, under another scope or performer if one is given."""
+    for key, counts in reads.items():
+        if scope:
+            key = key._replace(scope=scope)  # noqa: PLW2901
+        if performed_by:
+            key = key._replace(performed_by=performed_by)  # noqa: PLW2901
+        into.setdefault(key, Counts()).add(counts)
+
+
+Sums = dict[Key, tuple[int, int, int]]
+"""Count, bytes, nanoseconds."""
+ByPower = dict[tuple[Operation, Source], dict[int, int]]
+"""How many there were of each power of two of nanoseconds, as IntervalIo.powers."""

@@ -1,0 +1,105 @@
+"""What is asked of an engine."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..model.capture import EngineName, Operation
+
+ProbeType = Literal["fentry", "kprobe", "tracepoint"]
+"""A probe type for reads, and for other operations."""
+OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
+Tier = Literal["full", "light", "none"]
+"""How much of queries is measured. light: no probe waits in the server, and what a query read is
+known, but neither how often it was called nor how long it took."""
+
+
+class Member(NamedTuple):
+    """A thread that runs already; 0 is what is not known of it."""
+
+    tid: int
+    pid: int
+    inner_pid: int = 0
+    """As its own PID namespace has it."""
+    postmaster: int = 0
+
+
+class Postmaster(NamedTuple):
+    """What the kernel has to know of a server."""
+
+    pid: int
+    application_name: int = 0
+    """Where in its processes' memory the pointer to it is; 0: not known."""
+    io_workers: bool = False
+    """Its backends leave reads to them."""
+    io_uring: bool = False
+    """Its backends leave reads to it."""
+    entry: int = 0
+    """As application_name: to what it shows of itself in pg_stat_activity, MyBEEntry."""
+    text: int = 0
+    """As application_name: to the text of the statement that it runs, debug_query_string."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How to trace, as its user asks."""
+
+    probe_type: ProbeType | None = None
+    """A probe type that is forced; None takes the best that loads."""
+    engine: EngineName | None = None
+    """One that is forced; None takes libbpf, and bcc where there is no BTF."""
+    operations: tuple[Operation, ...] = ("read",)
+    """What is measured."""
+    literals: bool = False
+    """Texts that differ in them are different statements, where there are no query ids."""
+    per_query: bool = False
+    """Hand over each query by poll(), instead of adding them up by statement in the kernel."""
+    most_statements: int = 5000
+    """Kept apart, of all backends together; more are added up for each backend."""
+    emit_durations: bool = False
+    """Hand over how long each read took, one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to trace, decided before anything is loaded."""
+
+    options: EngineOptions = EngineOptions()
+
+    members: tuple[Member, ...] = ()
+    """Traced from the start."""
+    postmasters: tuple[Postmaster, ...] = ()
+    """Their children are traced, those to come too."""
+    binaries: tuple[tuple[str, int], ...] = ()
+    """Where to put the probes of queries: the file, and the process or -1 for all that run it."""
+    checkpoints: tuple[tuple[str, int], ...] = ()
+    """As binaries: where to see when the phases of checkpoints begin."""
+    only: int = 0
+    """The thread of the first member, if it matters most: it is found first."""
+    listed: bool = False
+    """Some members are no children of the postmasters."""
+    askers: tuple[tuple[str, int], ...] = ()
+    """As binaries: where reads are asked for, and made, if there are I/O workers."""
+    ignored: tuple[int, ...] = ()
+    """Children of the postmasters that run already and are of no interest."""
+    helpers_only: bool = False
+    """Of the children to come, only parallel workers and I/O workers."""
+    aio: bool = False
+    """The server may leave reads to others, and they are charged to who asked."""
+    io_uring: bool = False
+    """The server may leave reads to io_uring."""
+    block_size: int = 8192
+    segment_bytes: int = 1 << 30
+    """Of a relation's files, all but the last are this long."""
+    most_tasks: int = 64
+    by_file: bool = False
+    """Each file has an entry of its own in Engine.files()."""
+    query_ids: bool = False
+    """The server computes them."""
+    light: bool = False
+    """Queries are looked up in their backends' memory: `binaries` is empty then."""
+    calibrate: tuple[tuple[str, int], ...] = ()
+    """As binaries: where to find out what lies where in that memory."""
+    unfollowed: frozenset[int] = frozenset()
+    """Postmasters whose children's queries are not measured."""
+    not_measured: tuple[str, ...] = ()
+    """What is known beforehand, each with its reason."""
