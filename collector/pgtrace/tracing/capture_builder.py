@@ -12,7 +12,7 @@ from ..model.buckets import Buckets
 from ..postgres.redaction import redact
 from ..postgres.statement_hash import fnv1a
 from ..units import stamp
-from .charging import Account, Snapshot
+from .accounts import Account, Snapshot
 from .file_names import Place, Places
 from .heaviest import Telling
 from .statements import Name, Statements, Sum, shown_text

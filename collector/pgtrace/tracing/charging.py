@@ -1,21 +1,19 @@
-"""Keeps account of everybody who is traced: names them, lets helpers' reads be their leaders'."""
+"""Keeps account of everybody who is traced, and lets helpers' reads be their leaders'."""
 
 import copy
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
-from ..engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads, fold_files
-from ..errors import PgtraceError
+from ..engines import Engine, QueryEvent, TaskSnapshot, add_reads, fold_files
 from ..model.capture import COUNT_CALLS, Lost
-from ..postgres import binary, titles
-from ..postgres.catalog import Names
 from ..postgres.names_of_servers import NamesOfServers
 from . import traced_process
+from .accounts import Account, Accounts, Snapshot
+from .identities import Identities
 from .options import TraceOptions
 from .server_watch import Servers
-from .statements import MOST_STATEMENTS, Statements
+from .statements import Statements
 from .targets import Target
 from .traced_process import TracedProcess
 
@@ -29,26 +27,6 @@ _NOT_TOLD = (
     "processes that neither read nor ran a query: they are not told from backends that there was "
     "no room for"
 )
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """Everybody's account at one moment."""
-
-    accounts: list["Account"] = field(default_factory=list)
-    lost: Lost = field(default_factory=Lost)
-
-
-@dataclass(slots=True)
-class Account:
-    """One backend's reads, those of its helpers included."""
-
-    process: TracedProcess
-    reads: ReadsByKey
-    snapshot: TaskSnapshot
-    running: QueryEvent | None
-    statements: Statements | None
-    merged: int | None = None
 
 
 class Registry:
@@ -74,26 +52,21 @@ class Registry:
         last."""
         self._helped: dict[int, TracedProcess] = {}
         """By their serials, who has parallel workers that ended."""
-        self._named_by = 0
-        """The look into the database whose names all have."""
         self._ended: deque[TracedProcess] = deque()
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
         self.servers = Servers(engine, target)
+        self.identities = Identities(engine, target, options, self.servers, names)
+        self._accounts = Accounts(engine, options)
         self.let_go_of: Callable[[Iterable[TaskSnapshot]], None] = lambda finals: None
         """Is told what each thread did that is let go of."""
         self._lost = Lost()
         """What those lost who ended."""
-        self._names = names
         self._cut_off: list[QueryEvent] = []
         """Queries in which their backends ended, and that poll() has to tell yet."""
 
     def close(self) -> None:
         """Listen to nobody any more."""
         self.servers.close()
-
-    def names_of(self, postmaster: int) -> Names | None:
-        """Who may know names of a server."""
-        return self._names.of(self.servers.first(postmaster)) if self._names else None
 
     def see_first(self) -> None:
         """Meet those who ran when tracing began, and ask each what it ran."""
@@ -108,7 +81,7 @@ class Registry:
         if self._engine.query_source in COUNT_CALLS and (
             self._target.whole or process.pid in self._target.pids
         ):
-            process.before = self._running_text(process, addresses)
+            process.before = self.identities.running_text(process, addresses)
         if process.before is None and not process.title.leader_pid:
             process.was_idle = True
             self._engine.was_idle(serial, for_ever=not process.is_client)
@@ -140,7 +113,9 @@ class Registry:
             while len(self._ended) > MOST_ENDED:
                 self._merge(self._ended.popleft())
         with self._failures.kept("names"):
-            self._name_all()
+            if self.identities.are_new():
+                for process in self._processes.values():
+                    self.identities.name(process)
         with self._failures.kept("servers that are started again"):
             self.servers.watch(self._ends)
         return calls
@@ -173,7 +148,7 @@ class Registry:
         process.named(event)
         process.application_name = event.application_name or process.application_name
         if process.statements is None:
-            process.statements = self._no_statements()
+            process.statements = self._accounts.no_statements()
         process.statements.add(event)
         return True
 
@@ -222,13 +197,13 @@ class Registry:
                 process = self._processes.get(serial) or self._meet(serial)
                 traced_process.add_lost(found.lost, task)
                 traced_process.add_in_flight(found.lost, task)
-                self._learn_database(process, task)
-                if self._is_meant(process):
-                    found.accounts.append(self._account(process, task, live))
+                self.identities.learn_database(process, task)
+                if self.identities.is_meant(process):
+                    found.accounts.append(self._accounts.of(process, task, live))
         for process in self._ended:
             with self._failures.kept(f"process {process.pid} is in no number"):
-                if process.final and self._is_meant(process):
-                    found.accounts.append(self._account(process, process.final, live))
+                if process.final and self.identities.is_meant(process):
+                    found.accounts.append(self._accounts.of(process, process.final, live))
         found.accounts += self._merged.values()
         return found
 
@@ -247,7 +222,7 @@ class Registry:
         return [
             Account(process, {}, process.final, None, None)
             for process in running
-            if process.final and process.pid not in known and self._is_meant(process)
+            if process.final and process.pid not in known and self.identities.is_meant(process)
         ]
 
     def _cannot_tell_silent(self) -> bool:
@@ -260,15 +235,15 @@ class Registry:
 
     def _meet(self, serial: int) -> TracedProcess:
         task = self._engine.task(serial)
-        title = self._title(task.title, task.postmaster)
+        title = self.identities.title(task.title, task.postmaster)
         if not task.title or not title.backend_type:
-            title = self._title_now(task.tgid) or title
+            title = self.identities.title_now(task.tgid) or title
         process = TracedProcess(
             serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns
         )
         self._processes[serial] = process
         self._note_end(process, _NEVER_NS)
-        self._name(process)
+        self.identities.name(process)
         if title.leader_pid and self.options.charge and self.servers.follows(task.postmaster):
             leader = self._leader(process)
             if leader:
@@ -277,44 +252,6 @@ class Registry:
             elif not self._target.whole:
                 self._engine.ignore(serial)
         return process
-
-    def _learn_database(self, process: TracedProcess, task: TaskSnapshot) -> None:
-        """An autovacuum worker reads before it shows its database: it may have been met then."""
-        if process.title.datname is None and process.title.backend_type == "autovacuum worker":
-            title = self._title(task.title, task.postmaster)
-            if title.backend_type == process.title.backend_type:
-                process.title = replace(process.title, datname=title.datname)
-
-    def _title(self, raw: bytes, postmaster: int) -> titles.Title:
-        server = self.servers.of(postmaster)
-        cluster, major = (server.cluster_name, server.major) if server else (None, None)
-        return traced_process.title_of(raw, cluster, major)
-
-    def _name_all(self) -> None:
-        """Take over what the database calls everybody, when it was asked again."""
-        if self._names is None or self._names.looks == self._named_by:
-            return
-        self._named_by = self._names.looks
-        for process in self._processes.values():
-            self._name(process)
-
-    def _name(self, process: TracedProcess) -> None:
-        names = self.names_of(process.postmaster)
-        if names is None:
-            return
-        name = names.of(process.inner_pid)
-        # One that is not in the list is about to be, unless it is of a kind that never is
-        names.met(time.monotonic_ns() if name is None and process.is_client else process.began_ns)
-        if name is None:
-            return
-        process.title = replace(
-            process.title,
-            datname=name.datname or process.title.datname,
-            usename=name.usename or process.title.usename,
-            backend_type=name.backend_type or process.title.backend_type,
-        )
-        if name.application_name:
-            process.application_name = name.application_name.encode()
 
     def _note_end(self, process: TracedProcess, ended_ns: int) -> None:
         self._ends.pop(process.pid, None)
@@ -325,12 +262,6 @@ class Registry:
             self._ends = {
                 pid: ended for i, (pid, ended) in enumerate(ends) if i >= half or ended == _NEVER_NS
             }
-
-    def _title_now(self, pid: int) -> titles.Title | None:
-        try:
-            return self.servers.backend(pid).title
-        except PgtraceError:
-            return None
 
     def _leader(self, helper: TracedProcess) -> TracedProcess | None:
         for process in self._processes.values():
@@ -375,17 +306,17 @@ class Registry:
     def _close(self, process: TracedProcess, final: TaskSnapshot) -> None:
         """Helpers before leaders, who have what they read."""
         process.ended_ns = final.ended_ns
-        self._is_own(process)  # now, while that is known
+        self.identities.is_own(process)  # now, while that is known
         self._note_end(process, final.ended_ns)
         if process.leader:
             self._helped[process.leader.serial] = process.leader
-        self._learn_database(process, final)
+        self.identities.learn_database(process, final)
         process.application_name = final.application_name or process.application_name
         traced_process.add_lost(self._lost, final)
         self._lost.read += final.requests  # nobody told of their end
         if not self.options.per_query:
             traced_process.fold_helpers(process, None)
-        process.statements = self._statements(process, final, process.helped_by)
+        process.statements = self._accounts.statements(process, final, process.helped_by)
         event = traced_process.cut_off(process, final)
         if event:
             self._end_in(process, final, event)
@@ -411,78 +342,16 @@ class Registry:
 
     def _merge(self, process: TracedProcess) -> None:
         """Add up one who ended long ago with others of its kind: memory is not for ever."""
-        if process.final is None or not self._is_meant(process):
+        if process.final is None or not self.identities.is_meant(process):
             return
-        account = self._account(process, process.final, {})
+        account = self._accounts.of(process, process.final, {})
         kind = (process.title.backend_type, process.title.datname, process.title.usename)
         known = self._merged.get(kind)
         if known is None:
             account.merged = 1
             self._merged[kind] = account
-            return
-        known.merged = (known.merged or 0) + 1
-        add_reads(known.reads, account.reads)
-        traced_process.add_excluded(
-            traced_process.excluded(known.snapshot), traced_process.excluded(account.snapshot)
-        )
-        if account.statements:
-            if known.statements is None:
-                known.statements = self._no_statements()
-            known.statements.merge(account.statements)
-
-    def _account(
-        self, process: TracedProcess, task: TaskSnapshot, live: dict[int, TaskSnapshot]
-    ) -> Account:
-        reads: ReadsByKey = {}
-        running = task.running
-        unowned = running is not None and not process.is_client and not running.is_call
-        add_reads(reads, task.reads, scope="outside" if unowned else None)
-        if unowned:
-            running = None
-        add_reads(reads, process.helped)
-        pending: ReadsByKey = {}
-        helped: dict[int, ReadsByKey] = {}
-        for statement, each in process.helped_by.items():
-            add_reads(helped.setdefault(statement, {}), each)
-        for helper in process.helpers:
-            snapshot = helper.final or live.get(helper.serial)
-            if snapshot is None:
-                continue
-            each = traced_process.helper_reads(snapshot, process.scope)
-            add_reads(reads, each)
-            if running and running.start_ns <= max(helper.began_ns, task.began_ns):
-                add_reads(pending, each)
-            else:
-                add_reads(helped.setdefault(snapshot.started_for, {}), each)
-        process.application_name = task.application_name or process.application_name
-        if running:
-            running.pid = process.pid
-            process.named(running)
-            add_reads(running.reads, pending)
-        task = copy.copy(task)
-        for name in traced_process.EXCLUDED:
-            setattr(task, name, copy.copy(getattr(task, name)))
-        traced_process.add_excluded(traced_process.excluded(task), process.excluded)
-        return Account(process, reads, task, running, self._statements(process, task, helped))
-
-    def _statements(
-        self, process: TracedProcess, task: TaskSnapshot, helped: dict[int, ReadsByKey]
-    ) -> Statements | None:
-        """What it called so far: of records, or as the kernel added it up."""
-        if process.statements or not task.statements:
-            return process.statements
-        found = self._no_statements()
-        for total in task.statements:
-            reads: ReadsByKey = {}
-            add_reads(reads, total.reads)
-            add_reads(reads, helped.get(total.statement, {}))
-            found.add_total(replace(process.named(total), reads=reads))
-        return found
-
-    def _no_statements(self) -> Statements:
-        light = self._engine.query_source == "memory"
-        most = max(self.options.most_statements, MOST_STATEMENTS)
-        return Statements(literals=self.options.literals, most=most, light=light)
+        else:
+            self._accounts.add(known, account)
 
     def _fold_helpers(self) -> None:
         """Let statements that ended have what their parallel workers read."""
@@ -491,58 +360,3 @@ class Registry:
                 traced_process.fold_helpers(process, self._engine.running(serial))
             if not any(helper.final for helper in process.helpers):
                 del self._helped[serial]
-
-    def _is_meant(self, process: TracedProcess) -> bool:
-        if process.leader or self._is_own(process):
-            return False
-        if not self._target.whole:
-            if not self._target.backends:
-                return True
-            if process.pid not in self._target.pids:
-                return False
-        title = process.title
-        return self._target.filters.allow(title.datname, title.usename, title.backend_type)
-
-    def _is_own(self, process: TracedProcess) -> bool:
-        """Whether it is there for pgtrace's names alone."""
-        if self.options.own_queries:
-            return False
-        if process.is_own is not None:
-            return process.is_own
-        names = self.names_of(process.postmaster)
-        own = names is not None and names.is_own(
-            process.inner_pid, process.began_ns, process.ended_ns
-        )
-        if process.ended_ns:
-            process.is_own = own
-        return own
-
-    def _running_text(
-        self, process: TracedProcess, addresses: dict[int, int | None]
-    ) -> tuple[bytes | None, bool] | None:
-        """What it runs now, without a text if that cannot be known; None if it is idle.
-
-        One look into the binary serves all backends of a server.
-        """
-        try:
-            if process.postmaster not in addresses:
-                addresses[process.postmaster] = None
-                addresses[process.postmaster] = binary.variable_address(
-                    process.pid, "debug_query_string"
-                )
-            address = addresses[process.postmaster]
-            if address:
-                return binary.running_query(process.pid, variable=address)
-        except PgtraceError as error:
-            missing = f"text of the query that ran before: {error}"
-            if missing not in self._engine.not_measured and not self._target.whole:
-                self._engine.not_measured.append(missing)
-        return None if self._is_idle(process.pid) else (None, False)
-
-    def _is_idle(self, pid: int) -> bool:
-        """Whether its title says so; if that says nothing, as well."""
-        try:
-            activity = self.servers.backend(pid).activity
-        except PgtraceError:
-            return True
-        return not activity or activity.startswith("idle")

@@ -24,8 +24,9 @@ from ..model.capture import Capture, Host, Lost, Operation, Probes, Server, Tota
 from ..postgres.catalog import Names
 from ..postgres.names_of_servers import NamesOfServers
 from ..units import stamp
+from .accounts import Account, Snapshot
 from .capture_builder import Assembly
-from .charging import Account, Registry, Snapshot
+from .charging import Registry
 from .connecting import connecting
 from .file_names import Places, is_told
 from .options import TraceOptions
@@ -94,7 +95,7 @@ class Tracer:
         self.places = Places(
             self.engine.files,
             self.registry.servers.all,
-            lambda server: self.registry.names_of(server.postmaster_pid),
+            lambda server: self.registry.identities.names_of(server.postmaster_pid),
             by_relation=options.by_relation,
         )
         self.assembly = Assembly(

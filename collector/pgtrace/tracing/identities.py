@@ -1,0 +1,141 @@
+"""Who each traced process is, and whether anybody is to be told of it."""
+
+import time
+from dataclasses import replace
+
+from ..engines import Engine, TaskSnapshot
+from ..errors import PgtraceError
+from ..postgres import binary, titles
+from ..postgres.catalog import Names
+from ..postgres.names_of_servers import NamesOfServers
+from . import traced_process
+from .options import TraceOptions
+from .server_watch import Servers
+from .targets import Target
+from .traced_process import TracedProcess
+
+
+class Identities:
+    """By its title, by what it shows of itself, and by the database where there is a connection."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        target: Target,
+        options: TraceOptions,
+        servers: Servers,
+        names: NamesOfServers | None,
+    ) -> None:
+        self._engine = engine
+        self._target = target
+        self._options = options
+        self._servers = servers
+        self._names = names
+        self._named_by = 0
+        """The look into the database whose names all have."""
+
+    def names_of(self, postmaster: int) -> Names | None:
+        """Who may know names of a server, by its postmaster."""
+        return self._names.of(self._servers.first(postmaster)) if self._names else None
+
+    def are_new(self) -> bool:
+        """Whether the database was asked again since the last call."""
+        if self._names is None or self._names.looks == self._named_by:
+            return False
+        self._named_by = self._names.looks
+        return True
+
+    def name(self, process: TracedProcess) -> None:
+        """Take over what the database calls it."""
+        names = self.names_of(process.postmaster)
+        if names is None:
+            return
+        name = names.of(process.inner_pid)
+        # One that is not in the list is about to be, unless it is of a kind that never is
+        names.met(time.monotonic_ns() if name is None and process.is_client else process.began_ns)
+        if name is None:
+            return
+        process.title = replace(
+            process.title,
+            datname=name.datname or process.title.datname,
+            usename=name.usename or process.title.usename,
+            backend_type=name.backend_type or process.title.backend_type,
+        )
+        if name.application_name:
+            process.application_name = name.application_name.encode()
+
+    def title(self, raw: bytes, postmaster: int) -> titles.Title:
+        """What a title says."""
+        server = self._servers.of(postmaster)
+        cluster, major = (server.cluster_name, server.major) if server else (None, None)
+        return traced_process.title_of(raw, cluster, major)
+
+    def title_now(self, pid: int) -> titles.Title | None:
+        """The same of a process as it is now; None once it has ended."""
+        try:
+            return self._servers.backend(pid).title
+        except PgtraceError:
+            return None
+
+    def learn_database(self, process: TracedProcess, task: TaskSnapshot) -> None:
+        """An autovacuum worker reads before it shows its database: it may have been met then."""
+        if process.title.datname is None and process.title.backend_type == "autovacuum worker":
+            title = self.title(task.title, task.postmaster)
+            if title.backend_type == process.title.backend_type:
+                process.title = replace(process.title, datname=title.datname)
+
+    def is_meant(self, process: TracedProcess) -> bool:
+        """Whether it is one to tell of."""
+        if process.leader or self.is_own(process):
+            return False
+        if not self._target.whole:
+            if not self._target.backends:
+                return True
+            if process.pid not in self._target.pids:
+                return False
+        title = process.title
+        return self._target.filters.allow(title.datname, title.usename, title.backend_type)
+
+    def is_own(self, process: TracedProcess) -> bool:
+        """Whether it is there for pgtrace's names alone."""
+        if self._options.own_queries:
+            return False
+        if process.is_own is not None:
+            return process.is_own
+        names = self.names_of(process.postmaster)
+        own = names is not None and names.is_own(
+            process.inner_pid, process.began_ns, process.ended_ns
+        )
+        if process.ended_ns:
+            process.is_own = own
+        return own
+
+    def running_text(
+        self, process: TracedProcess, addresses: dict[int, int | None]
+    ) -> tuple[bytes | None, bool] | None:
+        """What it runs now, without a text if that cannot be known; None if it is idle.
+
+        One look into the binary serves all backends of a server.
+        """
+        try:
+            if process.postmaster not in addresses:
+                addresses[process.postmaster] = None
+                addresses[process.postmaster] = binary.variable_address(
+                    process.pid, "debug_query_string"
+                )
+            address = addresses[process.postmaster]
+            if address:
+                return binary.running_query(process.pid, variable=address)
+        except PgtraceError as error:
+            missing = f"text of the query that ran before: {error}"
+            if missing not in self._engine.not_measured and not self._target.whole:
+                self._engine.not_measured.append(missing)
+        return None if self._is_idle(process.pid) else (None, False)
+
+    def _is_idle(self, pid: int) -> bool:
+        """Whether its title says so; if that says nothing, as well."""
+        try:
+            activity = self._servers.backend(pid).activity
+        except PgtraceError:
+            return True
+        return not activity or activity.startswith("idle")
