@@ -264,6 +264,7 @@ def test_names_come_back_with_the_server(small: PrivateCluster) -> None:
         assert files.names
         files.names.require()
         small.stop()
+        files.names.met(time.monotonic_ns())  # while nobody comes, it is asked twice a minute
         wait_for(files.names.missing)
         small.start()
         with small.connect() as connection:

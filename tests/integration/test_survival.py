@@ -225,6 +225,7 @@ def test_a_connection_that_is_killed_in_the_middle(
                 break
             connection.execute("select pg_terminate_backend(%s)", [pid])
             wait_for(lambda gone=pid: gone not in names())
+            cluster.connect().close()  # while nobody comes, names are asked for twice a minute
         code, _, err = tracer.stop()
     connection.close()
     if kill == "server":
