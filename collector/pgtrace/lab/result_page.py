@@ -1,4 +1,4 @@
-"""A lab result as a page: how it was measured, on what, then what the experiment found."""
+"""A lab result as a page: what the experiment found, then on what, and how it was measured."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from ..reporters.html.charts import Charts
 from ..reporters.html.parts import Row, escaped, paragraphs, section, table
 from ..reporters.view import View
 from . import result_report
+from .answers import answer
 from .buffers import page as buffers_page
 from .buffers import report as buffers_report
 from .core.figures import label
@@ -44,7 +45,7 @@ def render(result: Result) -> str:
     charts = Charts()
     head, *warnings = result_report.head(result, _WHOLE)
     how = result_report.how(result, _WHOLE)
-    chapters = [("storages", "Storages", storages(result.storages))]
+    chapters: list[tuple[str, str, str]] = []
     told: frozenset[str] = frozenset()
     if result.experiment == "pages":
         how += pages_report.runs(result, _WHOLE)
@@ -65,7 +66,8 @@ def render(result: Result) -> str:
         told = sync_report.NAMES
     others = [f for f in result.findings if f.name not in told]
     chapters.append(("findings", "Findings", findings(result, others)))
-    chapters = [("how", "How it was measured", paragraphs(how)), *chapters]
+    chapters.append(("storages", "Storages", storages(result.storages)))
+    chapters.append(("how", "How it was measured", paragraphs(how)))
     links = "".join(
         f'<li><a href="#{at}">{escaped(name)}</a></li>' for at, name, c in chapters if c
     )
@@ -74,6 +76,7 @@ def render(result: Result) -> str:
         paragraphs([f"{head.partition(': ')[2]}."], "lead"),
         f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
         paragraphs(warnings, "warning"),
+        paragraphs(answer(result)),
         *(section(*chapter) for chapter in chapters),
     ]
     return whole(head, "\n".join(parts), charts)

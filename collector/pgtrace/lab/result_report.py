@@ -1,4 +1,4 @@
-"""A lab result as text for a person: how it was measured, then what, then what follows."""
+"""A lab result as text for a person: what was found, the figures, then how it was measured."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from ..reporters.terminal.capture_report import QUERIES, measured
 from ..reporters.terminal.sentence import sentence
 from ..reporters.view import WIDTH, View
 from ..terminal_text import escape
+from .answers import answer, lost
 from .buffers import report as buffers_report
 from .core.figures import label
 from .pages import report as pages_report
@@ -33,24 +34,32 @@ def report(result: Result, view: View) -> list[str]:
 
 def render(result: Result, *, width: int = WIDTH) -> str:
     """Return the report. Sentences and bars fit `width` columns; tables need 80."""
-    lines = [*head(result, width), *how(result, width), "", *_storages(result, width)]
+    lines = head(result, width)
+    if found := answer(result):
+        lines += ["", *(line for words in found for line in sentence(escape(words), width))]
+    method: list[str] = []
     told: frozenset[str] = frozenset()
     if result.experiment == "pages":
         lines += pages_report.sections(result, width)
+        method = pages_report.runs(result, width)
         lines += planner_report.sections(result, width)
         told = pages_report.NAMES | planner_findings.NAMES
     elif result.experiment == "readahead":
         lines += readahead_report.sections(result, width)
+        method = readahead_report.runs(result, width)
         told = readahead_report.NAMES
     elif result.experiment == "buffers":
         lines += buffers_report.sections(result, width)
+        method = buffers_report.runs(result, width)
         told = buffers_report.NAMES
     elif result.experiment == "sync":
         lines += sync_report.sections(result, width)
+        method = [line for words in sync_report.runs(result) for line in sentence(words, width)]
         told = sync_report.NAMES
     others = [f for f in result.findings if f.name not in told]
     if others:
         lines += ["", "Findings", *_others(others, width)]
+    lines += ["", "How it was measured", *_storages(result, width), *method, *how(result, width)]
     return "\n".join(lines) + "\n"
 
 
@@ -74,6 +83,8 @@ def head(result: Result, width: int) -> list[str]:
         )
     if result.partial:
         lines += sentence(f"{partial(result)} What follows is of those that were finished.", width)
+    for words in lost(result):
+        lines += sentence(words, width)
     return lines
 
 
@@ -87,7 +98,7 @@ def partial(result: Result) -> str:
 
 def how(result: Result, width: int) -> list[str]:
     """Return by what it was measured, what was not, and what was lost."""
-    probes, lost = result.probes, result.lost
+    probes = result.probes
     how = measured(probes.type, probes.operations)
     lines = sentence(f"{how}, {QUERIES[probes.queries]}, engine {probes.engine}.", width)
     if probes.shortest_ns is not None:
@@ -98,13 +109,8 @@ def how(result: Result, width: int) -> list[str]:
         )
     for missing in probes.not_measured:
         lines += sentence(f"Not measured: {escape(missing)}", width)
-    kinds = (
-        (lost.read, "reads"), (lost.queries, "queries"), (lost.backends, "whole backends"),
-        (sum(lost.in_flight.values()), "reads under way when tracing stopped"),
-    )  # fmt: skip
-    parts = [f"{units.count(n)} {name}" for n, name in kinds if n]
-    those = f"Lost, and in no number below: {', '.join(parts)}." if parts else "Lost: nothing."
-    lines += sentence(those, width)
+    for words in lost(result) or ["Lost: nothing."]:
+        lines += sentence(words, width)
     return lines
 
 

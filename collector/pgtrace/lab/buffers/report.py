@@ -24,11 +24,11 @@ _TABLE = "a table with a row to a page"
 
 
 def sections(result: Result, width: int) -> list[str]:
-    """Return all that is said of this experiment, after where and by what it was measured."""
+    """Return all that is said of this experiment, but how it was made."""
     found = [f for f in result.findings if f.name in NAMES] or buffers_findings.findings(result)
-    lines = ["", *runs(result, width)]
+    lines: list[str] = []
     if not result.cells:
-        return [*lines, "", "No run was finished: there is nothing to show."]
+        return ["", "No run was finished: there is nothing to show."]
     for storage in result.storages:
         own = [f for f in found if f.storage == storage.name]
         for size, buffers in sizes_of(result).items():

@@ -19,12 +19,12 @@ _TOLD = frozenset(
 
 
 def sections(result: Result, width: int) -> list[str]:
-    """Return all that is said of this experiment, after where and by what it was measured."""
+    """Return all that is said of this experiment, but how it was made."""
     found = [f for f in result.findings if f.name in NAMES] or pages_findings.findings(result)
-    lines = ["", *runs(result, width)]
+    lines: list[str] = []
     measured = figures(result)
     if not measured:
-        return [*lines, "", "No run was finished: there is nothing to show."]
+        return ["", "No run was finished: there is nothing to show."]
     for storage in result.storages:
         of = {each.pattern: each for each in measured if each.storage is storage}
         if of:

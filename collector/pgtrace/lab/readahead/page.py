@@ -74,22 +74,57 @@ def _over_read_ahead(
     content = table("At each read-ahead", _X, [("", columns)],
                     [_row(s, scans, by_index) for s in drawn])  # fmt: skip
     knee = next((f for f in found if f.name == KNEE), None)
-    marks = [(knee.value, "knee")] if knee and knee.value else []
-    band = (knee.low, knee.high) if knee and knee.low and knee.high else None
-    rates = [(float(s.sectors), (throughput(s) or 0) / 1e6) for s in drawn]
-    panels = [Panel("MB/s of the scan", "number", [Line("scan", "s0", rates)], marks, band)]
-    times = [
-        (float(s.sectors), by_index[s.sectors].time.value * 1e9)
-        for s in drawn
-        if s.sectors in by_index
-    ]
-    if len(times) == len(drawn):
-        panels.append(Panel("time of the index scan", "time", [Line("index scan", "s1", times)]))
-    title = f"{label(storage)}: over read-ahead; where the knee certainly lies is shaded"
+    name, band = _knee(knee, drawn)
+    marks = [(knee.value, name)] if knee and knee.value else []
+    rates = Line(
+        "scan",
+        "s0",
+        [(float(s.sectors), (throughput(s) or 0) / 1e6) for s in drawn],
+        [_by_time(s, (throughput(s) or 0) / 1e6 * s.time.value) for s in drawn],
+    )
+    panels = [Panel("MB/s of the scan", "number", [rates], marks, band)]
+    others = [by_index[s.sectors] for s in drawn if s.sectors in by_index]
+    if len(others) == len(drawn):
+        times = [(float(s.sectors), s.time.value * 1e9) for s in others]
+        between = [_of_time(s) for s in others]
+        line = Line("index scan", "s1", times, between)
+        panels.append(Panel("time of the index scan", "time", [line]))
+    title = f"{label(storage)}: over read-ahead"
+    if any(rates.intervals):
+        title += ", with 95 % intervals"
+    if band:
+        title += "; where the knee certainly lies is shaded"
     chart = charts.lines(
         title, panels, x=_X, unit="number", columns=columns, content=content
     )  # fmt: skip
     return f"{without}\n{chart}"
+
+
+def _knee(knee: Finding | None, drawn: Sequence[Step]) -> tuple[str, tuple[float, float] | None]:
+    """Its name, and what is shaded; nothing is where it may be nearly anywhere."""
+    if knee is None or knee.low is None or knee.high is None:
+        return "knee by the means", None
+    within = sum(knee.low <= step.sectors <= knee.high for step in drawn)
+    if 2 * within > len(drawn):
+        return "knee by the means, not decided", None
+    return "knee" if knee.low == knee.high else "knee by the means", (knee.low, knee.high)
+
+
+def _of_time(step: Step) -> tuple[float, float] | None:
+    low, high = step.time.low, step.time.high
+    return None if low is None or high is None else (low * 1e9, high * 1e9)
+
+
+def _by_time(step: Step, amount: float) -> tuple[float, float] | None:
+    """Of a rate."""
+    low, high = step.time.low, step.time.high
+    return None if not low or not high else (amount / high, amount / low)
+
+
+def _with_interval(step: Step) -> str:
+    between = _of_time(step)
+    ends = f" ({' to '.join(map(units.duration, between))})" if between else ""
+    return f"{units.duration(step.time.value * 1e9)}{ends}"
 
 
 def _row(step: Step, scans: Sequence[Step], by_index: dict[int, Step]) -> Row:
@@ -99,11 +134,11 @@ def _row(step: Step, scans: Sequence[Step], by_index: dict[int, Step]) -> Row:
         f"{step.sectors:,}",
         [
             units.number(rate / 1e6) if rate else "-",
-            units.duration(step.time.value * 1e9),
+            _with_interval(step),
             units.number(ratio.value) if ratio else "-",
             "-" if step.cpu is None else units.share(min(1.0, step.cpu)),
             "-" if step.waited is None else units.share(min(1.0, step.waited)),
             "-" if step.requests is None else f"{step.requests:,.0f}",
-            units.duration(other.time.value * 1e9) if other else "-",
+            _with_interval(other) if other else "-",
         ],
     )

@@ -33,9 +33,9 @@ SAID = {KNEE: "Knee", TURN: "Turn", LIMIT: "Limit", BYTES: "Bytes", RANDOM: "Ran
 
 
 def sections(result: Result, width: int) -> list[str]:
-    """Return all that is said of this experiment, after where and by what it was measured."""
+    """Return all that is said of this experiment, but how it was made."""
     found = [f for f in result.findings if f.name in NAMES] or readahead_findings.findings(result)
-    lines = ["", *runs(result, width)]
+    lines: list[str] = []
     for storage in result.storages:
         of = {pattern: steps(result, storage.name, pattern) for pattern in _PATTERNS}
         own = [f for f in found if f.storage == storage.name]

@@ -41,13 +41,11 @@ SHOWN: dict[str, Callable[[Histogram], str]] = {
 
 
 def sections(result: Result, width: int) -> list[str]:
-    """Return all that is said of this experiment, after where and by what it was measured."""
+    """Return all that is said of this experiment, but how it was made."""
     if len(names(result)) != 2:
         return []
     verdicts = verdicts_of(result)
-    lines = [""]
-    for told in runs(result):
-        lines += sentence(told, width)
+    lines: list[str] = []
     for load in loads(result):
         lines += ["", *sentence(title(result, load), width)]
         for phase in PHASES:

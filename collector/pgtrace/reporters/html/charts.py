@@ -48,6 +48,8 @@ class Line:
     name: str
     colour: str
     points: Sequence[tuple[float, float]]
+    intervals: Sequence[tuple[float, float] | None] = ()
+    """Of each point, between what its y certainly is, if that is known; or of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,7 @@ class Charts:
                 "outlined": False,
                 "panel": number,
                 "points": line.points,
+                "intervals": line.intervals,
             }
             for number, panel in enumerate(panels)
             for line in panel.lines

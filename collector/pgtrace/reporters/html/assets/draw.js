@@ -128,12 +128,24 @@ function lines(u, chart, layers, number) {
   });
   const own = layers.filter((layer) => layer.panel === number);
   for (const layer of own) {
-    for (const [x, y] of layer.points) {
-      ctx.fillStyle = colour(layer.colour);
+    ctx.fillStyle = ctx.strokeStyle = colour(layer.colour);
+    ctx.lineWidth = 1.5 * dpr;
+    layer.points.forEach(([x, y], at) => {
+      const place = u.valToPos(x, "x", true);
       ctx.beginPath();
-      ctx.arc(u.valToPos(x, "x", true), u.valToPos(y, "y", true), 3 * dpr, 0, 7);
+      ctx.arc(place, u.valToPos(y, "y", true), 3 * dpr, 0, 7);
       ctx.fill();
-    }
+      if (!layer.intervals[at]) return;
+      const [low, high] = layer.intervals[at].map((end) => u.valToPos(end, "y", true));
+      ctx.beginPath();
+      for (const end of [low, high]) {
+        ctx.moveTo(place - 4 * dpr, end);
+        ctx.lineTo(place + 4 * dpr, end);
+      }
+      ctx.moveTo(place, low);
+      ctx.lineTo(place, high);
+      ctx.stroke();
+    });
   }
   return curves(u, chart, own);
 }

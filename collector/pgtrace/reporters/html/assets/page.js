@@ -95,7 +95,8 @@
     return {
       rows, range: [rows[0] / 1.15, rows.at(-1) * 1.15], log: true,
       panels: chart.panels.map((of, number) => {
-        const values = chart.layers.filter((l) => l.panel === number).flatMap((l) => l.points.map(([, y]) => y));
+        const values = chart.layers.filter((l) => l.panel === number)
+          .flatMap((l) => [...l.points.map(([, y]) => y), ...l.intervals.flatMap((each) => each ?? [])]);
         const linear = of.unit === "percent";
         return {
           height: 240, draw: (u, c, layers) => lines(u, c, layers, number), distr: linear ? 1 : 3,
