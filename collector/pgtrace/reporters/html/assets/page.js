@@ -35,6 +35,16 @@
     stroke: () => colour("dim"), grid: { stroke: () => colour("grid"), width: 1 },
     ticks: { show: false }, font: FONT, labelFont: FONT, labelSize: 18, filter: (_, splits) => splits, ...more,
   });
+  // Those whose names, of some 7 pixels a character, do not reach into the one before.
+  const apart = (u, values, name) => {
+    let end = -Infinity;
+    return values.filter((value) => {
+      const at = u.valToPos(value, "x"), half = 3.5 * name(value).length;
+      if (at - half < end + 4) return false;
+      end = at + half;
+      return true;
+    });
+  };
   // Only marks that have room for their name, the rarer ones first.
   const roomy = (u, marks) => marks.filter((mark, at) => mark % 1 === 0 || (u.valToPos(1, "x") > 190
     && at > 0)).filter((mark) => mark !== 0 || u.valToPos(1, "x") > 60);
@@ -77,7 +87,8 @@
           height: 270, draw: curves, distr: 3,
           y: [Math.min(...values) / 1.5, Math.max(...values) * 1.5],
           axes: [
-            axis({ label: "percentile of the reads", splits: (u) => roomy(u, marks.filter((m) => m <= end)),
+            axis({ label: "percentile of the reads",
+              splits: (u) => apart(u, roomy(u, marks.filter((m) => m <= end)), (m) => names[marks.indexOf(m)]),
               values: (_, splits) => splits.map((m) => names[marks.indexOf(m)]) }),
             axis({ label: "latency", splits: (u, _, min, max) => ticks(min, max),
               values: (_, splits) => splits.map(time) }),
@@ -90,7 +101,8 @@
   const UNITS = { time, percent: (n) => `${+n.toPrecision(3)} %`, number: (n) => n.toLocaleString("en-US") };
   KINDS.lines = (chart) => {
     const rows = chart.layers[0].points.map(([x]) => x);
-    const x = (label) => axis({ label, splits: (u, _, min, max) => ticks(min, max),
+    const x = (label) => axis({ label,
+      splits: (u, _, min, max) => apart(u, ticks(min, max), UNITS[chart.unit]),
       values: (_, splits) => splits.map(UNITS[chart.unit]) });
     return {
       rows, range: [rows[0] / 1.15, rows.at(-1) * 1.15], log: true,
