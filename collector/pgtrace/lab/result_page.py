@@ -9,18 +9,9 @@ from ..reporters.html.parts import Row, escaped, paragraphs, section, table
 from ..reporters.view import View
 from . import result_report
 from .answers import answer
-from .buffers import page as buffers_page
-from .buffers import report as buffers_report
 from .core.figures import label
 from .core.finding_text import capital, interval, label_of
-from .pages import page as pages_page
-from .pages import report as pages_report
-from .planner import findings as planner_findings
-from .planner import page as planner_page
-from .readahead import page as readahead_page
-from .readahead import report as readahead_report
-from .sync import page as sync_page
-from .sync import report as sync_report
+from .presentations import presentation
 
 _WHOLE = 1 << 20
 """A width at which no sentence is folded."""
@@ -45,26 +36,10 @@ def render(result: Result) -> str:
     charts = Charts()
     head, *warnings = result_report.head(result, _WHOLE)
     how = result_report.how(result, _WHOLE)
-    chapters: list[tuple[str, str, str]] = []
-    told: frozenset[str] = frozenset()
-    if result.experiment == "pages":
-        how += pages_report.runs(result, _WHOLE)
-        chapters += pages_page.chapters(result, charts)
-        chapters += planner_page.chapters(result, charts)
-        told = pages_report.NAMES | planner_findings.NAMES
-    elif result.experiment == "readahead":
-        how += readahead_report.runs(result, _WHOLE)
-        chapters += readahead_page.chapters(result, charts)
-        told = readahead_report.NAMES
-    elif result.experiment == "buffers":
-        how += buffers_report.runs(result, _WHOLE)
-        chapters += buffers_page.chapters(result, charts)
-        told = buffers_report.NAMES
-    elif result.experiment == "sync":
-        how += sync_report.runs(result)
-        chapters += sync_page.chapters(result)
-        told = sync_report.NAMES
-    others = [f for f in result.findings if f.name not in told]
+    of = presentation(result)
+    how += of.method(result, _WHOLE)
+    chapters = of.chapters(result, charts)
+    others = [f for f in result.findings if f.name not in of.told]
     chapters.append(("findings", "Findings", findings(result, others)))
     chapters.append(("storages", "Storages", storages(result.storages)))
     chapters.append(("how", "How it was measured", paragraphs(how)))
@@ -72,7 +47,7 @@ def render(result: Result) -> str:
         f'<li><a href="#{at}">{escaped(name)}</a></li>' for at, name, c in chapters if c
     )
     parts = [
-        f"<header>\n<h1>{escaped(result_report.TITLES[result.experiment])}</h1>",
+        f"<header>\n<h1>{escaped(of.title)}</h1>",
         paragraphs([f"{head.partition(': ')[2]}."], "lead"),
         f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
         paragraphs(warnings, "warning"),

@@ -11,20 +11,8 @@ from ..reporters.terminal.sentence import sentence
 from ..reporters.view import WIDTH, View
 from ..terminal_text import escape
 from .answers import answer, lost
-from .buffers import report as buffers_report
 from .core.figures import label
-from .pages import report as pages_report
-from .planner import findings as planner_findings
-from .planner import report as planner_report
-from .readahead import report as readahead_report
-from .sync import report as sync_report
-
-TITLES = {
-    "pages": "Pages, sequential against random",
-    "readahead": "Read-ahead",
-    "buffers": "shared_buffers",
-    "sync": "fsync and checkpoints",
-}
+from .presentations import presentation
 
 
 def report(result: Result, view: View) -> list[str]:
@@ -37,29 +25,13 @@ def render(result: Result, *, width: int = WIDTH) -> str:
     lines = head(result, width)
     if found := answer(result):
         lines += ["", *(line for words in found for line in sentence(escape(words), width))]
-    method: list[str] = []
-    told: frozenset[str] = frozenset()
-    if result.experiment == "pages":
-        lines += pages_report.sections(result, width)
-        method = pages_report.runs(result, width)
-        lines += planner_report.sections(result, width)
-        told = pages_report.NAMES | planner_findings.NAMES
-    elif result.experiment == "readahead":
-        lines += readahead_report.sections(result, width)
-        method = readahead_report.runs(result, width)
-        told = readahead_report.NAMES
-    elif result.experiment == "buffers":
-        lines += buffers_report.sections(result, width)
-        method = buffers_report.runs(result, width)
-        told = buffers_report.NAMES
-    elif result.experiment == "sync":
-        lines += sync_report.sections(result, width)
-        method = [line for words in sync_report.runs(result) for line in sentence(words, width)]
-        told = sync_report.NAMES
-    others = [f for f in result.findings if f.name not in told]
+    of = presentation(result)
+    lines += of.sections(result, width)
+    others = [f for f in result.findings if f.name not in of.told]
     if others:
         lines += ["", "Findings", *_others(others, width)]
-    lines += ["", "How it was measured", *_storages(result, width), *method, *how(result, width)]
+    lines += ["", "How it was measured", *_storages(result, width)]
+    lines += [*of.method(result, width), *how(result, width)]
     return "\n".join(lines) + "\n"
 
 
@@ -69,7 +41,7 @@ def head(result: Result, width: int) -> list[str]:
     version = f"PostgreSQL {escape(result.server.version)}" if result.server.version else "server"
     cpus = f"{result.host.cpus} {'CPU' if result.host.cpus == 1 else 'CPUs'}"
     lines = sentence(
-        f"{TITLES[result.experiment]}: {started:%Y-%m-%d %H:%M:%S} UTC, "
+        f"{presentation(result).title}: {started:%Y-%m-%d %H:%M:%S} UTC, "
         f"{units.duration(result.duration_s * 1e9)}, {version}, "
         f"kernel {escape(result.host.kernel)}, {cpus}",
         width,
