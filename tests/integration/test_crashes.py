@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -29,6 +30,8 @@ SETTINGS = {
 }
 NEAR_S = 0.1
 """The log's times are of a moment before or after, when the postmaster came to it."""
+CLOCKS_S = 0.01
+"""Times of one clock and of another, which is corrected meanwhile."""
 SYSTEM = {"autovacuum launcher", "background writer", "checkpointer", "walwriter"}
 TOLD = re.compile(
     r"^(\S+ \S+) UTC LOG: +(?:"
@@ -258,6 +261,7 @@ def test_standby_is_ready_once_it_lets_a_client_in(standby: PrivateCluster) -> N
         os.utime(file, (1, 1))  # the server writes no more to it until it is promoted
         (gap,) = wait_for(lambda: tracer.capture().gaps)
         assert gap.ended is None
+        asked = time.time()
         with standby.connect() as connection:
             (gap,) = wait_for(lambda: [g for g in tracer.capture().gaps if g.ended])
             (let_in,) = (
@@ -270,4 +274,5 @@ def test_standby_is_ready_once_it_lets_a_client_in(standby: PrivateCluster) -> N
     finally:
         tracer.stop()
     assert log(standby, begin)[1][0] == "ready"
-    assert at(gap.ended) == pytest.approx(let_in, abs=NEAR_S)
+    # It takes its time only once it has run for a while, on a busy host a tenth of a second later
+    assert asked - CLOCKS_S < at(gap.ended) < let_in + CLOCKS_S

@@ -498,6 +498,8 @@ SCENES = {
 _AMOUNT = r"\b[\d,.]+ (?:ns|µs|ms|s|B|KiB|MiB|GiB)\b"
 _FIGURE = rf"(?:{_AMOUNT}|[\d,.]+)"
 _CELL = r"(?:[<>]?[\d,.]+|\?)(?: (?:%|ns|µs|ms|s|B|KiB|MiB|GiB))?"
+_KIND = r"(?:heap|index|visibility map|free space map) N in AMOUNT"
+"""They go by time: of a small one and another, which is first is chance."""
 _MASKS = [
     # Rows of tables: which figures of a small thing are 0, and whether there is such, is chance
     (rf"^ *(?:{_CELL} +){{3,}}(?:other waits|\(\d+ more\))$", ""),
@@ -578,6 +580,8 @@ def shape(text: str) -> list[str]:
         words = line
         for pattern, replacement in _MASKS:
             words = re.sub(pattern, replacement, words)
+        if re.fullmatch(rf"\s*(?:{_KIND}\s*)+", words):
+            words = " ".join(sorted(re.findall(_KIND, words)))
         if words.startswith("ROW "):
             rows.add(words.strip())
         else:
