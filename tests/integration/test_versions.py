@@ -134,7 +134,8 @@ def test_life(make: Make, settings: dict[str, object], pid_namespace: bool) -> N
         cluster.restart()
         assert cluster.postmaster_pid != postmaster
         cluster.stop()
-        assert working_in(cluster.datadir) == []
+        # pg_ctl waits for the lock file to be gone, which a postmaster removes before it ends
+        wait_for(lambda: working_in(cluster.datadir) == [])
         with pytest.raises(PgtraceError):
             cluster.stop()
         cluster.start()
