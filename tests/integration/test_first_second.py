@@ -76,7 +76,7 @@ def test_ctrl_c_in_the_first_second(
 def check(command: str, ended: Ended) -> None:
     if "Traceback" in ended.err or "Exception ignored" in ended.err:
         # Python itself, before it comes to us; in a callback of its imports it forgets about it.
-        # A module that is entered is at line 0 until its first one runs
+        # A module that is entered is at line 0 until its first line runs
         theirs = re.sub(r'  File "\S+/pgtrace/__main__\.py", line 0, in .*\n', "", ended.err)
         assert "/pgtrace/" not in theirs, ended.err
         assert ended.code in {0, 1, -signal.SIGINT, 130}, ended

@@ -15,7 +15,7 @@ from .counts import (
     Sums,
     add_reads,
     fold_files,
-)  # fmt: skip
+)
 from .request import OPERATIONS, EngineOptions, Member, Postmaster, ProbeType, Request, Tier
 from .snapshot import (
     CheckpointTimes,
@@ -26,7 +26,7 @@ from .snapshot import (
     StatementName,
     StatementTotal,
     TaskSnapshot,
-)  # fmt: skip
+)
 
 __all__ = [
     "OPERATIONS", "UNKNOWN_FILE", "ByPower", "CheckpointTimes", "Counts", "Engine", "EngineName",

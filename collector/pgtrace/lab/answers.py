@@ -11,8 +11,7 @@ def answer(result: Result) -> list[str]:
     """Return what was found, the most important first; nothing where no run was finished."""
     if not result.cells:
         return []
-    of = presentation(result)
-    return list(of.answer(result, result.findings or of.findings(result)))
+    return list(presentation(result).answer(result))
 
 
 def lost(result: Result) -> Sequence[str]:

@@ -6,8 +6,6 @@ from collections.abc import Collection, Sequence
 from ..model.capture import Buffers, Executions
 from .catalog import LAST_S, Names
 
-SEVERAL = "several servers are traced"
-
 
 class NamesOfServers:
     """Those of each server, or of the one to which a connection that was given leads.
@@ -53,7 +51,9 @@ class NamesOfServers:
     @property
     def no_calls(self) -> str | None:
         """As Names."""
-        return self.only.no_calls if self.only else f"pg_stat_statements was not asked: {SEVERAL}"
+        if self.only:
+            return self.only.no_calls
+        return "pg_stat_statements was not asked: several servers are traced"
 
     @property
     def failures(self) -> list[str]:

@@ -27,6 +27,8 @@ def connecting(options: TraceOptions, servers: Sequence[Server]) -> Connecting:
         return Connecting(((partial(_by_dsn, options.dsn), servers),))
     if not options.as_owner:
         return Connecting(why_not="no connection was wanted")
+    if not servers:
+        return Connecting(why_not="no server is traced")
     with ExitStack() as stack:
         made: list[tuple[Connect, Sequence[Server]]] = []
         for server in servers:

@@ -9,6 +9,7 @@ from ...reporters.html.charts import Charts, Group, Layer
 from ...reporters.html.parts import Row, paragraphs, part, table
 from ...reporters.html.reads import NAMES as SOURCES
 from ..core.figures import label
+from ..core.finding_text import findings_of
 from . import findings as buffers_findings
 from .experiment import STATES
 from .figures import LEVELS, Figures, figures, sizes_of, table_reads
@@ -20,7 +21,7 @@ _COLUMNS = ("blocks", "a block")
 
 def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content), one chapter for each storage that has runs."""
-    found = [f for f in result.findings if f.name in NAMES] or buffers_findings.findings(result)
+    found = findings_of(result, NAMES, buffers_findings.findings)
     made = []
     for number, storage in enumerate(result.storages):
         own = [f for f in found if f.storage == storage.name]

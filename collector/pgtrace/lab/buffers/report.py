@@ -8,7 +8,7 @@ from ...reporters.sections.sums import SOURCES
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import label
-from ..core.finding_text import capital, label_of
+from ..core.finding_text import capital, findings_of, label_of
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import left_out
 from . import findings as buffers_findings
@@ -25,7 +25,7 @@ _TABLE = "a table with a row to a page"
 
 def sections(result: Result, width: int) -> list[str]:
     """Return all that is said of this experiment, but how it was made."""
-    found = [f for f in result.findings if f.name in NAMES] or buffers_findings.findings(result)
+    found = findings_of(result, NAMES, buffers_findings.findings)
     lines: list[str] = []
     if not result.cells:
         return ["", "No run was finished: there is nothing to show."]

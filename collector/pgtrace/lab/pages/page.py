@@ -9,7 +9,7 @@ from ...reporters.html.parts import Row, paragraphs, table
 from ...reporters.html.reads import NAMES
 from ...reporters.sections.sums import PERFORMERS
 from ..core.figures import Figures, Part, figures, label
-from ..core.finding_text import capital, interval
+from ..core.finding_text import capital, findings_of, interval
 from ..core.valid_runs import PATTERNS, Pattern
 from . import findings as pages_findings
 from .page_compared import duration, follows, published
@@ -25,8 +25,7 @@ _PART = ("reads", "time", "share of time", "a block", "p50", "p99", "max")
 
 def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content) of each."""
-    found = [f for f in result.findings if f.name in pages_findings.NAMES]
-    found = found or pages_findings.findings(result)
+    found = findings_of(result, pages_findings.NAMES, pages_findings.findings)
     measured = figures(result)
     if not measured:
         nothing = paragraphs(["No run was finished: there is nothing to show."])

@@ -3,7 +3,7 @@
 from ...model.lab_result import Cell, Result
 from ...reporters.terminal.sentence import sentence
 from ..core.figures import figures
-from ..core.finding_text import capital, label_of
+from ..core.finding_text import capital, findings_of, label_of
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import PATTERNS, left_out, unproven
 from . import findings as pages_findings
@@ -20,7 +20,7 @@ _TOLD = frozenset(
 
 def sections(result: Result, width: int) -> list[str]:
     """Return all that is said of this experiment, but how it was made."""
-    found = [f for f in result.findings if f.name in NAMES] or pages_findings.findings(result)
+    found = findings_of(result, NAMES, pages_findings.findings)
     lines: list[str] = []
     measured = figures(result)
     if not measured:

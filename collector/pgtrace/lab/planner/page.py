@@ -10,7 +10,7 @@ from ... import units
 from ...model.lab_result import Finding, Result
 from ...reporters.html.charts import Charts, Line, Panel
 from ...reporters.html.parts import Row, escaped, paragraphs, table
-from ..core.finding_text import capital, label_of
+from ..core.finding_text import capital, label_of, verdict_of
 from .findings import CROSSING, RANGE, CrossingDetails, RangeDetails
 from .points import Circumstance
 from .regret import Plan
@@ -37,7 +37,7 @@ def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
 
 
 def _range(name: str, finding: Finding, charts: Charts) -> str:
-    words = finding.verdict.removeprefix("simulated: ")
+    words = verdict_of(finding)
     said = paragraphs([f"{name}, random_page_cost: {words}."])
     of = known(finding, RangeDetails)
     if of is None or not _is_whole(of):

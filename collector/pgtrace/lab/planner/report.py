@@ -9,6 +9,7 @@ from ...model.lab_result import Finding, Result
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import label
+from ..core.finding_text import verdict_of
 from .findings import CROSSING, NAMES, RANGE, CrossingDetails, RangeDetails
 
 _SHOWN = (1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0)
@@ -31,7 +32,7 @@ def sections(result: Result, width: int) -> list[str]:
         own = [f for f in result.findings if f.storage == storage.name]
         current = None
         for found in (f for f in own if f.name == RANGE):
-            words = found.verdict.removeprefix("simulated: ")
+            words = verdict_of(found)
             lines += ["", *sentence(f"{label(storage)}: {words}.", width, 2)]
             details = known(found, RangeDetails)
             if details:

@@ -8,7 +8,7 @@ from ...reporters.html.charts import Charts, Group, Layer, Line, Panel
 from ...reporters.html.parts import Row, paragraphs, part, table
 from ...reporters.html.reads import NAMES as SOURCES
 from ..core.figures import label
-from ..core.finding_text import capital
+from ..core.finding_text import capital, findings_of, verdict_of
 from . import findings as readahead_findings
 from .figures import Step, steps
 from .findings import HUMP, KNEE, NAMES, throughput
@@ -20,7 +20,7 @@ _X = "read-ahead, sectors"
 
 def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content), one chapter for each storage that has runs."""
-    found = [f for f in result.findings if f.name in NAMES] or readahead_findings.findings(result)
+    found = findings_of(result, NAMES, readahead_findings.findings)
     made = []
     for number, storage in enumerate(result.storages):
         own = [f for f in found if f.storage == storage.name]
@@ -34,13 +34,11 @@ def _storage(result: Result, storage: Storage, found: Sequence[Finding], charts:
     by_index = {s.sectors: s for s in steps(result, storage.name, "random")}
     if not scans:
         return ""
-    said = [
-        f"{SAID[f.name]}: {f.verdict.removeprefix('simulated: ')}." for f in found if f.name in SAID
-    ]
+    said = [f"{SAID[f.name]}: {verdict_of(f)}." for f in found if f.name in SAID]
     parts = [paragraphs(said), _over_read_ahead(storage, scans, by_index, found, charts)]
     for step in scans:
         about = [
-            f"{capital(f.verdict.removeprefix('simulated: '))}."
+            f"{capital(verdict_of(f))}."
             for f in found
             if f.name == HUMP and f.details.get("sectors") == step.sectors
         ]
@@ -79,15 +77,14 @@ def _over_read_ahead(
     rates = Line(
         "scan",
         "s0",
-        [(float(s.sectors), (throughput(s) or 0) / 1e6) for s in drawn],
-        [_by_time(s, (throughput(s) or 0) / 1e6 * s.time.value) for s in drawn],
+        [(float(s.sectors), _megabytes(s)) for s in drawn],
+        [_rate_between(s) for s in drawn],
     )
     panels = [Panel("MB/s of the scan", "number", [rates], marks, band)]
     others = [by_index[s.sectors] for s in drawn if s.sectors in by_index]
     if len(others) == len(drawn):
         times = [(float(s.sectors), s.time.value * 1e9) for s in others]
-        between = [_of_time(s) for s in others]
-        line = Line("index scan", "s1", times, between)
+        line = Line("index scan", "s1", times, [_time_between(s) for s in others])
         panels.append(Panel("time of the index scan", "time", [line]))
     title = f"{label(storage)}: over read-ahead"
     if any(rates.intervals):
@@ -110,19 +107,28 @@ def _knee(knee: Finding | None, drawn: Sequence[Step]) -> tuple[str, tuple[float
     return "knee" if knee.low == knee.high else "knee by the means", (knee.low, knee.high)
 
 
-def _of_time(step: Step) -> tuple[float, float] | None:
+def _time_between(step: Step) -> tuple[float, float] | None:
+    """Nanoseconds."""
     low, high = step.time.low, step.time.high
     return None if low is None or high is None else (low * 1e9, high * 1e9)
 
 
-def _by_time(step: Step, amount: float) -> tuple[float, float] | None:
-    """Of a rate."""
+def _megabytes(step: Step) -> float:
+    """Per second; 0 if that is not known."""
+    return (throughput(step) or 0) / 1e6
+
+
+def _rate_between(step: Step) -> tuple[float, float] | None:
+    """As _megabytes()."""
     low, high = step.time.low, step.time.high
-    return None if not low or not high else (amount / high, amount / low)
+    if not low or not high:
+        return None
+    amount = _megabytes(step) * step.time.value
+    return amount / high, amount / low
 
 
 def _with_interval(step: Step) -> str:
-    between = _of_time(step)
+    between = _time_between(step)
     ends = f" ({' to '.join(map(units.duration, between))})" if between else ""
     return f"{units.duration(step.time.value * 1e9)}{ends}"
 

@@ -1,22 +1,24 @@
 """How a result of the read-ahead experiment is told."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ...model.lab_result import Finding, Result
-from ..core.finding_text import label_of
-from ..core.presentation import UNDECIDED, Presentation, said
+from ...model.lab_result import Result
+from ..core.finding_text import UNDECIDED, findings_of, label_of, verdict_of
+from ..core.presentation import Chapter, Presentation
 from . import findings as readahead_findings
-from . import page, report
+from . import report
 
-_STOPS = "more read-ahead stops to help"
+if TYPE_CHECKING:
+    from ...reporters.html.charts import Charts
 
 
-def _answer(result: Result, found: Sequence[Finding]) -> Iterator[str]:
-    for f in found:
-        storage, words = label_of(result, f.storage), said(f)
+def _answer(result: Result) -> Iterator[str]:
+    helps = "more read-ahead stops to help"
+    for f in findings_of(result, report.NAMES, readahead_findings.findings):
+        storage, words = label_of(result, f.storage), verdict_of(f)
         if f.name == readahead_findings.KNEE:
-            undecided = words.startswith(UNDECIDED)
-            told = "where more read-ahead stops to help is" if undecided else _STOPS
+            told = f"where {helps} is" if words.startswith(UNDECIDED) else helps
             yield f"{storage}: {told} {words}."
         if f.name == readahead_findings.TURN:
             yield f"{storage}: read-ahead at which a scan takes longer again: {words}."
@@ -24,12 +26,17 @@ def _answer(result: Result, found: Sequence[Finding]) -> Iterator[str]:
             yield f"{storage}: {words}."
 
 
+def _chapters(result: Result, charts: "Charts") -> list[Chapter]:
+    from . import page
+
+    return page.chapters(result, charts)
+
+
 PRESENTATION = Presentation(
     title="Read-ahead",
     answer=_answer,
     sections=report.sections,
-    chapters=page.chapters,
+    chapters=_chapters,
     method=report.runs,
-    findings=readahead_findings.findings,
     told=report.NAMES,
 )

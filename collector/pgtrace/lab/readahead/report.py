@@ -9,7 +9,7 @@ from ...reporters.terminal.chart import chart
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import label
-from ..core.finding_text import capital, label_of
+from ..core.finding_text import capital, findings_of, label_of, verdict_of
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import left_out
 from . import findings as readahead_findings
@@ -34,7 +34,7 @@ SAID = {KNEE: "Knee", TURN: "Turn", LIMIT: "Limit", BYTES: "Bytes", RANDOM: "Ran
 
 def sections(result: Result, width: int) -> list[str]:
     """Return all that is said of this experiment, but how it was made."""
-    found = [f for f in result.findings if f.name in NAMES] or readahead_findings.findings(result)
+    found = findings_of(result, NAMES, readahead_findings.findings)
     lines: list[str] = []
     for storage in result.storages:
         of = {pattern: steps(result, storage.name, pattern) for pattern in _PATTERNS}
@@ -100,7 +100,7 @@ def _scan(
     lines.append("")
     for name in (KNEE, TURN, LIMIT, BYTES):
         for f in (f for f in found if f.name == name):
-            lines += sentence(f"{SAID[name]}: {_verdict(f)}.", width, 2)
+            lines += sentence(f"{SAID[name]}: {verdict_of(f)}.", width, 2)
     return lines
 
 
@@ -145,7 +145,7 @@ def _by_index(
     asked = by_index[0].all.bytes / by_index[0].runs
     lines += sentence(f"The query's reads are of {units.size(asked)} in a run.", width, 2)
     for f in (f for f in found if f.name == RANDOM):
-        lines += sentence(f"{SAID[RANDOM]}: {_verdict(f)}.", width, 2)
+        lines += sentence(f"{SAID[RANDOM]}: {verdict_of(f)}.", width, 2)
     return lines
 
 
@@ -162,7 +162,7 @@ def _histograms(
         ]
         for f in (f for f in found if f.name == HUMP):
             if f.details.get("sectors") == step.sectors:
-                lines += sentence(f"{capital(_verdict(f))}.", width, 2)
+                lines += sentence(f"{capital(verdict_of(f))}.", width, 2)
     return lines
 
 
@@ -175,11 +175,6 @@ def _interval(knee: Knee | None, step: Step) -> str:
         return "one run: none"
     shown = f"{units.number(ratio.low)} to {units.number(ratio.high)}"
     return shown if len(shown) <= _WIDEST else "too wide to say"
-
-
-def _verdict(found: Finding) -> str:
-    """The title says already that it is simulated."""
-    return found.verdict.removeprefix("simulated: ")
 
 
 def _share(share: float | None) -> str:

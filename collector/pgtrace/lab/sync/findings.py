@@ -11,6 +11,7 @@ from ... import units
 from ...model.capture import Io
 from ...model.lab_result import Cell, Finding, Result
 from ...stats import paired
+from ..core.finding_text import verdict_of
 
 FileKind = Literal["WAL", "data"]
 FILES: tuple[FileKind, ...] = ("WAL", "data")
@@ -221,7 +222,7 @@ def _of_zeros(one: str, other: str, pairs: Iterable[tuple[float, float]]) -> str
 
 def is_difference(found: Finding) -> bool:
     """Whether a verdict calls the two different."""
-    words = found.verdict.removeprefix("simulated: ")
+    words = verdict_of(found)
     return not words.startswith(("no difference", "not decided"))
 
 

@@ -4,6 +4,7 @@ from ... import units
 from ...model.histogram import Histogram
 from ...model.lab_result import Result
 from ...reporters.html.parts import Row, paragraphs, part, table
+from ..core.finding_text import verdict_of
 from .findings import groups, measures, names
 from .report import (
     PHASES,
@@ -35,7 +36,7 @@ def chapters(result: Result) -> list[tuple[str, str, str]]:
                 shown = means(result, load, phase, told)
                 if any(cell != "-" for cell in shown):
                     found = verdicts.get((load, phase, told.by))
-                    verdict = found.verdict.removeprefix("simulated: ") if found else "-"
+                    verdict = verdict_of(found) if found else "-"
                     rows.append(Row(told.by.strip(), [*shown, *certain(found), verdict]))
             if rows:
                 heads = [("", columns)]

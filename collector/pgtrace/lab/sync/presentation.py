@@ -1,17 +1,20 @@
 """How a result of the sync experiment is told."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ...model.lab_result import Finding, Result
-from ...reporters.html.charts import Charts
 from ...reporters.terminal.sentence import sentence
-from ..core.finding_text import capital
-from ..core.presentation import UNDECIDED, Chapter, Presentation, said
+from ..core.finding_text import UNDECIDED, capital, verdict_of
+from ..core.presentation import Chapter, Presentation
 from . import findings as sync_findings
-from . import page, report
+from . import report
+
+if TYPE_CHECKING:
+    from ...reporters.html.charts import Charts
 
 
-def _answer(result: Result, _: Sequence[Finding]) -> Iterator[str]:
+def _answer(result: Result) -> Iterator[str]:
     if len(sync_findings.names(result)) != 2:
         return
     one, other = sync_findings.names(result)
@@ -27,7 +30,7 @@ def _answer(result: Result, _: Sequence[Finding]) -> Iterator[str]:
 
 
 def _compared(f: Finding, what: str, one: str, other: str) -> str:
-    words = said(f)
+    words = verdict_of(f)
     if words.startswith(UNDECIDED):
         return f"whether {what} takes longer with {one} or with {other} is {words}"
     if not sync_findings.is_difference(f) or f.low is None or f.high is None:
@@ -37,7 +40,9 @@ def _compared(f: Finding, what: str, one: str, other: str) -> str:
     return f"{what} takes {ends[0]:.0f} to {ends[1]:.0f} % {more} time with {other} than with {one}"
 
 
-def _chapters(result: Result, _: Charts) -> list[Chapter]:
+def _chapters(result: Result, _: "Charts") -> list[Chapter]:
+    from . import page
+
     return page.chapters(result)
 
 
@@ -51,6 +56,5 @@ PRESENTATION = Presentation(
     sections=report.sections,
     chapters=_chapters,
     method=_method,
-    findings=sync_findings.findings,
     told=report.NAMES,
 )

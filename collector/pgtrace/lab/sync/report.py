@@ -9,6 +9,7 @@ from ...model.histogram import Histogram
 from ...model.lab_result import Finding, Result
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
+from ..core.finding_text import findings_of, verdict_of
 from . import findings as sync_findings
 from .findings import (
     NAMES,
@@ -60,7 +61,7 @@ def sections(result: Result, width: int) -> list[str]:
 
 def verdicts_of(result: Result) -> dict[tuple[Any, ...], Finding]:
     """By load, phase, and what is compared."""
-    found = [f for f in result.findings if f.name in NAMES] or sync_findings.findings(result)
+    found = findings_of(result, NAMES, sync_findings.findings)
     return {tuple(f.details.get(key) for key in ("load", "phase", "by")): f for f in found}
 
 
@@ -220,10 +221,10 @@ def differences(result: Result) -> list[str]:
     different = [f for f in found if is_difference(f)]
     told = []
     for f in different:
-        words = f.verdict.removeprefix("simulated: ").removeprefix("a difference: ")
+        words = verdict_of(f).removeprefix("a difference: ")
         by = str(f.details.get("by")).strip()
         told.append(f"{f.details.get('load')}, {f.details.get('phase')}, {by}: {words}.")
-    rest = [f.verdict.removeprefix("simulated: ") for f in found if not is_difference(f)]
+    rest = [verdict_of(f) for f in found if not is_difference(f)]
     none = sum(verdict.startswith("no difference") for verdict in rest)
     told.append(
         f"Of {len(found)} comparisons {len(different)} show a difference, {none} none that "
