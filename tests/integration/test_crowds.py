@@ -22,6 +22,9 @@ from pgtrace_command import PGTRACE, Pgtrace
 MANY = 1_500
 MOST_CALLS = 10
 """Of files, for each other process: 9 were measured; 20 and more before, and with each server."""
+CONNECTIONS = 80
+MOST_CALLS_OF_CONNECTION = 70
+"""As above: 48 were measured, and 117 when each was looked at four times."""
 MOST_PEAK = 60 << 10
 """KiB, whatever runs."""
 IDLE = 1000
@@ -52,10 +55,10 @@ def crowd() -> Iterator[int]:
         yield MANY
 
 
-def calls(command: str, report: Path) -> int:
+def calls(report: Path, *command: object) -> int:
     """How many system calls of files it made."""
     traced = ["strace", "-f", "-c", "-U", "name,calls", "-e", f"trace={_OF_FILES}", "-o", report]
-    subprocess.run([*traced, *PGTRACE, command], capture_output=True, check=True)
+    subprocess.run([*traced, *PGTRACE, *map(str, command)], capture_output=True, check=True)
     return sum(
         int(n) for n in re.findall(r"^\s*\w+\s+(\d+)$", report.read_text(), re.MULTILINE)[:-1]
     )
@@ -65,10 +68,26 @@ def calls(command: str, report: Path) -> int:
 def test_each_other_process_costs_a_few_calls(
     cluster: PrivateCluster, tmp_path: Path, command: str, request: pytest.FixtureRequest
 ) -> None:
-    alone = calls(command, tmp_path / "alone")
+    alone = calls(tmp_path / "alone", command)
     number = request.getfixturevalue("crowd")
-    each = (calls(command, tmp_path / "crowd") - alone) / number
+    each = (calls(tmp_path / "crowd", command) - alone) / number
     assert 0 < each <= MOST_CALLS, f"{each:.1f} calls for each process"
+
+
+def test_each_connection_costs_a_few_calls_when_a_capture_begins_and_ends(
+    cluster: PrivateCluster, tmp_path: Path
+) -> None:
+    def capture() -> int:
+        what = "capture", "--server", cluster.datadir, "--duration", 0.1, "--no-connect"
+        return calls(tmp_path / "calls", *what, "-o", tmp_path / "capture.json", "--force")
+
+    capture()  # the first may have to compile what it imports
+    alone = capture()
+    with ExitStack() as connections:
+        for _ in range(CONNECTIONS):
+            connections.enter_context(cluster.connect())
+        each = (capture() - alone) / CONNECTIONS
+    assert 0 < each <= MOST_CALLS_OF_CONNECTION, f"{each:.1f} calls for each connection"
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("doctor",), ("capture", "--duration", "0.1")])

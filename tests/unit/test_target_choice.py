@@ -25,7 +25,7 @@ def server(pid: int, version: str) -> Server:
     return Server(proc.process(pid), version, "/data", 8192, 5432, None, None)
 
 
-def family(one: Server) -> list[Backend]:
+def family(one: Server, *, activity: bool = True) -> list[Backend]:
     pid = one.postmaster_pid
 
     def member(number: int) -> proc.Process:

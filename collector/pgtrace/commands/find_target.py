@@ -88,7 +88,7 @@ def _check_filters(args: argparse.Namespace, target: "Target") -> None:
     """Raise TargetError if no process of now passes; say so only, with --wait."""
     if target.filters.is_empty:
         return
-    family = [b for server in target.servers for b in server.backends()]
+    family = target.family()
     if any(
         target.filters.allow(b.datname, b.usename, b.backend_type)
         for b in (family if target.whole else target.backends)

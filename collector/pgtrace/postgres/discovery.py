@@ -105,10 +105,11 @@ class Server:
         """Path to open the data directory by."""
         return Path(f"/proc/{self.postmaster_pid}/cwd")
 
-    def backends(self, family: Family | None = None) -> list[Backend]:
+    def backends(self, family: Family | None = None, *, activity: bool = True) -> list[Backend]:
         """List all processes of this server, the postmaster first; empty once it has stopped.
 
-        `family` is proc.by_parent(), where several servers are looked at together.
+        `family` is proc.by_parent(), where several servers are looked at together. Without
+        `activity`, which takes a look into each one's memory, that is None.
         """
         try:
             now = proc.process(self.postmaster_pid)
@@ -118,7 +119,10 @@ class Server:
             return []
         found = [self.postmaster, *_children(self.postmaster, family)]
         outer = {process.inner_pid: process.pid for process in found}
-        return [_backend(process, self.postmaster, self.major, outer) for process in found]
+        return [
+            _backend(process, self.postmaster, self.major, outer, activity=activity)
+            for process in found
+        ]
 
     def backend(self, pid: int) -> Backend:
         """What a process does for this server. As the function below, which finds the server, too;
@@ -154,14 +158,17 @@ def server(pid: int) -> Server:
 def servers() -> list[Server]:
     """Find every server that may be looked into; see unreadable() for the others."""
     found: list[Server] = []
+    children: set[int] = set()
     family: Family | None = None
     for pid in proc.pids():
         try:
-            if _has_lock_file(pid):
+            if pid not in children and _has_lock_file(pid):
                 process = proc.process(pid)
                 if proc.version(process) is not None and _is_postmaster(process):
                     family = proc.by_parent() if family is None else family
                     found.append(_server(process, family))
+                    # Of which there may be thousands: they work in its directory, but are none
+                    children.update(family.get(pid, ()))
         except PgtraceError:
             continue
     return found
@@ -289,6 +296,8 @@ def _backend(
     postmaster: Process | None,
     major: int | None,
     outer: Mapping[int, int] | None = None,
+    *,
+    activity: bool = True,
 ) -> Backend:
     """`outer` are pids here, by those of the server's own PID namespace, if they are known."""
     if postmaster and process.pid == postmaster.pid:
@@ -310,7 +319,7 @@ def _backend(
         session.usename,
         client_addr=title.client_addr,
         client_port=title.client_port,
-        activity=title.activity if _title_is_fresh(process, postmaster) else None,
+        activity=title.activity if activity and _title_is_fresh(process, postmaster) else None,
         leader_pid=leader_pid,
     )
 
@@ -359,10 +368,12 @@ def _cluster_name(postmaster: Process, family: Family | None = None) -> str | No
 
 def _children(postmaster: Process, family: Family | None = None) -> Iterator[Process]:
     """Yield the server's processes, without commands that it runs, such as archive_command."""
+    program = foreign_files.inode(postmaster.binary)
     for pid in (proc.by_parent() if family is None else family).get(postmaster.pid, ()):
         try:
             process = proc.process(pid)
-            if process.ppid == postmaster.pid and proc.version(process) is not None:
+            same = program is not None and foreign_files.inode(f"/proc/{pid}/exe") == program
+            if process.ppid == postmaster.pid and (same or proc.version(process) is not None):
                 yield process
         except PgtraceError:
             continue

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..engines import Engine, QueryEvent, TaskSnapshot, add_reads, fold_files
 from ..model.capture import COUNT_CALLS, Lost
+from ..postgres.discovery import Backend
 from ..postgres.names_of_servers import NamesOfServers
 from . import traced_process
 from .accounts import Account, Accounts, Snapshot
@@ -68,12 +69,18 @@ class Registry:
         """Listen to nobody any more."""
         self.servers.close()
 
-    def see_first(self) -> None:
-        """Meet those who ran when tracing began, and ask each what it ran."""
+    def see_first(self, family: Iterable[Backend]) -> None:
+        """Meet those who ran when tracing began, and ask each what it ran.
+
+        `family` are the servers' processes as they were a moment ago: of a thousand, a second look
+        would take most of the time in which tracing begins.
+        """
+        self.identities.remember(family)
         addresses: dict[int, int | None] = {}
         for serial, _, _ in self._engine.serials():
             with self._failures.kept("a process that ran when tracing began"):
                 self._see(serial, addresses)
+        self.identities.remember(())
 
     def _see(self, serial: int, addresses: dict[int, int | None]) -> None:
         process = self._meet(serial)

@@ -1,12 +1,14 @@
 """Who each traced process is, and whether anybody is to be told of it."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ..engines import Engine, TaskSnapshot
 from ..errors import PgtraceError
 from ..postgres import binary, titles
 from ..postgres.catalog import Names
+from ..postgres.discovery import Backend
 from ..postgres.names_of_servers import NamesOfServers
 from . import traced_process
 from .options import TraceOptions
@@ -31,6 +33,7 @@ class Identities:
         self._options = options
         self._servers = servers
         self._names = names
+        self._seen: dict[int, Backend] = {}
         self._named_by = 0
         """The look into the database whose names all have."""
 
@@ -70,8 +73,16 @@ class Identities:
         cluster, major = (server.cluster_name, server.major) if server else (None, None)
         return traced_process.title_of(raw, cluster, major)
 
+    def remember(self, family: Iterable[Backend]) -> None:
+        """Take these as who they were when they were looked at, a moment ago: within that no pid
+        is given again, and who they are does not change once their titles say it."""
+        self._seen = {each.pid: each for each in family if each.backend_type}
+
     def title_now(self, pid: int) -> titles.Title | None:
         """The same of a process as it is now; None once it has ended."""
+        seen = self._seen.get(pid)
+        if seen:
+            return seen.title
         try:
             return self._servers.backend(pid).title
         except PgtraceError:

@@ -103,7 +103,7 @@ class Servers:
                 title=backend.title,
             )
             for postmaster, server in self._servers.items()
-            for backend in server.backends()
+            for backend in server.backends(activity=False)
             if backend.backend_type != "postmaster" and not backend.leader_pid
         ]
 
@@ -211,13 +211,15 @@ class Servers:
         """
         if self._life and self._adopted != self._life.begun:
             self._adopted = self._life.begun
-            running = {traced.pid: traced.began_ns for traced in self.running()}
+            present = self.running()
+            running = {traced.pid: traced.began_ns for traced in present}
             for pid in self._started.keys() - running.keys():  # nobody told of their end
                 del self._started[pid]
                 self._titles.pop(pid, None)
             for pid in running.keys() - self._started.keys():
                 self._life.adopt(pid)
                 self._started[pid] = running[pid]
+            self._titles |= {each.pid: each.title for each in present if each.title.backend_type}
         for pid in self._started.keys() - self._titles.keys():
             if told.get(pid, 0) >= self._started[pid]:
                 continue  # of whom the engine told, that is known from there

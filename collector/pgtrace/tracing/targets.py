@@ -102,8 +102,15 @@ class Target:
         followed = [s for s in self.servers if s.postmaster_pid not in why]
         return "full" if why_not_light(followed) else "light"
 
-    def request(self, options: TraceOptions) -> Request:
-        """What the engine has to do. ValueError if the light tier is to tell each query."""
+    def family(self) -> list[Backend]:
+        """All processes of its servers, as they are now, without what they do."""
+        return [b for server in self.servers for b in server.backends(activity=False)]
+
+    def request(self, options: TraceOptions, family: Sequence[Backend] | None = None) -> Request:
+        """What the engine has to do. ValueError if the light tier is to tell each query.
+
+        `family` is family(), where it was looked at already.
+        """
         light = options.queries == "light"
         if light and options.per_query:
             raise ValueError("in the light tier nothing tells when a query ends")
@@ -116,7 +123,7 @@ class Target:
                 options, threads, listed=True, most_tasks=len(threads), by_file=options.by_file
             )
         charge = options.charge
-        family = [backend for server in self.servers for backend in server.backends()]
+        family = self.family() if family is None else family
         children = [b for b in family if b.backend_type != "postmaster"]
         why = all_unfollowed(self.servers)
         followed = [s for s in self.servers if s.postmaster_pid not in why]

@@ -64,7 +64,8 @@ class Tracer:
         self._polled = 0.0
         options = options or TraceOptions()
         self._by_file = options.by_file
-        request = target.request(options)
+        family = target.family()
+        request = target.request(options, family)
         self.block_size = request.block_size
         self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
         if options.queries == "none":
@@ -110,7 +111,7 @@ class Tracer:
         )
         self.intervals = Intervals(self.engine, self.started_ns, type_of=self.registry.type_of)
         self.registry.let_go_of = self.intervals.let_go
-        self.registry.see_first()
+        self.registry.see_first(family)
         with self.failures.kept("letting go of privileges"):
             once_attached()
         if self.names:
