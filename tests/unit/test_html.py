@@ -500,6 +500,21 @@ def test_where_plans_cross_is_drawn_as_measured_and_as_believed() -> None:
     ]  # fmt: skip
 
 
+def test_how_certain_each_plan_s_time_is_is_drawn_and_told() -> None:
+    """Of a plan that was stopped nothing is known but how long it took at least."""
+    between = {"index": [[0.008, 0.012], None], "sequential": [[0.9, 1.1], [0.8, 1.25]]}
+    details = lab_results.crossing_details() | {"between": between}
+    page = with_findings(Finding("crossing", "up to 3 %", "hdd", 0.03, details=details))
+    chart = page.charts[-1]
+    assert chart["title"].endswith(", with 95 % intervals")
+    told = {(x["keys"][0], x["panel"]): x.get("intervals") for x in chart["layers"]}
+    assert told["index", 0] == [[8e6, 1.2e7], None]
+    assert told["sequential", 0] == [[9e8, 1.1e9], [8e8, 1.25e9]]
+    assert not told["index", 1] and not told["sequential", 1]
+    row = page.table_of(len(page.charts) - 1).rows["10 %"]
+    assert row[:2] == ["1.00 s (800 ms to 1.25 s)", "2.00 s"]
+
+
 def test_what_a_random_page_cost_loses_is_drawn() -> None:
     details = {"values": [1.0, 4.0], "regret_s": [2.0, 0.1], "fastest_s": 4.0, "current": 4.0,
                "best": 4.0, "points": 8, "sql": "ALTER TABLESPACE <x>"}  # fmt: skip
@@ -524,6 +539,10 @@ def test_what_a_random_page_cost_loses_is_drawn() -> None:
         {"first": "<script>"},
         {"selectivities": []},
         {"circumstance": None},
+        {"between": {"index": [None, None]}},
+        {"between": {"index": [None], "sequential": [None, None]}},
+        {"between": {"index": [[0.02, 0.01], None], "sequential": [None, None]}},
+        {"between": {"index": [[-1.0, 0.02], None], "sequential": [None, None]}},
     ],
 )
 def test_details_of_another_shape_are_not_drawn(change: dict[str, Any]) -> None:

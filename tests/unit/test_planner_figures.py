@@ -255,8 +255,22 @@ def test_a_plan_that_was_stopped_takes_at_least_so_long() -> None:
     whole, cut = found_range(result(device(20))), found_range(of)
     assert (cut.low, cut.high, cut.units) == (whole.low, whole.high, 5)
     found = planner_findings.findings(of)
-    seconds = next(f for f in found if f.details.get("first") == "index").details["seconds"]
-    assert seconds["index"][-2:] == [8.0, 8.0]
+    details = next(f for f in found if f.details.get("first") == "index").details
+    assert details["seconds"]["index"][-2:] == [8.0, 8.0]
+    assert details["between"]["index"][-2:] == [None, None]
+
+
+def test_each_mean_lies_within_its_interval_which_one_run_does_not_have() -> None:
+    def details(runs: int) -> dict[str, Any]:
+        of = result(device(20, runs=runs, noise=0.3))
+        found = planner_findings.findings(of)
+        return next(f for f in found if f.details.get("first") == "index").details
+
+    told = details(5)
+    for plan, seconds in told["seconds"].items():
+        for mean, (low, high) in zip(seconds, told["between"][plan], strict=True):
+            assert low < mean < high
+    assert {end for each in details(1)["between"].values() for end in each} == {None}
 
 
 def test_a_run_that_was_interrupted_is_left_out() -> None:

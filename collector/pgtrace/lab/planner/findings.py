@@ -59,6 +59,9 @@ class CrossingDetails(msgspec.Struct):
     """Where they cross by the planner's costs; a share of the rows, as the finding's value."""
     correlation: float | None = None
     """Of the column with the order of the heap."""
+    between: dict[Plan, list[tuple[float, float] | None]] | None = None
+    """The 95 % intervals of `seconds`, by the runs; None of a plan that was stopped, or of one run.
+    In files of before there were any, None for all."""
 
 
 def findings(result: Result) -> list[Finding]:
@@ -160,8 +163,21 @@ class _Sweep:
                 costs=costs,
                 believed=crossing(at, costs[first], costs[then]),
                 correlation=self._asked["correlations"].get(circumstance.column),
+                between={plan: [self._between(n, plan) for n in own] for plan in times},
             ),
         )
+
+    def _between(self, number: int, plan: Plan) -> tuple[float, float] | None:
+        """Seconds: as far from the mean, in proportion, as runs tell of their geometric one."""
+        cells = self._cells.get((number, plan), {})
+        if any(run not in cells or cells[run].stopped for run in self._runs):
+            return None
+        times = self._times(number, plan)
+        spread = paired.mean(times)
+        if spread is None or spread.low is None or spread.high is None:
+            return None
+        factor = fmean(times) / spread.value
+        return spread.low * factor, spread.high * factor
 
     def _in_turns(self) -> list[int]:
         """Points in such an order that every second one has all of every kind among them."""

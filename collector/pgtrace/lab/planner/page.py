@@ -16,6 +16,7 @@ from .points import Circumstance
 from .regret import Plan
 from .report import HOW, known
 
+_Between = Mapping[Plan, Sequence[tuple[float, float] | None]]
 _COLOURS: dict[Plan, str] = {"sequential": "s0", "bitmap": "s2", "index": "s1"}
 
 
@@ -79,22 +80,25 @@ def _crossings(name: str, found: Sequence[Finding], charts: Charts) -> Iterator[
     for circumstance, pairs in told.items():
         of = pairs[0][1]
         title = f"{name}: plans over selectivity, {_words(circumstance, of.correlation)}"
+        if any(any(each.between.values()) for _, each in pairs if each.between):
+            title += ", with 95 % intervals"
         seconds = {plan: s for _, each in pairs for plan, s in each.seconds.items()}
         costs = {plan: c for _, each in pairs for plan, c in each.costs.items()}
         at = [100 * selectivity for selectivity in of.selectivities]
         times = {plan: [1e9 * one for one in each] for plan, each in seconds.items()}
+        between = {plan: b for _, each in pairs for plan, b in (each.between or {}).items()}
         crossed = [(f"{c.first} | {c.then}", f.value, c.believed) for f, c in pairs]
         measured = [(100 * value, which) for which, value, _ in crossed if value]
         believed = [(100 * value, which) for which, _, value in crossed if value]
         panels = [
-            Panel("measured time", "time", _lines(at, times), measured),
+            Panel("measured time", "time", _lines(at, times, between), measured),
             Panel("planner's cost", "number", _lines(at, costs), believed),
         ]
         names = [plan for plan in _COLOURS if plan in seconds]
         rows = [
             Row(
                 f"{share:g} %",
-                [units.duration(1e9 * seconds[plan][n]) for plan in names]
+                [_with_interval(seconds[plan][n], between, plan, n) for plan in names]
                 + [units.number(costs[plan][n]) for plan in names],
             )
             for n, share in enumerate(at)
@@ -113,20 +117,39 @@ def _fits(of: CrossingDetails) -> bool:
     """Is there a positive number for each selectivity, of plans that are known?"""
     lists = [of.selectivities, *of.seconds.values(), *of.costs.values()]
     plans = {of.first, of.then}
+    between = of.between or {}
+    ends = [each for one in between.values() for each in one if each]
     return (
         bool(of.selectivities)
+        and between.keys() in (plans, set())
+        and all(len(one) == len(of.selectivities) for one in between.values())
+        and all(0 < low <= high for low, high in ends)
         and all(len(one) == len(of.selectivities) and min(one) > 0 for one in lists)
         and plans == of.seconds.keys() == of.costs.keys()
         and plans <= _COLOURS.keys()
     )
 
 
-def _lines(at: Sequence[float], by_plan: Mapping[Plan, Sequence[float]]) -> list[Line]:
+def _lines(
+    at: Sequence[float], by_plan: Mapping[Plan, Sequence[float]], between: _Between | None = None
+) -> list[Line]:
+    """`between`: the intervals, in seconds."""
     return [
-        Line(plan, colour, list(zip(at, by_plan[plan], strict=True)))
+        Line(
+            plan,
+            colour,
+            list(zip(at, by_plan[plan], strict=True)),
+            [ends and (1e9 * ends[0], 1e9 * ends[1]) for ends in (between or {}).get(plan, ())],
+        )
         for plan, colour in _COLOURS.items()
         if plan in by_plan
     ]
+
+
+def _with_interval(seconds: float, between: _Between, plan: Plan, number: int) -> str:
+    ends = between[plan][number] if between.get(plan) else None
+    spread = f" ({' to '.join(units.duration(1e9 * end) for end in ends)})" if ends else ""
+    return f"{units.duration(1e9 * seconds)}{spread}"
 
 
 def _words(circumstance: Circumstance, correlation: float | None) -> str:
