@@ -26,6 +26,9 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Query
 from pgtrace.postgres import discovery
 from pgtrace.postgres.owners_connection import OwnersConnections
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 from pgtrace_command import PGTRACE, run, wait_for
 
 COUNT = f"select count(*) from {benchmark_table.TABLE}"
@@ -230,6 +233,52 @@ def test_servers_in_directories_of_one_name(disk_directory: Path) -> None:
 
         wait_for(queries)
     assert queries() == ["select 'one'"]
+
+
+@pytest.mark.pg("15")
+def test_what_servers_in_directories_of_one_name_read_is_told_apart(disk_directory: Path) -> None:
+    """Each by the postmaster that it had first, also after it was started again."""
+    OfOneName.name = disk_directory / "of_both"
+    OfOneName.name.mkdir()
+    both = [OfOneName(directory=disk_directory, pid_namespace=True) for _ in range(2)]
+    with both[0] as one, both[1] as other:
+        pids = [each.postmaster_pid for each in both]
+        names = {f"{OfOneName.name} (postmaster {pid})" for pid in pids}
+        target = Target.of_servers([discovery.server(pid) for pid in pids])
+        assert {f"the server in {name}" for name in names} == {*str(target).split(", ")}
+        tracer = Tracer(target, TraceOptions(by_relation=True))
+
+        def started_again() -> bool:
+            tracer.poll()
+            return any(gap.ended for gap in tracer.capture().gaps)
+
+        try:
+            one.restart()
+            wait_for(started_again)
+            for each in one, other:
+                with each.connect() as connection:
+                    connection.execute("select count(*) from pg_class")
+        finally:
+            taken = tracer.stop()
+    assert {gap.data_directory for gap in taken.gaps} < names
+    read = {io.relation or "" for b in taken.backends for io in b.io if io.kind == "relation"}
+    assert {each.partition(" of ")[2] for each in read} == names, read
+    assert {space.name.partition(" of ")[2] for space in taken.tablespaces} == names
+
+
+@pytest.mark.pg("15")
+@pytest.mark.alone  # every other server would be named too
+def test_which_of_servers_in_directories_of_one_name_can_be_typed(disk_directory: Path) -> None:
+    OfOneName.name = disk_directory / "typed"
+    OfOneName.name.mkdir()
+    both = [OfOneName(directory=disk_directory, pid_namespace=True) for _ in range(2)]
+    with both[0], both[1]:
+        refused = run("capture", "--duration", 0.1)
+        assert refused.code == 2
+        for each in both:
+            words = f"-p {each.postmaster_pid}"
+            assert words in refused.err
+            assert run("capture", "--duration", 0.1, *words.split()).code == 0
 
 
 @pytest.mark.parametrize("command", ["capture", "attach"])

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,11 @@ class Files:
         if self.names:
             self.names.start()
         self.places = Places(
-            lambda: self.files, lambda: [server], lambda _: self.names, by_relation=True
+            lambda: self.files,
+            lambda: [server],
+            lambda _: self.names,
+            attrgetter("data_directory"),
+            by_relation=True,
         )
 
     def add(self, file: File) -> int:
@@ -392,7 +397,13 @@ def test_two_servers_are_told_apart(small: PrivateCluster, cluster: PrivateClust
         file_of(one.datadir / "base/1/2619", one.datadir / "base") for one in (small, cluster)
     ]
     files = dict(enumerate(of_each))
-    places = Places(lambda: files, lambda: servers, lambda _: None, by_relation=True)
+    places = Places(
+        lambda: files,
+        lambda: servers,
+        lambda _: None,
+        attrgetter("data_directory"),
+        by_relation=True,
+    )
     for index, server in enumerate(servers):
         of_it = f"of {server.data_directory}"
         expected = Place("relation", f"pg_default {of_it}", f"base/1/2619 {of_it}")

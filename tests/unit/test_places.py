@@ -1,5 +1,7 @@
 """Paths of files, as the kernel tells their last components."""
 
+from operator import attrgetter
+
 import pytest
 
 from pgtrace.engines import File
@@ -66,7 +68,7 @@ def test_a_path_that_was_not_seen_is_none() -> None:
 
 
 def test_what_is_not_known_is_unknown() -> None:
-    places = Places(dict, list, lambda _: None, by_relation=True)
+    places = Places(dict, list, lambda _: None, attrgetter("data_directory"), by_relation=True)
     assert places.place(-1) == Place("unknown")
 
 
@@ -76,12 +78,16 @@ def test_a_file_of_no_server_has_its_kind() -> None:
         1: File("relation", (8, 1), 0, 9, ("data", "base", "5", "16385")),
         2: File("other", (8, 1), 78, 0, ("tmp", "x")),
     }
-    places = Places(lambda: files, list, lambda _: None, by_relation=True)
+    places = Places(
+        lambda: files, list, lambda _: None, attrgetter("data_directory"), by_relation=True
+    )
     assert [places.place(index) for index in range(3)] == [
         Place("relation", None, "…/data/base/5/16385"),
         Place("relation"),
         Place("other", None, "…/tmp/x"),
     ]
     assert places.tablespaces() == []
-    grouped = Places(lambda: files, list, lambda _: None, by_relation=False)
+    grouped = Places(
+        lambda: files, list, lambda _: None, attrgetter("data_directory"), by_relation=False
+    )
     assert {grouped.place(index).relation for index in range(3)} == {None}

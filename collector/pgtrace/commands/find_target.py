@@ -1,6 +1,7 @@
 """Which processes and servers the command line means."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def find_any(args: argparse.Namespace) -> "Target":
         if hidden:
             note(args, f"Not traced: {hidden}")
         if len(servers) > 1 and not args.all:
-            known = ", ".join(f"--server {server.data_directory}" for server in servers)
+            known = ", ".join(_how_to_name(server, servers) for server in servers)
             raise UsageError(f"several servers are running: {known}; or --all")
         if len(servers) > MOST_SERVERS:
             # Whoever starts more, later, does not take the place of those that were there
@@ -98,6 +99,13 @@ def _check_filters(args: argparse.Namespace, target: "Target") -> None:
     if not args.wait:
         raise TargetError(f"{message}; `pgtrace list` shows them, --wait waits for one")
     note(args, f"{message[0].upper()}{message[1:]}: waiting for one.")
+
+
+def _how_to_name(server: "Server", servers: Sequence["Server"]) -> str:
+    """By its directory, unless that is the name of another's too, as in containers."""
+    if [each.data_directory for each in servers].count(server.data_directory) > 1:
+        return f"-p {server.postmaster_pid}"
+    return f"--server {server.data_directory}"
 
 
 def _is_named(server: "Server", name: str) -> bool:

@@ -345,6 +345,8 @@ class Gap(msgspec.Struct):
     """
 
     data_directory: str
+    """Of several servers whose directories have one name, as in containers, with its postmaster's
+    pid."""
     began: str
     ended: str | None
     """None: it did not come back."""

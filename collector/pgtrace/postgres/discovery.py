@@ -7,8 +7,8 @@ are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount
 import os
 import re
 import sys
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -172,6 +172,17 @@ def servers() -> list[Server]:
         except PgtraceError:
             continue
     return found
+
+
+def told_apart(servers: Sequence[Server]) -> dict[int, str]:
+    """What each of them is called where there are several, by its postmaster's pid: its data
+    directory, and if that is the name of another's too, as in containers, also that pid."""
+    often = Counter(server.data_directory for server in servers)
+    return {
+        each.postmaster_pid: each.data_directory
+        + (f" (postmaster {each.postmaster_pid})" if often[each.data_directory] > 1 else "")
+        for each in servers
+    }
 
 
 def hidden() -> str | None:

@@ -45,11 +45,13 @@ class Places:
         files: Callable[[], Mapping[int, File]],
         servers: Callable[[], Iterable[Server]],
         names_of: Callable[[Server], Names | None],
+        called: Callable[[Server], str],
         *,
         by_relation: bool,
     ) -> None:
         self._files = files
         self._whose = names_of
+        self._called = called
         self._by_relation = by_relation
         self._several = len(list(servers())) > 1
         self._spaces = Spaces(servers)
@@ -204,10 +206,10 @@ class Places:
         return str(space.oid)
 
     def _of_server(self, name: str, space: Space | None) -> str:
-        """Names of several servers are told apart by their data directories."""
+        """Names of several servers are told apart by what these are called."""
         if not self._several or space is None:
             return name
-        return f"{name} of {space.server.data_directory}"
+        return f"{name} of {self._called(space.server)}"
 
 
 def is_told(file: File) -> bool:

@@ -40,6 +40,7 @@ class Servers:
         self._places = {pid: _place(server) for pid, server in self._servers.items()}
         self._first: dict[int, int] = {}
         """Of successors, the postmaster that their server had when tracing began."""
+        self._names = discovery.told_apart(target.servers)
         self._next_look = 0.0
         self._gaps = Gaps()
         self._life = Life(set(self._servers)) if target.whole else None
@@ -63,6 +64,10 @@ class Servers:
     def first(self, postmaster: int) -> int:
         """The postmaster that its server had when tracing began."""
         return self._first.get(postmaster, postmaster)
+
+    def name(self, server: Server) -> str:
+        """What it is called, among several: the same as its predecessor."""
+        return self._names.get(self.first(server.postmaster_pid), server.data_directory)
 
     def all(self) -> list[Server]:
         """Those that are traced now."""
@@ -90,7 +95,7 @@ class Servers:
         if server and self._target.whole:
             kind = traced.title.backend_type
             times = traced.began_ns, traced.ended_ns
-            self._gaps.child_ended(server.data_directory, kind, *times, exit_code)
+            self._gaps.child_ended(self.name(server), kind, *times, exit_code)
 
     def running(self) -> list[TracedProcess]:
         """Everybody who runs now but parallel workers, as /proc shows them."""
@@ -173,9 +178,9 @@ class Servers:
         away = []
         for server in self._servers.values():
             if not _runs(server.postmaster):
-                self._gaps.stopped(server.data_directory, time.monotonic_ns())
+                self._gaps.stopped(self.name(server), time.monotonic_ns())
                 away.append(server)
-            elif self._gaps.crash(server.data_directory) is not None:
+            elif self._gaps.crash(self.name(server)) is not None:
                 self._look_at_standby(server)
         return away
 
@@ -194,7 +199,7 @@ class Servers:
                 lock = foreign_files.status(server.directory, "postmaster.pid", uid)
                 ready.append(lock.st_mtime_ns - (time.time_ns() - time.monotonic_ns()))
             if since := [moment for moment in ready if moment > began_ns]:
-                self._gaps.recovered(server.data_directory, began_ns, min(since))
+                self._gaps.recovered(self.name(server), began_ns, min(since))
 
     def _began_ns(self, backend: Backend) -> int:
         """As the process connector has it, or else the end of the tick that /proc has."""
@@ -241,7 +246,7 @@ class Servers:
                 postmaster(successor, memory=self._engine.query_source == "memory"),
                 self._new_binary(server, successor),
             )
-        self._gaps.started(server.data_directory, time.monotonic_ns())
+        self._gaps.started(self.name(server), time.monotonic_ns())
 
     def _new_binary(self, server: Server, successor: Server) -> str | None:
         """Where probes have to be put, because it runs another file than the server before."""

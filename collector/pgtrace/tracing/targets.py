@@ -60,7 +60,8 @@ class Target:
 
     def __str__(self) -> str:
         if self.whole:
-            return ", ".join(f"the server in {s.data_directory}" for s in self.servers)
+            names = discovery.told_apart(self.servers)
+            return ", ".join(f"the server in {name}" for name in names.values())
         return ("process " if len(self.pids) == 1 else "processes ") + ", ".join(
             str(pid) for pid in self.pids
         )

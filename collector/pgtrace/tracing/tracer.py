@@ -97,6 +97,7 @@ class Tracer:
             self.engine.files,
             self.registry.servers.all,
             lambda server: self.registry.identities.names_of(server.postmaster_pid),
+            self.registry.servers.name,
             by_relation=options.by_relation,
         )
         self.assembly = Assembly(
