@@ -1,6 +1,7 @@
 """Buckets in eight bytes each: nothing is lost on the way there and back."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captures import CACHED, DEVICE, ISSUED, some_backend, some_reads
-from pgtrace.model.buckets import LAST, Bucket, Buckets, bucket_bounds, plain
+from pgtrace.model.buckets import LAST, Bucket, Buckets, bucket_bounds, bucket_index, plain
 from pgtrace.model.capture import Latencies
 from pgtrace.model.combined import alike
 from pgtrace.model.histogram import Histogram
@@ -34,10 +35,12 @@ def test_they_come_back_as_they_were_given(given_buckets: list[Bucket]) -> None:
 
 @given(SOME)
 def test_counts_are_added_up_by_index(given_buckets: list[Bucket]) -> None:
-    counts: dict[int, int] = {}
-    assert Buckets(given_buckets).add_to(counts) == any(n for *_, n in given_buckets)
-    assert sum(counts.values()) == sum(n for *_, n in given_buckets)
-    assert all(counts.values())
+    grid = [0] * (LAST + 1)
+    assert Buckets(given_buckets).add_to(grid) == any(n for *_, n in given_buckets)
+    expected = Counter[int]()
+    for low, _, count in given_buckets:
+        expected[bucket_index(low)] += count
+    assert {index: count for index, count in enumerate(grid) if count} == +expected
 
 
 @pytest.mark.parametrize(

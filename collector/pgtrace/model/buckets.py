@@ -6,7 +6,7 @@ minutes) share the last bucket. All times are nanoseconds.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, Self, overload
 
 SUB_BITS = 4
@@ -81,15 +81,11 @@ class Buckets(Sequence[Bucket]):
         found._packed = array("Q", [i | n << _BITS for i, n in sorted(counts.items()) if n])
         return found
 
-    def add_to(self, counts: MutableMapping[int, int]) -> bool:
-        """Add them to counts by bucket index; whether there was anything to add."""
-        any_count = False
+    def add_to(self, grid: MutableSequence[int]) -> bool:
+        """Add them to counts of all buckets, in order; whether there was anything to add."""
         for packed in self._packed:
-            if packed > _INDEX:  # none in it is as if it were not there
-                index = packed & _INDEX
-                counts[index] = counts.get(index, 0) + (packed >> _BITS)
-                any_count = True
-        return any_count
+            grid[packed & _INDEX] += packed >> _BITS
+        return max(self._packed, default=0) > _INDEX  # else there is none in any of them
 
     def lines(self, indent: bytes) -> bytes:
         """As JSON, each on a line that begins with `indent`."""
