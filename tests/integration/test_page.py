@@ -28,8 +28,10 @@ from captures import (
 )
 from chromium import COMMAND, Chromium, Page
 from html_page import HtmlPage
-from pgtrace.model.capture import Backend, Capture
+from pgtrace.model.capture import Backend, Capture, Interval, IntervalIo
 from pgtrace.model.lab_result import Finding, Result
+
+MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def a_result() -> Result:
 DOCUMENTS = {"capture": a_capture, "lab": a_result}
 
 COLOURS = """
-[...document.querySelectorAll('figure')].map((figure) =>
+[...document.querySelectorAll('figure[data-chart]')].map((figure) =>
   [...figure.querySelectorAll('.u-wrap > canvas')].map((canvas) => {
     const found = new Set();
     const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
@@ -105,10 +107,12 @@ def test_every_chart_is_drawn_in_its_colours(
         drawn = {one for canvas in canvases for one in canvas}
         for layer in chart["layers"]:
             assert colour(page, layer["colour"]) in drawn, (chart["title"], layer["keys"])
-    counts = page.run("[...document.querySelectorAll('figure')].map((f) => +f.dataset.drawn)")
+    counts = page.run(
+        "[...document.querySelectorAll('figure[data-chart]')].map((f) => +f.dataset.drawn)"
+    )
     assert all(count >= len(c["layers"]) for count, c in zip(counts, written.charts, strict=True))
     labels = page.run(
-        "[...document.querySelectorAll('figure')].map((figure) => "
+        "[...document.querySelectorAll('figure[data-chart]')].map((figure) => "
         "[...figure.querySelectorAll('.legend button')].map((b) => b.textContent))"
     )
     for chart, names in zip(written.charts, labels, strict=True):
@@ -182,6 +186,86 @@ def test_the_legend_hides_and_shows_by_mouse_and_keys(chromium: Chromium, tmp_pa
     page.press("Enter")
     assert page.run(f"{button}.getAttribute('aria-pressed')") == "true"
     assert all(device in canvas for canvas in page.run(COLOURS)[0])
+
+
+TABLE = """
+[...document.querySelectorAll('table')].find((t) => t.caption.textContent === 'By relation')
+"""
+
+
+def a_capture_of(relations: dict[str, tuple[int, int]]) -> Capture:
+    """Of each, how long a read took, and how many there were."""
+    reads = [some_reads([each], kind="heap", relation=name) for name, each in relations.items()]
+    intervals = [
+        Interval(float(n), [], 1.0, [IntervalIo("read", "device", 1, 8192, MS, {19: 1})])
+        for n in range(6)
+    ]
+    backend = some_backend(io=reads, queries=[some_query(text_hash="aa"), some_query(text="b")])
+    return some_capture(backend, intervals=intervals, duration_s=6.0)
+
+
+def names(page: Page) -> list[str]:
+    """Of the rows that are seen, in order."""
+    rows = f"[...{TABLE}.tBodies[0].rows].filter((row) => !row.hidden)"
+    found: list[str] = page.run(f"{rows}.map((row) => row.cells[0].textContent)")
+    return found
+
+
+def sort_by(page: Page, column: str) -> str:
+    """By its button; what is told of its order."""
+    head = f"[...{TABLE}.tHead.rows[0].cells].find((th) => th.textContent === '{column}')"
+    page.run(f"{head}.querySelector('button').focus()")
+    page.press("Enter")
+    told: str = page.run(f"{head}.getAttribute('aria-sort')")
+    return told
+
+
+def test_tables_are_sorted_by_what_their_cells_say(chromium: Chromium, tmp_path: Path) -> None:
+    """In their units, the rows that stand for the rest always last."""
+    relations = {f"of_ns_{n:02}": (900 + n, 3) for n in range(20)}
+    relations |= {"slow": (2 * 10**9, 2), "often": (1_000, 4_000_000), "middle": (5 * MS, 40)}
+    page, _ = opened(chromium, tmp_path, a_capture_of(relations))
+    rest = names(page)[-1]
+    assert rest.startswith("(")
+    assert sort_by(page, "max") == "descending"
+    assert [name.split()[0] for name in names(page)[:3]] == ["slow", "middle", "often"]
+    assert names(page)[-1] == rest
+    assert sort_by(page, "max") == "ascending"
+    assert [name.split()[0] for name in names(page)[-4:-1]] == ["often", "middle", "slow"]
+    assert names(page)[-1] == rest
+    assert sort_by(page, "reads") == "descending"
+    assert names(page)[0].startswith("often")
+    assert sort_by(page, "relation") == "ascending"
+    assert names(page)[:-1] == sorted(names(page)[:-1])
+    assert page.complaints() == []
+
+
+def test_a_long_table_is_searched(chromium: Chromium, tmp_path: Path) -> None:
+    relations = {f"relation_{n}": (1000, 3) for n in range(15)}
+    page, _ = opened(chromium, tmp_path, a_capture_of(relations))
+    page.run(
+        f"(() => {{ const input = {TABLE}.parentElement.previousElementSibling;"
+        "input.value = 'RELATION_1'; input.dispatchEvent(new Event('input')); })()"
+    )
+    assert sorted(name.split()[0] for name in names(page)) == sorted(
+        f"relation_{n}" for n in (1, 10, 11, 12, 13, 14)
+    )
+
+
+def test_links_lead_into_what_is_folded_up(chromium: Chromium, tmp_path: Path) -> None:
+    """From a statement's row to its charts, and from a moment of the session to what ran then."""
+    page, _ = opened(chromium, tmp_path, a_capture_of({"one": (1000, 3)}))
+    for link in "#statement-aa", "#interval-1":
+        where = f"document.getElementById('{link[1:]}')"
+        assert page.run(f"{where}.closest('details').open") is False
+        page.run(
+            f"document.querySelector('[href=\"{link}\"]').dispatchEvent("
+            "new MouseEvent('click', {bubbles: true, cancelable: true}))"
+        )
+        page.settle()
+        assert page.run("location.hash") == link
+        assert page.run(f"{where}.closest('details').open") is True
+        assert page.run(f"{where}.matches(':target')") is True
 
 
 def test_a_narrow_screen_has_the_whole_page(chromium: Chromium, tmp_path: Path) -> None:

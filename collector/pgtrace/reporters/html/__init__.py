@@ -17,7 +17,8 @@ from .parts import escaped
 def whole(title: str, body: str, charts: Charts) -> str:
     """Return the file."""
     style = _asset("uplot/uPlot.min.css") + _asset("page.css")
-    uplot, script = _asset("uplot/uPlot.iife.min.js"), _asset("draw.js") + _asset("page.js")
+    uplot = _asset("uplot/uPlot.iife.min.js")
+    script = _asset("draw.js") + _asset("page.js") + _asset("tables.js")
     return Template(_asset("page.html")).substitute(
         policy=_policy(style, uplot, script),
         version=__version__,

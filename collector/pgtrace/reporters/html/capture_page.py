@@ -1,9 +1,19 @@
 """A capture as a page: everything, then by place, backend and statement."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 from ... import units
-from ...model.capture import COUNT_CALLS, Backend, Capture, Io, Operation, Tablespace, of_operation
+from ...model.capture import (
+    COUNT_CALLS,
+    Backend,
+    Call,
+    Capture,
+    Io,
+    Operation,
+    Tablespace,
+    of_operation,
+)
 from ...model.histogram import Histogram
 from .. import losses
 from ..sections import server as overview
@@ -12,9 +22,10 @@ from ..terminal.capture_report import head, how, lost_of, partial
 from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
 from . import drawing, whole
-from .charts import Charts
+from .charts import Charts, Group, Layer
+from .opening import opening
 from .over_time import over_time
-from .parts import Row, escaped, paragraphs, part, section, table
+from .parts import Row, anchor, escaped, paragraphs, part, section, table
 from .reads import COLUMNS, numbers, view
 from .statements import statements, waited
 
@@ -24,6 +35,8 @@ _NAV = (("time", "Over time"), ("reads", "All reads"), ("read", "What was read")
         ("writes", "Writes and fsync"), ("backends", "Backends"),
         ("statements", "Statements"))  # fmt: skip
 _ANSWER = ("answer", "over-time")
+_CALLS = ("write", *get_args(Call))
+_COLOURS = ("s4", "sync", "s0", "s2")
 _OF_WRITES = ("calls", "bytes", "time", "mean", "p50", "p99", "max")
 
 
@@ -41,7 +54,7 @@ def render(capture: Capture) -> str:
         "time": over_time(capture),
         "reads": _everything(capture, charts, missing),
         "read": _places(capture),
-        "writes": _writes(capture),
+        "writes": _writes(capture, charts),
         "backends": _backends(capture, charts, missing),
         "statements": statements(capture, charts, missing),
     }
@@ -63,6 +76,7 @@ def render(capture: Capture) -> str:
             "simulated",
         ),
         drawing.drawn(answer),
+        opening(capture),
         section("time", "Over time", by["time"]),
         drawing.drawn([part for part in overviews if several and part not in answer]),
         *(section(name, title, by[name]) for name, title in _NAV if name != "time"),
@@ -128,6 +142,8 @@ def _places(capture: Capture) -> str:
     named = any(r.relation for r in reads)
     of = grouped(reads, relation_of if named else lambda r: r.kind)
     rows = [numbers(name, own, whole) for name, own in of[:MOST_RELATIONS]]
+    for row in rows:
+        row.anchor = anchor("read", row.name)
     rest = [r for _, own in of[MOST_RELATIONS:] for r in own]
     if rest:
         rows.append(numbers(f"({units.count(len(of) - MOST_RELATIONS)} more)", rest, whole))
@@ -144,7 +160,7 @@ def _places(capture: Capture) -> str:
     return "\n".join(tables)
 
 
-def _writes(capture: Capture) -> str:
+def _writes(capture: Capture, charts: Charts) -> str:
     """Which call, of which files, by whom; nothing where nobody asked for them."""
     if not set(capture.probes.operations) - {"read"}:
         return ""
@@ -170,9 +186,18 @@ def _writes(capture: Capture) -> str:
     lines = [f"In no number here: {', '.join(said)}."] if said else []
     if not found:
         return paragraphs(["None.", *lines])
-    return table(
-        "By call, file and type of backend", "what, of, by", [("", _OF_WRITES)], rows
-    ) + paragraphs(lines)
+    every = [r for _, some in found for r in some]
+    layers = [
+        Layer((call,), colour, Histogram.of(own))
+        for call, colour in zip(_CALLS, _COLOURS, strict=True)
+        if (own := [r for r in every if (r.call or r.operation) == call])
+    ]
+    title = "Writes and fsyncs: how long a call took"
+    return (
+        charts.latencies(title, [Group("", layers)], what="calls")
+        + table("By call, file and type of backend", "what, of, by", [("", _OF_WRITES)], rows)
+        + paragraphs(lines)
+    )
 
 
 def _space(name: str, space: Tablespace | None, row: Row) -> Row:

@@ -71,9 +71,12 @@ class Charts:
 
     data: list[dict[str, Any]] = field(default_factory=list)
 
-    def latencies(self, title: str, groups: Sequence[Group], *, opened: bool = True) -> str:
-        """A histogram: reads by powers of two of their latency, and what share of the time each
-        power of two took. Times within a bar are estimates, which add up to the exact sum.
+    def latencies(
+        self, title: str, groups: Sequence[Group], *, opened: bool = True, what: str = "reads"
+    ) -> str:
+        """A histogram: reads, or `what` they are, by powers of two of their latency, and what
+        share of the time each power of two took. Times within a bar are estimates, which add up
+        to the exact sum.
         """
         folded = [
             [{low: rest for low, *rest in layer.latencies.fold_time()} for layer in group.layers]
@@ -100,13 +103,15 @@ class Charts:
             names = [layer.keys[0] for layer in group.layers]
             names += ["all"] if len(names) > 1 else []
             heads += [
-                (f"{group.name} reads".strip(), names),
+                (f"{group.name} {what}".strip(), names),
                 (f"{group.name} share of the time".strip(), names),
                 (group.name, ["time"]),
             ]
         above = "more" if lows[-1] >= 1 << MAX_BITS else units.bucket(2 * lows[-1] or 1)
         edges = [*(units.bucket(low) for low in lows), above]
-        content = table("Reads by latency, from … up to the next row", "from", heads, rows)
+        content = table(
+            f"{what.capitalize()} by latency, from … up to the next row", "from", heads, rows
+        )
         return self._chart(
             "latencies", title, heads=heads, content=content, opened=opened, layers=layers,
             edges=edges,

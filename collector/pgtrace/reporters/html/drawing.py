@@ -20,7 +20,7 @@ def _section(each: Section) -> str:
 
 def _block(block: Block) -> str:
     if isinstance(block, Paragraph):
-        return paragraphs([block.text], "lead")
+        return paragraphs([block.text], "said")
     if isinstance(block, Over):
         return ""
     heads = [("", [column.title for column in block.columns])]

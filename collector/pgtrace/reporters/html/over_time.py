@@ -1,6 +1,7 @@
 """The session over its time: a heat map of latencies, whose time it was, and what ran when.
 
-Drawn here as SVG, as there is nothing to be hidden or compared: each cell tells its numbers.
+Drawn here as SVG, as there is nothing to be hidden or compared: each cell tells its numbers, and
+leads to what ran then.
 """
 
 import math
@@ -34,6 +35,8 @@ _FAINT = 0.15
 class _Column(NamedTuple):
     """Intervals that are drawn as one."""
 
+    number: int
+    """Of the first."""
     intervals: list[Interval]
 
     @property
@@ -64,7 +67,7 @@ def over_time(capture: Capture) -> str:
 def _columns(capture: Capture) -> list[_Column]:
     at_once = math.ceil(len(capture.intervals) / MOST_COLUMNS)
     listed = capture.intervals
-    return [_Column(listed[n : n + at_once]) for n in range(0, len(listed), at_once)]
+    return [_Column(n, listed[n : n + at_once]) for n in range(0, len(listed), at_once)]
 
 
 def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) -> str:
@@ -81,6 +84,7 @@ def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) ->
     cells = []
     for column, counts in zip(columns, counted, strict=True):
         place, span = _x(capture, column), _span(capture, column)
+        cells.append(_link(column))
         for number, power in enumerate(rows):
             if count := counts.get(power):
                 shade = _FAINT + (1 - _FAINT) * math.log1p(count) / math.log1p(most)
@@ -90,6 +94,7 @@ def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) ->
                     f'<rect {place} y="{number * _ROW}" height="{_ROW - 1}" '
                     f'fill-opacity="{shade:.2f}"><title>{escaped(told)}</title></rect>'
                 )
+        cells.append("</a>")
     labels = [
         f'<text x="{_LEFT - 6}" y="{number * _ROW + 12}">{escaped(_from(power))}</text>'
         for number, power in enumerate(rows)
@@ -135,6 +140,7 @@ def _whose(
     cells = []
     for column, here in zip(columns, of_columns, strict=True):
         below, place, span = 0.0, _x(capture, column), _span(capture, column)
+        cells.append(_link(column))
         rest = here.total() - sum(here[name] for name in names)
         for name, ns in [*((name, here[name]) for name in names), (_OTHERS, rest)]:
             height = _HEIGHT * _rate(column, ns) / most
@@ -147,6 +153,7 @@ def _whose(
                 f'<rect class="{colour}" {place} y="{_HEIGHT - below:.1f}" '
                 f'height="{height:.1f}"><title>{escaped(told)}</title></rect>'
             )
+        cells.append("</a>")
     title = f"{doing(operation, waiting=waiting).capitalize()} over time, by who did"
     label = f'<text x="{_LEFT - 6}" y="12">{escaped(units.duration(most))}/s</text>'
     legend = "".join(
@@ -162,7 +169,7 @@ def _numbers(
 ) -> str:
     """Interval by interval."""
     rows = []
-    for interval in capture.intervals:
+    for number, interval in enumerate(capture.intervals):
         io = of_interval(interval, operation, waiting=waiting)
         every = [each for each in interval.io if each.operation == operation]
         ran = "; ".join(
@@ -179,12 +186,18 @@ def _numbers(
                     units.duration(sum(each.total_ns for each in io)),
                     ran or "-",
                 ],
+                anchor=f"interval-{number}",
             )
         )
     took = "device" if waiting else "time"
     heads = [("", ["length", "calls", "bytes", took, "what took longest"])]
     drawn = table("Interval by interval", "from", heads, rows, words=["what took longest"])
     return f"<details><summary>The numbers of these charts</summary>\n{drawn}</details>"
+
+
+def _link(column: _Column) -> str:
+    """To what ran then. Not for the keyboard, whose way are the links of the table."""
+    return f'<a href="#interval-{column.number}" tabindex="-1">'
 
 
 def _powers(every: Iterable[dict[int, int]]) -> Counter[int]:

@@ -3,6 +3,7 @@
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from ...terminal_text import escape
 
@@ -15,6 +16,10 @@ class Row:
 
     name: str
     cells: list[str] = field(default_factory=list)
+    anchor: str = ""
+    """By which links lead to it: anchor() of something."""
+    link: str = ""
+    """Where its name leads: an anchor on this page. To itself, if it has one and this is ""."""
 
 
 def text(value: str) -> str:
@@ -83,9 +88,11 @@ def _row(row: Row, kinds: Sequence[str], long: bool) -> str:
         f"<td{_kind(kind or ('zero' if cell in _NOTHING else ''))}>{escaped(cell)}</td>"
         for cell, kind in zip(row.cells, kinds, strict=True)
     )
-    return (
-        f'<tr><th scope="row"{_kind("long" if long else "")}>{escaped(row.name)}</th>{cells}</tr>'
-    )
+    name, link = escaped(row.name), row.link or row.anchor
+    if link:
+        name = f'<a href="#{escaped(link)}">{name}</a>'
+    place = f' id="{escaped(row.anchor)}"' if row.anchor else ""
+    return f'<tr{place}><th scope="row"{_kind("long" if long else "")}>{name}</th>{cells}</tr>'
 
 
 def _kind(name: str) -> str:
@@ -102,12 +109,21 @@ def figure(number: int, kind: str, title: str, content: str, opened: bool) -> st
     )
 
 
-def part(summary: str, content: str, *, small: str = "", opened: bool = False) -> str:
+def anchor(kind: str, name: str) -> str:
+    """What stands in a link, and in the place that it leads to: of the same name the same, in every
+    page, so that a link may be passed on."""
+    return f"{kind}-{quote(text(name), safe='')}"
+
+
+def part(
+    summary: str, content: str, *, small: str = "", opened: bool = False, anchor: str = ""
+) -> str:
     """Something to open and close, as a backend or a statement."""
+    place = f' id="{escaped(anchor)}"' if anchor else ""
     more = f" <small>{escaped(small)}</small>" if small else ""
     return (
-        f'<details class="part"{" open" if opened else ""}><summary><code>{escaped(summary)}</code>'
-        f"{more}</summary>\n{content}\n</details>"
+        f'<details class="part"{place}{" open" if opened else ""}>'
+        f"<summary><code>{escaped(summary)}</code>{more}</summary>\n{content}\n</details>"
     )
 
 

@@ -1,6 +1,7 @@
 """The statements of a capture, each of all backends together, as a chapter of a page."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from ... import units
 from ...model.capture import Capture, Query
@@ -9,7 +10,7 @@ from ..sections import statements as sections
 from ..sections.sums import time_of
 from ..terminal.capture_report import MOST_STATEMENTS
 from .charts import Charts
-from .parts import Row, paragraphs, part, table
+from .parts import Row, anchor, paragraphs, part, table
 from .reads import view
 
 
@@ -18,7 +19,11 @@ def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     every = sections.statements(capture)
     if not every:
         return paragraphs(["Not measured."]) if capture.probes.queries == "none" else ""
-    rows = [_statement_row(f"{n}. {s.text}", [s]) for n, s in enumerate(every[:MOST_STATEMENTS], 1)]
+    anchors = list(_anchors(every[:MOST_STATEMENTS]))
+    rows = [
+        _statement_row(f"{n}. {s.text}", [s], place)
+        for n, (s, place) in enumerate(zip(every, anchors, strict=False), 1)
+    ]
     if len(every) > MOST_STATEMENTS:
         rest = every[MOST_STATEMENTS:]
         rows.append(_statement_row(f"({units.count(len(rest))} more, in --format json)", rest))
@@ -42,11 +47,22 @@ def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
                 waited_ns=waited(statement.queries),
             )
         )
-        parts.append(part(f"{number}. {statement.text}", "\n".join(content)))
+        title = f"{number}. {statement.text}"
+        parts.append(part(title, "\n".join(content), anchor=anchors[number - 1]))
     return "\n".join(parts)
 
 
-def _statement_row(name: str, statements: Sequence[sections.Statement]) -> Row:
+def _anchors(every: Sequence[sections.Statement]) -> Iterator[str]:
+    """Of one statement there may be several: by other protocols, or begun before tracing."""
+    seen: Counter[str] = Counter()
+    for statement in every:
+        query = statement.queries[0]
+        name = str(query.query_id or query.text_hash or statement.text)
+        seen[name] += 1
+        yield anchor("statement", name if seen[name] == 1 else f"{name}-{seen[name]}")
+
+
+def _statement_row(name: str, statements: Sequence[sections.Statement], link: str = "") -> Row:
     queries = [query for s in statements for query in s.queries]
     reads = [r for s in statements for r in s.reads]
     latency = Histogram.of(query.latency for query in queries if query.latency)
@@ -73,6 +89,7 @@ def _statement_row(name: str, statements: Sequence[sections.Statement]) -> Row:
             units.duration(read_ns),
             units.share(own_ns / max(1, latency.total_ns)) if latency.count else "-",
         ],
+        link=link,
     )
 
 

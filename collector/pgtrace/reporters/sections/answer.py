@@ -176,6 +176,6 @@ def _lasting(capture: Capture, operation: Operation) -> str:
 
 
 def short(text: str, most: int = 60) -> str:
-    """A statement in a sentence."""
-    words = " ".join(text.split())
+    """A statement in a sentence, which goes on behind it."""
+    words = " ".join(text.split()).rstrip("; ")
     return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"

@@ -1,0 +1,114 @@
+"""What a page begins with: three figures, and a bar that is as long as the time it shows."""
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+
+from captures import CACHED, DEVICE, some_backend, some_capture, some_query, some_reads
+from pgtrace.model.capture import Buffers, Capture, Io, Probes
+from pgtrace.reporters.html.opening import opening
+
+MS = 1_000_000
+SLOW = some_reads([(10 * MS, 100)], source="device")
+"""One second of waiting, of the four that statements took."""
+QUICK = some_reads([(MS, 300)])
+
+
+def of_statements(*reads: Io, **fields: Any) -> Capture:
+    query = some_query(io=list(reads))
+    return some_capture(some_backend(io=list(reads), queries=[query]), **fields)
+
+
+def light(*io: Io, **fields: Any) -> Capture:
+    """The time of statements is not measured."""
+    probes = Probes("libbpf", "fentry", "memory")
+    return some_capture(some_backend(io=list(io), queries=[]), probes=probes, **fields)
+
+
+def figures(capture: Capture) -> dict[str, str]:
+    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", opening(capture))
+    return {name: unescape(value) for name, value in found}
+
+
+def keys(capture: Capture) -> list[str]:
+    return [unescape(key) for key in re.findall(r"</svg> (.*?)</li>", opening(capture))]
+
+
+def test_of_statements_all_of_their_time_is_shown() -> None:
+    capture = of_statements(SLOW, QUICK)
+    assert figures(capture) == {
+        "waiting for the device": "1.00 s, 25 % of statements",
+        "blocks out of the page cache": "75 %",
+        "p99 of reads that waited for it": "10 ms",
+    }
+    assert keys(capture) == [
+        "device: 1.00 s, 25 %",
+        "page cache: 300 ms, 7.5 %",
+        "everything else: CPU, locks, the network: 2.70 s, 68 %",
+    ]
+
+
+def test_what_helpers_read_meanwhile_is_no_part_of_that_time() -> None:
+    beside = some_reads([(10 * MS, 900)], source="device", performed_by="io worker")
+    assert keys(of_statements(SLOW, beside))[0] == "device: 1.00 s, 25 %"
+
+
+def test_without_the_time_of_statements_it_is_that_of_all_io() -> None:
+    write = some_reads([(MS, 200)], operation="write")
+    sync = some_reads(
+        [(100 * MS, 5)], source="wait", operation="fsync", call="fdatasync", size=None
+    )
+    capture = light(SLOW, QUICK, write, sync, buffers=[Buffers("shop", 3600, 400)])
+    assert figures(capture) == {
+        "waiting for the device": "1.00 s, 77 % of reading",
+        "blocks out of shared_buffers or the page cache": "98 %",
+        "p99 of reads that waited for it": "10 ms",
+    }
+    assert keys(capture) == [
+        "device: 1.00 s, 50 %", "page cache: 300 ms, 15 %", "writing: 200 ms, 10 %",
+        "fsync: 500 ms, 25 %",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("capture", [of_statements(SLOW, QUICK), light(CACHED, DEVICE)])
+def test_each_part_is_as_long_as_its_share_and_together_they_fill_the_bar(
+    capture: Capture,
+) -> None:
+    bar = re.search(r"<svg role.*?</svg>", opening(capture))
+    assert bar
+    found = re.findall(r'x="([\d.]+)" width="([\d.]+)".*?<title>.*?, ([\d.]+) %', bar[0])
+    at = 0.0
+    for x, width, share in found:
+        assert float(x) == pytest.approx(at, abs=0.02)
+        assert float(width) == pytest.approx(10 * float(share), abs=6)
+        at += float(width) + 1
+    assert at == pytest.approx(1000, abs=0.1)
+
+
+def test_what_is_not_measured_is_not_nothing() -> None:
+    capture = light(some_reads([(MS, 300)], source="unknown"))
+    assert figures(capture) == {
+        "waiting for the device": "not measured",
+        "blocks out of the page cache": "not measured",
+        "p99 of reads": "1.0 ms",
+    }
+    assert keys(capture) == ["reads, of which no source is known: 300 ms, 100 %"]
+
+
+def test_where_nobody_waited_it_is_all_reads_of_which_p99_is_told() -> None:
+    told = figures(light(QUICK))
+    assert told["waiting for the device"] == "0 ns, 0 % of reading"
+    assert told["blocks out of the page cache"] == "100 %"
+    assert told["p99 of reads"] == "1.0 ms"
+
+
+def test_reads_that_took_no_time_have_no_bar() -> None:
+    assert keys(light(some_reads([(0, 5)], source="device"))) == []
+
+
+def test_of_nothing_there_is_nothing() -> None:
+    assert opening(some_capture()) == ""
+    assert opening(some_capture(some_backend(io=[]))) == ""
+    assert figures(light(some_reads([(MS, 2)], operation="write"))) == {}
