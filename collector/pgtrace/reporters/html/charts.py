@@ -114,7 +114,7 @@ class Charts:
         )
         return self._chart(
             "latencies", title, heads=heads, content=content, opened=opened, layers=layers,
-            edges=edges,
+            edges=edges, what=what,
         )  # fmt: skip
 
     def percentiles(self, title: str, layers: Sequence[Layer], *, opened: bool = True) -> str:

@@ -44,27 +44,29 @@ function stroke(ctx, layer, x, y, width, height) {
   ctx.stroke();
 }
 
-// Reads: the bars of one bucket stand in each other, the highest behind and widest, because on
-// a logarithmic axis a stack would show nothing but its lowest part truly.
+// How many: a line of steps for each layer, which hides no other. On a logarithmic axis a stack would
+// show nothing but its lowest part truly. A bucket without any interrupts the line.
 function counts(u, chart, layers) {
-  let bars = 0;
-  const floor = u.valToPos(u.scales.y.min, "y", true);
-  for (let k = 0; k < chart.edges.length - 1; k++) {
-    for (const outlined of [false, true]) {
-      layers
-        .filter((layer) => layer.outlined === outlined && layer.counts[k])
-        .sort((a, b) => b.counts[k] - a.counts[k])
-        .forEach((layer, rank) => {
-          const inset = 0.04 + 0.13 * rank + (outlined ? 0.04 : 0);
-          const from = u.valToPos(k + inset, "x", true);
-          const upto = u.valToPos(k + 1 - inset, "x", true);
-          const top = u.valToPos(layer.counts[k], "y", true);
-          bar(u.ctx, layer, from, top, Math.max(2, upto - from), floor - top);
-          bars++;
-        });
-    }
+  const { ctx } = u, dpr = devicePixelRatio;
+  let steps = 0;
+  ctx.lineWidth = 3 * dpr;
+  for (const layer of layers) {
+    ctx.strokeStyle = colour(layer.colour);
+    ctx.setLineDash(layer.outlined ? [7 * dpr, 4 * dpr] : []);
+    ctx.beginPath();
+    layer.counts.forEach((count, k) => {
+      if (!count) return;
+      const y = u.valToPos(count, "y", true);
+      const from = u.valToPos(k, "x", true), upto = u.valToPos(k + 1, "x", true);
+      if (layer.counts[k - 1]) ctx.lineTo(from, y);
+      else ctx.moveTo(from, y);
+      ctx.lineTo(upto, y);
+      steps++;
+    });
+    ctx.stroke();
   }
-  return bars;
+  ctx.setLineDash([]);
+  return steps;
 }
 
 // Shares of the time: these can be stacked. Groups stand side by side in a bucket.

@@ -67,10 +67,10 @@
         rows: chart.edges.slice(1).map((_, k) => k + 0.5), range: [0, buckets],
         panels: [
           { height: 230, draw: counts, y: [0.7, Math.max(10, most * 1.6)], distr: 3,
-            axes: [x(""), axis({ label: "reads", splits: (u, _, min, max) => decades(min, max),
+            axes: [x(""), axis({ label: chart.what, splits: (u, _, min, max) => decades(min, max),
               values: (_, splits) => splits.map((n) => n.toLocaleString("en-US")) })] },
           { height: 160, draw: shares, y: [0, Math.max(...sums) * 1.08 || 1], distr: 1,
-            axes: [x("latency of a read"), axis({ label: "share of the time",
+            axes: [x(`latency of a ${chart.what.slice(0, -1)}`), axis({ label: "share of the time",
               values: (_, splits) => splits.map((n) => `${n} %`) })] },
         ],
       };
