@@ -21,7 +21,8 @@ enum pgt_class {
 	C_DOT,
 	C_AND,
 	C_PLUS,
-	C_E, /* from here on, what may be in a name */
+	C_OPENING, /* what a minus may follow that is a number's sign */
+	C_E,	   /* from here on, what may be in a name */
 	C_N,
 	C_BX,
 	C_U,
@@ -48,6 +49,8 @@ enum pgt_state {
 	S_ENDED_DASH,
 	S_ENDED_COMMENT,
 	S_LINE_COMMENT,
+	S_OPENING, /* a minus that follows is a number's sign, and part of that literal */
+	S_SIGN,
 	S_DASH,
 	S_SLASH,
 	S_WORD,
@@ -105,15 +108,21 @@ enum pgt_state {
 	ALWAYS = S_BETWEEN | CHARACTER, [C_BLANK] = S_BETWEEN | BLANK,                             \
 	[C_NEWLINE] = S_BETWEEN | BLANK, [C_QUOTE] = S_STRING | A_LITERAL | OPEN_PLAIN,            \
 	[C_DOUBLE_QUOTE] = S_NAME | CHARACTER,                                                     \
-	[C_DOLLAR] = S_DOLLAR | SAVE | CHARACTER | TAG_EMPTY,                                      \
+	[C_DOLLAR] = S_DOLLAR | SAVE | CHARACTER | TAG_EMPTY, [C_STAR] = S_OPENING | CHARACTER,    \
+	[C_PLUS] = S_OPENING | CHARACTER, [C_OPENING] = S_OPENING | CHARACTER,                     \
 	[C_DASH] = S_DASH | SAVE | CHARACTER, [C_SLASH] = S_SLASH | SAVE | CHARACTER,              \
 	[C_DOT] = S_DOT | SAVE | CHARACTER, [C_E] = S_E | SAVE | CHARACTER,                        \
 	[C_N] = S_N | SAVE | CHARACTER, [C_BX] = S_BX | SAVE | CHARACTER,                          \
 	[C_U] = S_U | SAVE | CHARACTER, [C_LETTER] = S_WORD | CHARACTER,                           \
 	[C_UNDERSCORE] = S_WORD | CHARACTER, [C_DIGIT] = S_NUMBER | A_LITERAL
 
+/* And after an operator, or what opens an expression */
+#define OPENING                                                                                    \
+	TOKEN, [C_BLANK] = S_OPENING | BLANK, [C_NEWLINE] = S_OPENING | BLANK,                     \
+	       [C_DASH] = S_SIGN | SAVE | CHARACTER
+
 #define WORD  TOKEN, IN_NAME = S_WORD | CHARACTER, [C_DOLLAR] = S_WORD | CHARACTER
-#define MINUS TOKEN, [C_DASH] = S_LINE_COMMENT | REVERT | BLANK
+#define MINUS OPENING, [C_DASH] = S_LINE_COMMENT | REVERT | BLANK
 
 #define AFTER_STRING                                                                               \
 	TOKEN, [C_BLANK] = S_ENDED_GAP | BLANK, [C_NEWLINE] = S_ENDED_LINE | BLANK,                \
@@ -143,6 +152,12 @@ const volatile __u8 character_classes[256] SEC(".rodata.classes") = {
     ['.'] = C_DOT,
     ['&'] = C_AND,
     ['+'] = C_PLUS,
+    ['('] = C_OPENING,
+    [','] = C_OPENING,
+    ['='] = C_OPENING,
+    ['<'] = C_OPENING,
+    ['>'] = C_OPENING,
+    ['['] = C_OPENING,
     ['0' ... '9'] = C_DIGIT,
     ['A' ... 'Z'] = C_LETTER,
     ['a' ... 'z'] = C_LETTER,
@@ -183,8 +198,10 @@ const volatile __u32 scanner[STATES][CLASSES] SEC(".rodata.scanner") = {
     [S_ENDED_DASH] = {MINUS, [C_DASH] = S_ENDED_COMMENT | REVERT | BLANK},
     [S_ENDED_COMMENT] = {ALWAYS = S_ENDED_COMMENT, [C_NEWLINE] = S_ENDED_LINE | BLANK},
     [S_LINE_COMMENT] = {ALWAYS = S_LINE_COMMENT, [C_NEWLINE] = S_BETWEEN | BLANK},
+    [S_OPENING] = {OPENING},
+    [S_SIGN] = {MINUS, [C_DIGIT] = S_NUMBER | REVERT | A_LITERAL},
     [S_DASH] = {MINUS},
-    [S_SLASH] = {TOKEN, [C_STAR] = S_COMMENT | REVERT | BLANK | DEEPER},
+    [S_SLASH] = {OPENING, [C_STAR] = S_COMMENT | REVERT | BLANK | DEEPER},
     [S_WORD] = {WORD},
     [S_E] = {WORD, [C_QUOTE] = STRING_PREFIX | OPEN_ESCAPED},
     [S_N] = {WORD, [C_QUOTE] = STRING_PREFIX | OPEN_PLAIN},
@@ -200,7 +217,7 @@ const volatile __u32 scanner[STATES][CLASSES] SEC(".rodata.scanner") = {
     [S_FRACTION] = {JUNK, [C_DIGIT] = S_FRACTION, [C_UNDERSCORE] = S_FRACTION, [C_E] = S_NUMBER_E},
     [S_NUMBER_E] = {JUNK, [C_DIGIT] = S_EXPONENT, [C_PLUS] = S_NUMBER_PLUS | SAVE | CHARACTER,
 		    [C_DASH] = S_NUMBER_MINUS | SAVE | CHARACTER},
-    [S_NUMBER_PLUS] = {TOKEN, [C_DIGIT] = S_EXPONENT | REVERT},
+    [S_NUMBER_PLUS] = {OPENING, [C_DIGIT] = S_EXPONENT | REVERT},
     [S_NUMBER_MINUS] = {MINUS, [C_DIGIT] = S_EXPONENT | REVERT},
     [S_EXPONENT] = {JUNK, [C_DIGIT] = S_EXPONENT},
     [S_JUNK] = {JUNK},

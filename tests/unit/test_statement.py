@@ -33,6 +33,8 @@ UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")
          "select $1, $2, $3, $4, $5, $6, $7, $8"),
         ("select t1.c2, a$b, été1 from t1 where $1", None),
         ("select -1, +2, 3-4, a[1:2], 1..3", "select -$1, +$2, $3-$4, a[$5:$6], $7..$8"),
+        ("select a + -1, (-2.5), a -3, a - -4", "select a + $1, ($2), a -$3, a - $4"),
+        ("values (-1, - 2,--\n-3, -.5, -a)", "values ($1, - $2, -$3, -$4, -a)"),
         ("select null, true, FALSE, a <= b || c::int", None),
         ("select 12ab, 550e8400e29", "select $1, $2"),
         ("select date'2020-01-01'::date", "select date $1::date"),

@@ -66,7 +66,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Hash:
 PIECES = [  # of what the scanner looks at
     "select", "e", "E", "n", "B", "x", "u", "U&", "_", "é", "a", "'", "''", "\\'", "\\", '"', '""',
     "$", "$$", "$1", "$t$", "--", "-", "/*", "*/", "/", "*", "\n", "\r", " ", "\t", "\v",
-    ".", "..", "1", "2.5", "1e", "+", "(", ";", "&", ":",
+    ".", "..", "1", "2.5", "1e", "+", "(", ")", ",", "=", "<", ">", "[", ";", "&", ":",
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
@@ -75,6 +75,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 @given(TEXTS.map(str.encode) | st.binary(max_size=60), st.booleans())
 @example(b"1e+2 1e- 0x1e+5 1e--x\n1e+", False)
 @example(b"$$ $a$ $t$ $$ $t$ $t $t$ $1$t$", False)
+@example(b"(-1 ,\n-2 =- 3 +-4 - -5 *-.6 /-7/-8 1e+-9 (--\n-1 (/**/-1 'a'- -1 [-1e-1", False)
 @example(b"/* /* */ ' */ ' /*/**/*/ ' ", False)
 @example(b"'a' --'\n 'b' --\n'\\' e'a'\n'\\'' x'\\'", False)
 @example(b"$e'\\' $x'\\'", False)
@@ -115,6 +116,10 @@ def test_what_literals_and_comments_hold_makes_no_statements(text: str) -> None:
         ("values ('a')", r"values ( E'\\a')"),
         ("select 'a'", "select $$a$$"),
         ("select 'a'", "select 'a'\n'b'"),
+        ("update t set a = a + 17 where b = 1", "update t set a = a + -17 where b =-1"),
+        ("insert into t values (1, 2.5)", "insert into t values (-1,\n -2.5)"),
+        ("select a[1], b->1, c * 2 / 3", "select a[-1], b->-1, c * -2 / -3"),
+        ("select a - 1", "select a - -1"),
     ],
 )
 def test_are_one(one: str, other: str) -> None:
@@ -135,6 +140,12 @@ def test_are_one(one: str, other: str) -> None:
         ("select a - -b", "select a --b"),
         ("select /* a */ b", "select /* a"),
         ("select 'a' = b", "select 'a' <> b"),
+        ("select a - 1", "select a + 1"),
+        ("select a -1", "select a, 1"),
+        ("select (-a)", "select (a)"),
+        ("select 2 - 1", "select 2 , 1"),
+        # Behind a word the minus may be the operator
+        ("select case a when b then -1 end", "select case a when b then 1 end"),
         # What is shown of one is not what is shown of the other
         ("select 'a'", "select 'a"),
         (r"select 'a\b'", r"select 'a\'"),

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from itertools import pairwise
 
 from ..terminal_text import ELLIPSIS
-from .tokens import Token, scan
+from .tokens import Token, scan, signs
 
 UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")
 MOST_PARAMETERS = 65535
@@ -40,8 +40,9 @@ _NO_VALUES = frozenset(
 
 
 def redact(text: str, cut: bool) -> str:
-    """Replace the literals of a statement by $n, counted on from its own parameters; and what a
-    setting is SET to, and what is given as a password, however it is written.
+    """Replace the literals of a statement, with the signs of numbers, by $n, counted on from its
+    own parameters; and what a setting is SET to, and what is given as a password, however it is
+    written.
 
     Comments go, white space becomes single spaces. `cut` says that the text ends too early: a
     literal that it ends in is lost, and "…" marks the end. What cannot be told apart for certain
@@ -54,6 +55,7 @@ def redact(text: str, cut: bool) -> str:
         raw = text.encode("utf-8", "surrogatepass")
         return f"<unparsed {blake2b(raw, digest_size=6, key=_KEY).hexdigest()}>"
     tokens = [token for each in _statements(tokens, text) for token in _without_values(each, text)]
+    left_out = signs(tokens, text)
     last = max((int(text[t.start + 1 : t.end]) for t in tokens if t.kind == "param"), default=0)
     out = ""
     space = False
@@ -63,6 +65,8 @@ def redact(text: str, cut: bool) -> str:
             continue
         if not complete:
             break
+        if start in left_out:
+            continue
         if kind in _LITERALS:
             last += 1
             token = f"${last}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .tokens import Token, scan
+from .tokens import Token, scan, signs
 
 _FNV_BASIS, _FNV_PRIME, _WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 _AFTER_SPACE, _LITERAL, _RANGE = 0x100, 0x400, 0x800
@@ -12,8 +12,8 @@ _INCOMPLETE, _EITHER = 1, 2
 
 def text_hash(text: bytes, cut: bool = False) -> int:
     """FNV-1a of a text's symbols: each byte that is in no literal and no comment, with a bit if
-    white space comes before it, and one for a literal. The kernel does the same (text_hash in
-    bpf/hash.bpf.h).
+    white space comes before it, and one for a literal, which the sign of a number is part of. The
+    kernel does the same (text_hash in bpf/hash.bpf.h).
 
     Whether backslashes escape in '..' is a setting of the session. Where it matters, that reading
     is taken by which the text comes to an end; if both do, or none, or if the text was `cut`, the
@@ -37,9 +37,12 @@ def _is_complete(tokens: list[Token]) -> bool:
 def _symbols(text: bytes, tokens: list[Token]) -> list[int]:
     symbols: list[int] = []
     space = _AFTER_SPACE
+    left_out = signs(tokens, text.decode("latin-1"))
     for kind, start, end, _ in tokens:
         if kind in ("space", "comment"):
             space = _AFTER_SPACE
+            continue
+        if start in left_out:
             continue
         if kind in ("escaped", "plain", "dollar", "number"):
             symbols.append(_LITERAL)

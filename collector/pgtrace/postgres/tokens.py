@@ -3,7 +3,8 @@ identifier or a comment ends.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 _TOKENS = re.compile(
@@ -32,6 +33,8 @@ _END = {
 # A literal goes on, by the rules that it began with, after a line break.
 _CONTINUED = re.compile(r"(?:[ \t\f\v]|--[^\n\r]*)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*[\n\r])*+'")
 _COMMENT = re.compile(r"/\*|\*/")
+_OPENING = frozenset("+-*/(,=<>[")
+"""What a minus may follow that is a number's sign, and no subtraction."""
 
 
 class Token(NamedTuple):
@@ -87,3 +90,23 @@ def scan(text: str, *, escapes: bool) -> Iterator[Token]:
             end = 0 if found < 0 else found + len(match[0])
         yield Token(kind, position, end or len(text), complete=end > 0)
         position = end or len(text)
+
+
+def signs(tokens: Sequence[Token], text: str) -> set[int]:
+    """Where the minuses begin that are a part of the number behind them: in `(-5` and `a + -5`.
+
+    To pg_stat_statements a negative number is one constant (fill_in_constant_lengths() in
+    contrib/pg_stat_statements/pg_stat_statements.c), so that it is the same statement with a
+    positive one. Behind a word, as in `select -5`, it is not known which the minus is.
+    """
+    found = set()
+    before = None
+    for token, after in pairwise(tokens):
+        if token.kind == "space" and not text.startswith("--", token.start):
+            continue
+        begins = before is not None and before.kind == "other" and text[before.start] in _OPENING
+        number = after.kind == "number" and text[after.start] in "0123456789"
+        if begins and number and token.kind == "other" and text[token.start] == "-":
+            found.add(token.start)
+        before = token
+    return found
