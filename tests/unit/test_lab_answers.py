@@ -20,8 +20,9 @@ BEGIN = {
     "readahead": r"ssd \(simulated\): (?:more read-ahead stops to help at [\d,]+ sectors"
     r"|where more read-ahead stops to help is not decided)",
     "buffers": r"\w+, shared_buffers \w+ and \w+: \w+ takes [\d.]+ to [\d.]+ times as long as \w+"
-    r"|\d+ of \d+ comparisons of sizes do not decide",
+    r"|\d+ of \d+ comparisons of sizes (?:do not decide|showed no difference)",
     "sync": r"Wide: (?:the load takes \d+ to \d+ % (?:less|more) time with B than with A"
+    r"|the load, A and B: no difference larger than \d+ %"
     r"|whether the load takes longer with A or with B is not decided)",
 }
 

@@ -1,6 +1,7 @@
 """How a result of the buffers experiment is told."""
 
 from collections.abc import Iterator
+from math import ceil
 from typing import TYPE_CHECKING
 
 from ...model.lab_result import Result
@@ -13,17 +14,25 @@ if TYPE_CHECKING:
     from ...reporters.html.charts import Charts
 
 
+_SAME = "no difference"
+"""So begins what a comparison says that shows none."""
+
+
 def _answer(result: Result) -> Iterator[str]:
+    """Differences first; then how many comparisons show none, and how many do not decide."""
     found = findings_of(result, report.NAMES, buffers_findings.findings)
-    for name, what in ((buffers_findings.SIZE, "sizes"), (buffers_findings.STATE, "states")):
-        every = named(found, name)
-        decided = [f for f in every if not verdict_of(f).startswith(UNDECIDED)]
-        for f in decided:
-            size = f.details.get("shared_buffers")
-            of = f"shared_buffers {size}: " if name == buffers_findings.STATE else ""
-            yield f"{of}{report.told(f)}"
-        if left := len(every) - len(decided):
-            yield f"{left} of {len(every)} comparisons of {what} do not decide: more runs would."
+    sizes, states = (named(found, n) for n in (buffers_findings.SIZE, buffers_findings.STATE))
+    for f in (f for f in (*sizes, *states) if not verdict_of(f).startswith((_SAME, UNDECIDED))):
+        of = f"shared_buffers {f.details.get('shared_buffers')}: " if f in states else ""
+        yield f"{of}{report.told(f)}"
+    for every, what in ((sizes, "sizes"), (states, "states")):
+        of = f"of {len(every)} comparisons of {what}"
+        if same := [f for f in every if verdict_of(f).startswith(_SAME)]:
+            most = max(max(f.high or 1, 1 / (f.low or 1)) for f in same)
+            percent = max(1, ceil(100 * (most - 1) - 1e-9))
+            yield f"{len(same)} {of} showed no difference larger than {percent} %."
+        if left := sum(verdict_of(f).startswith(UNDECIDED) for f in every):
+            yield f"{left} {of} do not decide: more runs would."
     yield from (f"{capital(verdict_of(f))}." for f in named(found, buffers_findings.BLOCKS))
 
 
