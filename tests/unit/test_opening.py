@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from captures import CACHED, DEVICE, some_backend, some_capture, some_query, some_reads
-from pgtrace.model.capture import Buffers, Capture, Io, Probes
+from pgtrace.model.capture import Buffers, Capture, Executions, Io, Probes
 from pgtrace.reporters.html.opening import opening
 
 MS = 1_000_000
@@ -46,13 +46,28 @@ def test_of_statements_all_of_their_time_is_shown() -> None:
     assert keys(capture) == [
         "device: 1.00 s, 25 %",
         "page cache: 300 ms, 7.5 %",
-        "everything else: CPU, locks, the network: 2.70 s, 68 %",
+        "everything else, such as CPU and locks: 2.70 s, 68 %",
     ]
 
 
 def test_what_helpers_read_meanwhile_is_no_part_of_that_time() -> None:
     beside = some_reads([(10 * MS, 900)], source="device", performed_by="io worker")
     assert keys(of_statements(SLOW, beside))[0] == "device: 1.00 s, 25 %"
+
+
+def test_the_time_of_statements_may_be_what_the_server_has_counted() -> None:
+    """Of those that were traced: it counts others', too."""
+    query = some_query(io=[SLOW], query_id=5, calls=None, latency=None)
+    counted = [Executions(5, 7, 2000 * MS), Executions(6, 7, 10**12)]
+    capture = some_capture(
+        some_backend(io=[SLOW], queries=[query]),
+        probes=Probes("libbpf", "fentry", "memory"),
+        executions=counted,
+    )
+    assert figures(capture)["waiting for the device"] == "1.00 s, 50 % of statements"
+    assert keys(capture) == [
+        "device: 1.00 s, 50 %", "everything else, such as CPU and locks: 1.00 s, 50 %",
+    ]  # fmt: skip
 
 
 def test_without_the_time_of_statements_it_is_that_of_all_io() -> None:

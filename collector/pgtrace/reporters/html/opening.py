@@ -36,9 +36,12 @@ def opening(capture: Capture) -> str:
 
 
 def _elapsed_ns(capture: Capture) -> int:
-    """How long statements took in all; 0 where that is not measured."""
-    queries = (query for backend in capture.backends for query in backend.queries)
-    return sum(query.latency.sum for query in queries if query.latency)
+    """How long statements took in all, or those that read, as the server alone has counted them;
+    0 where that is not measured."""
+    queries = [query for backend in capture.backends for query in backend.queries]
+    traced = sum(query.latency.sum for query in queries if query.latency)
+    ids = {query.query_id for query in queries}
+    return traced or sum(each.total_ns for each in capture.executions if each.query_id in ids)
 
 
 def _figures(capture: Capture, reads: Sequence[Io], elapsed: int) -> Iterator[tuple[str, str]]:
@@ -81,7 +84,7 @@ def _parts(every: Sequence[Io], elapsed: int) -> list[_Part]:
         took = time_of(io for io in counted if io.operation == operation)
         parts.append(_Part(name, colour, took))
     known = sum(part.ns for part in parts)
-    parts.append(_Part("everything else: CPU, locks, the network", "rest", elapsed - known))
+    parts.append(_Part("everything else, such as CPU and locks", "rest", elapsed - known))
     return [part for part in parts if part.ns > 0]
 
 
