@@ -36,7 +36,7 @@
     head.setAttribute("aria-sort", direction === 1 ? "ascending" : "descending");
     const compare = (a, b) => {
       const [one, other] = [a, b].map((row) => cells(row)[at].textContent);
-      if (isWords) return one.localeCompare(other);
+      if (isWords) return one.localeCompare(other, "en", { numeric: true });
       const difference = value(one) - value(other);
       return Number.isNaN(difference) ? 0 : difference;
     };
