@@ -7,7 +7,7 @@ bpf/kernel.bpf.h.
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -34,6 +34,7 @@ from pgtrace.engines import (
 )
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Call, Operation, of_operation, sums_of
+from pgtrace.postgres.discovery import Backend
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer
@@ -53,9 +54,9 @@ def server(disk_directory: Path) -> Iterator[PrivateCluster]:
 class Processes(Target):
     """Several that are not PostgreSQL: each program is loaded once for all of them."""
 
-    def request(self, options: TraceOptions) -> Request:
+    def request(self, options: TraceOptions, family: Sequence[Backend] | None = None) -> Request:
         members = tuple(Member(pid, pid) for pid in self.pids)
-        of_one = super().request(options)
+        of_one = super().request(options, family)
         return replace(of_one, members=members, most_tasks=len(members))
 
 
