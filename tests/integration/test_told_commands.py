@@ -16,7 +16,7 @@ from copied_cluster import CopiedCluster
 from fix_cluster import bindir
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace_command import PGTRACE
+from pgtrace_command import PGTRACE, wait_for
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "problems"))
 
@@ -62,10 +62,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def slow_pid(server: PrivateCluster) -> str:
-    """Of the client that is slow."""
+    """Of the client that is slow, once it is there."""
+    found = "select pid from pg_stat_activity where application_name = 'heavy'"
     with server.connect() as connection:
-        found = "select pid from pg_stat_activity where application_name = 'heavy'"
-        return str(connection.execute(found).fetchall()[0][0])
+        return str(wait_for(lambda: connection.execute(found).fetchone())[0])
 
 
 def typed(
