@@ -81,6 +81,7 @@ setup(
             "objects/*.bpf.o",
             "objects/*.bcc.c",
             "postgres/queries/*.sql",
+            "postgres/wait_event_names/*.txt",
             "py.typed",
             "reporters/html/assets/*",
             "reporters/html/assets/uplot/*",
