@@ -5,6 +5,7 @@
 #include "light.bpf.h"
 #include "requests.bpf.h"
 #include "tasks.bpf.h"
+#include "times.bpf.h"
 
 /* Before the pid can be another's; before the children of a postmaster have another parent. */
 SEC("raw_tracepoint")
@@ -28,6 +29,8 @@ int pgt_exit(void *ctx)
 			learn_at_exit(task);
 		task->exit_code = exit_code();
 		task->ended_ns = bpf_ktime_get_ns();
+		if (options.times && !task->ignored)
+			settle_times(task, task->ended_ns, query_of(task, task->ended_ns));
 		leader.postmaster = task->postmaster;
 		leader.inner_tgid = task->inner_tgid;
 		bpf_map_delete_elem(&pgt_leaders, &leader);

@@ -36,7 +36,7 @@ static __always_inline void move_sums(struct pgt_slot *from, struct pgt_slot *in
 	into->queued_ns += from->queued_ns;
 	from->owner = from->charged_to = 0;
 	from->query = 0;
-	from->key = KEYS;
+	from->key = ALL_KEYS;
 	from->next = 0;
 	from->count = from->bytes = from->device_bytes = from->total_ns = 0;
 	from->min_ns = from->max_ns = from->queued_ns = 0;
@@ -67,6 +67,13 @@ __noinline int move_slot(__u32 from, __u32 to)
 	return 0;
 }
 
+static __always_inline __u32 key_outside(__u32 key)
+{
+	if (key >= KEYS)
+		return key >= KEYS + TIMES ? key - TIMES : key;
+	return key >= KEYS / SCOPES ? key - KEYS / SCOPES : key;
+}
+
 /* Lets a slot of a query be its statement's (or what was outside queries, if that is 0), or
  * adds it to the one that is there already. Returns the next of the query's slots. */
 __noinline int fold_slot(__u32 place, __u64 statement)
@@ -85,8 +92,8 @@ __noinline int fold_slot(__u32 place, __u64 statement)
 	bpf_map_delete_elem(&pgt_slot_indexes, &key);
 	next = slot->next;
 	key.query = statement;
-	if (!statement && key.key >= KEYS / SCOPES)
-		key.key -= KEYS / SCOPES;
+	if (!statement)
+		key.key = key_outside(key.key);
 	known = known_slot(&key);
 	if (known) {
 		move_slot(index, known - 1);

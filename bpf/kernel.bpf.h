@@ -45,6 +45,19 @@ static __always_inline struct counters current_counters(void)
 	return counters;
 }
 
+/* The current task's parent, to be compared. */
+static __always_inline __u64 parent(void)
+{
+	struct task_struct *task;
+
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		return (__u64)task->real_parent;
+	}
+	task = (void *)bpf_get_current_task();
+	return (__u64)BPF_CORE_READ(task, real_parent);
+}
+
 /* The thread group of the current task's parent: of a backend, its postmaster. */
 static __always_inline __u32 parent_tgid(void)
 {
@@ -56,6 +69,48 @@ static __always_inline __u32 parent_tgid(void)
 	}
 	task = (void *)bpf_get_current_task();
 	return BPF_CORE_READ(task, real_parent, tgid);
+}
+
+/* Why the current task leaves its CPU: 0 if it could run on. */
+static __always_inline __u32 task_state(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct___before_5_14 *before = (void *)task;
+
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return BPF_CORE_READ(before, state);
+}
+
+/* How long it waited for a CPU so far, but for the wait that goes on. */
+static __always_inline __u64 run_delay(void)
+{
+	struct task_struct *task;
+
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		return task->sched_info.run_delay;
+	}
+	task = (void *)bpf_get_current_task();
+	return BPF_CORE_READ(task, sched_info.run_delay);
+}
+
+/* What interrupts and the hypervisor took of this CPU so far, as far as the kernel counts them, and
+ * up to its last tick. */
+static __always_inline __u64 stolen_time(void)
+{
+	struct task_struct *task = NULL;
+	struct rq *queue = NULL;
+
+	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(queue->clock_task))
+		return 0;
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		return task->se.cfs_rq->rq->clock - task->se.cfs_rq->rq->clock_task;
+	}
+	task = (void *)bpf_get_current_task();
+	queue = BPF_CORE_READ(task, se.cfs_rq, rq);
+	return BPF_CORE_READ(queue, clock) - BPF_CORE_READ(queue, clock_task);
 }
 
 /* The current thread's number in its own PID namespace, the innermost. */

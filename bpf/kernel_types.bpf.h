@@ -84,7 +84,29 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct sched_info {
+	unsigned long long run_delay;
+};
+
+/* Its clocks differ by what interrupts and the hypervisor took */
+struct rq {
+	__u64 clock;
+	__u64 clock_task;
+};
+
+struct cfs_rq {
+	struct rq *rq; /* with CONFIG_FAIR_GROUP_SCHED */
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
+	int pid;
+	struct sched_entity se;
+	unsigned int __state;
+	struct sched_info sched_info;
 	int tgid;
 	int exit_code;
 	unsigned long nvcsw;
@@ -94,6 +116,11 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct mm_struct *mm;
 	struct pid *thread_pid;
+};
+
+/* Before 5.14 (2f064a59a11f, "sched: Change task_struct::state") */
+struct task_struct___before_5_14 {
+	long state;
 };
 
 struct io_ring_ctx;

@@ -104,6 +104,8 @@ __noinline int look(__u32 task_index)
 			__sync_fetch_and_add(&live.unseen, 1);
 			return 0;
 		}
+		seen->last_start = seen->start;
+		seen->last_id = seen->query_id;
 		if (state && state == memory->running) {
 			seen->known = 1;
 			/* Another field may have changed */

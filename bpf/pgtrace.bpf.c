@@ -9,6 +9,7 @@
 #include "write_probes.bpf.c"
 #include "fsync_probes.bpf.c"
 #include "checkpoints.bpf.c"
+#include "sched_probes.bpf.c"
 #include "calibration.bpf.c"
 #include "free_lists.bpf.c"
 

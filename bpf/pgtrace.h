@@ -47,11 +47,16 @@ enum pgt_kind {
 enum pgt_scope { OUTSIDE, IN_QUERY, SCOPES };
 enum pgt_performer { ITSELF, IO_URING, PERFORMERS };
 enum pgt_protocol { PROTOCOL_UNKNOWN, SIMPLE, EXTENDED };
+enum pgt_time { ON_CPU, RUN_QUEUE, SLEEP, STOLEN, TIMES };
 
 /* A slot's key within its task:
  * (((((scope * OPERATIONS + operation) * PERFORMERS + performer) * 2 + direct) * SIZES + size)
  * * PATTERNS + pattern) * SOURCES + source */
 #define KEYS (SCOPES * OPERATIONS * PERFORMERS * 2 * SIZES * PATTERNS * SOURCES)
+/* Or of where its time went: KEYS + scope * TIMES + time. In the place of the file is the event. */
+#define ALL_KEYS (KEYS + SCOPES * TIMES)
+/* The event of a sleep for which the server shows none, and the task's state in the lowest byte. */
+#define KERNEL_SLEEP 0xff000000
 
 struct pgt_options {
 	__u64 segment_bytes;  /* of a relation's files, all but the last are this long */
@@ -71,6 +76,7 @@ struct pgt_options {
 	__u32 spare_chunks; /* the same */
 	__u32 cookies;	    /* of places of USDT probes: where their first argument lies */
 	__u32 light;	    /* statements are looked up in their backends' memory */
+	__u32 times;	    /* where the time of tasks goes is measured */
 };
 
 /* Such a cookie: the register's place in struct pt_regs; whether it points to where the argument
@@ -83,6 +89,7 @@ struct pgt_options {
 struct pgt_memory {
 	__u64 entry;	/* MyBEEntry */
 	__u64 text;	/* debug_query_string */
+	__u64 wait;	/* my_wait_event_info */
 	__u32 found;	/* the offsets are */
 	__s32 sampled;	/* calls of so many more threads are, to find them */
 	__u32 running;	/* what st_state says while a statement runs */
@@ -118,7 +125,10 @@ struct pgt_live {
 	__u64 by_kind;		/* counted on all files of a kind: no room to tell its file */
 	__u64 checkpoint_ns[CHECKPOINT_PHASES]; /* when each began in the last checkpoint, or 0 */
 	struct pgt_memory memory[SERVERS];
-	__u64 unseen; /* statements that could not be looked up when they read */
+	__u64 unseen;		/* statements that could not be looked up when they read */
+	__u64 lost_times;	/* pieces of a task's time that there was no room for */
+	__u64 parents[SERVERS]; /* struct task_struct * of each postmaster, only compared; 0: not
+				   known yet */
 };
 
 /* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only
@@ -327,8 +337,25 @@ struct pgt_seen {
 	__u64 query_id;
 	__u64 statement; /* 0: none */
 	__u64 looked_ns;
+	__u64 last_start; /* of the statement that it showed last, which may be over */
+	__u64 last_id;
 	__u32 changes;
 	__u32 known; /* the rest is true as long as these changes are all */
+};
+
+/* Where the time of a task goes: counted up to in_ns, or up to out_ns where it left a CPU since. */
+struct pgt_times {
+	__u64 in_ns;	    /* since when it is on a CPU; 0: not known yet */
+	__u64 out_ns;	    /* when it left one; 0: what came of it is counted */
+	__u64 run_delay;    /* the kernel's sum of waiting for a CPU, then */
+	__u64 left_ns;	    /* when it left one in the midst of a program of ours, or 0 */
+	__u64 preempted_ns; /* it waited for a CPU then */
+	__u64 stolen;	    /* the kernel's sum for this CPU, up to in_ns */
+	__u64 query;	    /* that it left it in */
+	__u64 start;	    /* seen.last_start then */
+	__u32 event;	    /* that it waits for since out_ns; 0: it could run */
+	__u32 busy;	    /* a program of ours is changing what others change, too */
+	__u32 slot[TIMES];  /* index + 1 of the last of each, or 0 */
 };
 
 /* What is known of one traced thread. Only that thread writes to it, except where it says so. */
@@ -375,7 +402,8 @@ struct pgt_task {
 	struct pgt_file_state files[FILES];
 	struct pgt_stream streams[FILES];
 	__u64 written[FILES]; /* of the relation in streams[]: where its last write ended */
-	__u64 started_for;    /* of a parallel worker: its leader's statement; 0: not known */
+	struct pgt_times times;
+	__u64 started_for; /* of a parallel worker: its leader's statement; 0: not known */
 	struct pgt_seen seen;
 	struct pgt_file_entry found; /* scratch: what a new file is */
 	struct pgt_calls others;     /* of statements for which there was no room */

@@ -19,6 +19,7 @@
 #include "slots.bpf.h"
 #include "statements.bpf.h"
 #include "tasks.bpf.h"
+#include "times.bpf.h"
 
 #define SITES 256 /* places in servers' programs from which a text is reported */
 
@@ -53,6 +54,8 @@ static __always_inline void open_scope(struct pgt_task *task, __u64 now)
 {
 	struct pgt_query *query = &task->query;
 
+	if (options.times && now)
+		settle_times(task, now, 0);
 	if (!query->number)
 		read_title(task->title, TITLE); /* now its user and database stand in it */
 	query->record = RECORD_QUERY;
@@ -96,10 +99,14 @@ static __always_inline void send_record(struct pgt_task *task)
 static __noinline int close_scope(struct pgt_task *task)
 {
 	struct pgt_query *query;
+	__u64 now;
 
 	if (!task)
 		return 0;
+	now = bpf_ktime_get_ns();
 	query = &task->query;
+	if (options.times && query->open)
+		settle_times(task, now, query->number);
 	query->open = 0;
 	if (!query->executed && !query->failed && query->protocol != SIMPLE &&
 	    !query->begun_before) {
@@ -107,7 +114,7 @@ static __noinline int close_scope(struct pgt_task *task)
 		if (!query->executed && !query->first_slot)
 			return 0; /* a prepare that read nothing leaves nothing to tell */
 	}
-	query->end_ns = bpf_ktime_get_ns();
+	query->end_ns = now;
 	if (options.per_query)
 		send_record(task);
 	else
@@ -143,25 +150,33 @@ static __always_inline int status(const char *text, __u64 site)
 
 	if (!task)
 		return 0;
+	begin_change(task);
 	if (text)
-		return status_text(task, text, site);
-	if (task->query.open)
+		status_text(task, text, site);
+	else if (task->query.open)
 		close_scope(task);
+	end_change(task);
 	return 0;
 }
 
 static __always_inline int simple_start(const char *text)
 {
 	struct pgt_task *task = query_task();
+	__u64 now;
 
 	if (!task)
 		return 0;
+	begin_change(task);
 	if (!task->query.open || task->query.begun_before) {
 		open_scope(task, 0);
 		take_text(task, text, fetch_text(task, text));
 	}
 	task->query.protocol = SIMPLE;
-	task->query.start_ns = bpf_ktime_get_ns();
+	now = bpf_ktime_get_ns();
+	if (options.times)
+		settle_times(task, now, 0);
+	task->query.start_ns = now;
+	end_change(task);
 	return 0;
 }
 

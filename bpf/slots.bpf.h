@@ -136,8 +136,10 @@ static __noinline __u32 find_slot(struct pgt_task *task, struct pgt_slot_key *ke
 	place = take_slot(key, spare);
 	slot = place ? slot_at(place - 1) : NULL;
 	if (slot && key->query && key->query < OTHERS) {
+		begin_change(task);
 		slot->next = task->query.first_slot;
 		task->query.first_slot = place;
+		end_change(task);
 	}
 	return place;
 }

@@ -30,6 +30,21 @@ struct {
 	__type(value, __u32);
 } pgt_statement_indexes SEC(".maps");
 
+/* Of a task's statements the one with a query id, if it was seen before; else 0. */
+static __noinline __u64 known_by_id(struct pgt_task *task, __u64 query_id)
+{
+	struct pgt_statement_key key = {.by_id = 1};
+	__u32 *found;
+
+	if (!task || !query_id)
+		return 0;
+	key.charged_to = task->query.serial;
+	key.id = query_id;
+	key.application = name_hash(task->query.application_name);
+	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
+	return found ? STATEMENT | (*found + 1) : 0;
+}
+
 /* The second step of find_statement(). */
 __noinline int look_up_statement(__u32 asking_index, __u32 task_index)
 {

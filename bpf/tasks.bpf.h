@@ -62,6 +62,21 @@ static __always_inline struct pgt_task *task_at(__u32 index)
 	return bpf_map_lookup_elem(&pgt_tasks, &index);
 }
 
+/* Programs at probes may be preempted (PREEMPT, or PREEMPT_LAZY from 6.13 on), and that at the
+ * switch of tasks runs then: in between it leaves alone what others change, too. Looking up what a
+ * task runs needs none of this: its memory stays as it is meanwhile, and both find the same. */
+static __always_inline void begin_change(struct pgt_task *task)
+{
+	task->times.busy++;
+	barrier();
+}
+
+static __always_inline void end_change(struct pgt_task *task)
+{
+	barrier();
+	task->times.busy--;
+}
+
 static __always_inline bool is_postmaster(__u32 tgid)
 {
 	__u32 i;

@@ -78,6 +78,23 @@ def test_way_counts_each_read(
     assert (taken.lost.read, taken.lost.in_flight) == (0, {"read": 0})
 
 
+def test_way_divides_the_time(
+    reader: Callable[..., Reader], data_file: Path, engine: EngineName, way: ProbeType
+) -> None:
+    asked = asked_for(way, engine)
+    with (
+        reader(data_file) as one,
+        trace(one.pid, any_process=True, probe_type=asked, times=True) as tracer,
+    ):
+        one.go()
+    taken = tracer.capture()
+    (backend,) = taken.backends
+    assert taken.probes.times
+    assert {each.kind for each in backend.times} >= {"cpu", "sleep"}
+    whole = sum(each.total_ns for each in backend.times)
+    assert whole == pytest.approx(taken.duration_s * 1e9, rel=0.05)
+
+
 @pytest.mark.parametrize("per_query", [False, True])
 def test_requests_of_io_uring(
     uring_reader: Callable[..., Reader], data_file: Path, engine: EngineName, per_query: bool

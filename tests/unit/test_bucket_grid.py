@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -27,20 +28,23 @@ def test_they_come_back_as_they_were_given(given_buckets: list[Bucket]) -> None:
     assert packed == given_buckets == Buckets(packed)
     assert len(packed) == len(given_buckets)
     assert packed[1:] == given_buckets[1:]
-    assert json.loads(packed.lines(b"  ")) == [list(each) for each in given_buckets]
+    assert json.loads(packed.lines("  ")) == [list(each) for each in given_buckets]
     assert msgspec.json.decode(msgspec.json.encode(packed, enc_hook=plain)) == [
         list(each) for each in given_buckets
     ]
 
 
-@given(SOME)
-def test_counts_are_added_up_by_index(given_buckets: list[Bucket]) -> None:
-    grid = [0] * (LAST + 1)
-    assert Buckets(given_buckets).add_to(grid) == any(n for *_, n in given_buckets)
+@given(st.lists(SOME, max_size=3))
+def test_counts_are_added_up_by_index(given_buckets: list[list[Bucket]]) -> None:
     expected = Counter[int]()
-    for low, _, count in given_buckets:
+    for low, _, count in chain.from_iterable(given_buckets):
         expected[bucket_index(low)] += count
-    assert {index: count for index, count in enumerate(grid) if count} == +expected
+    several = [Buckets(each) for each in given_buckets]
+    sums = Buckets.sums(several)
+    assert sums == +expected
+    assert [*sums] == sorted(sums)
+    for each, buckets in zip(given_buckets, several, strict=True):
+        assert buckets.count_any() == any(n for *_, n in each)
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,12 @@ def test_a_long_statement_ends_at_the_width() -> None:
 def test_a_capture_without_calls_says_why() -> None:
     capture = some_capture(some_backend())
     capture.probes.queries, capture.probes.no_calls = "memory", "a reason"
-    assert "its calls and latency are not (a reason)." in capture_report.render(capture)
+    assert (
+        "Calls of statements and their latency are not measured (a reason); --queries full adds "
+        "them." in capture_report.render(capture)
+    )
     capture.executions, capture.probes.no_calls = [Executions(1, 1, 1)], None
-    assert "its calls and their time are those of pg_stat_statements." in capture_report.render(
-        capture
+    assert (
+        "Calls of statements and their time are those of pg_stat_statements; --queries full adds "
+        "errors and latencies." in capture_report.render(capture)
     )

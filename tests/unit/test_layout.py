@@ -45,6 +45,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "charge": layout.Charge,
     "hashing": layout.Hashing,
     "seen": layout.Seen,
+    "times": layout.Times,
     "sample": layout.Sample,
     "memory": layout.Memory,
     "task": layout.Task,
@@ -95,6 +96,7 @@ ENUMS: dict[str, dict[str, str]] = {
         "CHECKPOINT_END": "end",
     },
     "protocol": {"PROTOCOL_UNKNOWN": "unknown", "SIMPLE": "simple", "EXTENDED": "extended"},
+    "time": {"ON_CPU": "cpu", "RUN_QUEUE": "run_queue", "SLEEP": "sleep", "STOLEN": "stolen"},
 }
 ORDERS = {
     "operation": layout.OPERATIONS,
@@ -106,6 +108,7 @@ ORDERS = {
     "performer": layout.PERFORMERS,
     "checkpoint_phase": layout.CHECKPOINT_PHASES,
     "protocol": layout.PROTOCOLS,
+    "time": layout.TIMES,
 }
 
 Run = Callable[..., bytes]

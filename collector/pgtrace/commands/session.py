@@ -63,6 +63,7 @@ def attached(
                 as_owner=args.connect,
                 by_relation=args.by == "relation",
                 operations=args.operations,
+                times=args.time,
                 most_backends=getattr(args, "max_backends", 1),
                 own_queries=getattr(args, "own_queries", False),
                 most_statements=getattr(args, "max_statements", MOST_STATEMENTS),
@@ -140,5 +141,7 @@ def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
         missing.append(f"the files of {lost.unplaced} reads, writes and fsyncs are not told")
     if lost.latencies:
         missing.append(f"the latencies of {lost.latencies} calls were lost")
+    if lost.times:
+        missing.append(f"{lost.times} pieces of processes' time were lost")
     if missing:
         raise IncompleteError(f"incomplete: {'; '.join(missing)}")

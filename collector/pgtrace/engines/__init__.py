@@ -13,8 +13,11 @@ from .counts import (
     Key,
     ReadsByKey,
     Sums,
+    TimeKey,
     add_reads,
     fold_files,
+    io_of,
+    times_of,
 )
 from .request import OPERATIONS, EngineOptions, Member, Postmaster, ProbeType, Request, Tier
 from .snapshot import (
@@ -32,7 +35,8 @@ __all__ = [
     "OPERATIONS", "UNKNOWN_FILE", "ByPower", "CheckpointTimes", "Counts", "Engine", "EngineName",
     "EngineOptions", "ExcludedCounts", "File", "InUse", "Key", "Losses", "Member",
     "Postmaster", "ProbeType", "QueryEvent", "QuerySource", "ReadsByKey", "Request",
-    "StatementName", "StatementTotal", "Sums", "TaskSnapshot", "Tier", "add_reads", "fold_files",
+    "StatementName", "StatementTotal", "Sums", "TaskSnapshot", "Tier", "TimeKey", "add_reads",
+    "fold_files", "io_of", "times_of",
 ]  # fmt: skip
 
 QuerySource = Literal["usdt", "uprobe", "memory", "none"]
@@ -50,6 +54,10 @@ class Engine(Protocol):
     not_measured: list[str]
     operations: tuple[Operation, ...]
     """What is measured, all by one probe type."""
+    times: bool
+    """Whether it is measured where the time of processes goes."""
+    began_ns: int
+    """When all probes were there and counting began, as of time.monotonic_ns()."""
     failures: Failures
     """What went wrong while tracing: of one query or one task, the others are not touched."""
 

@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..model.capture import Call, Kind, Operation, Pattern, Performer, Scope, Size, Source
+from ..model.capture import (
+    Call,
+    Kind,
+    Operation,
+    Pattern,
+    Performer,
+    Scope,
+    Size,
+    Source,
+    TimeKind,
+)
 
 
 class Key(NamedTuple):
@@ -21,6 +31,19 @@ class Key(NamedTuple):
     operation: Operation = "read"
     call: Call | None = None
     """Of an fsync, which it was. It has no size, and no pattern."""
+
+
+class TimeKey(NamedTuple):
+    """What is told apart of where the time of a process went."""
+
+    scope: Scope
+    performed_by: Performer
+    kind: TimeKind
+    event: int = 0
+    """Of a sleep, what the server showed as its wait_event_info, or layout.KERNEL_SLEEP and the
+    state of the process."""
+    file: int = 0
+    """None."""
 
 
 class File(NamedTuple):
@@ -78,7 +101,18 @@ class Counts:
             self.buckets[index] = self.buckets.get(index, 0) + count
 
 
-ReadsByKey = dict[Key, Counts]
+ReadsByKey = dict[Key | TimeKey, Counts]
+"""Also how long a process ran, waited for a CPU, and slept: it is charged as reads are."""
+
+
+def io_of(reads: "ReadsByKey") -> dict[Key, Counts]:
+    """Reads, writes and fsyncs alone."""
+    return {key: counts for key, counts in reads.items() if isinstance(key, Key)}
+
+
+def times_of(reads: "ReadsByKey") -> dict[TimeKey, Counts]:
+    """And the rest of them."""
+    return {key: counts for key, counts in reads.items() if isinstance(key, TimeKey)}
 
 
 def fold_files(reads: ReadsByKey, instead: Mapping[int, int]) -> None:

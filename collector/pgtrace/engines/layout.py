@@ -6,7 +6,18 @@ tests/unit/test_layout.py compiles the header and holds every size and offset ag
 import ctypes
 from ctypes import c_char, c_int32, c_uint8, c_uint32, c_uint64
 
-from ..model.capture import Call, Kind, Operation, Pattern, Performer, Protocol, Scope, Size, Source
+from ..model.capture import (
+    Call,
+    Kind,
+    Operation,
+    Pattern,
+    Performer,
+    Protocol,
+    Scope,
+    Size,
+    Source,
+    TimeKind,
+)
 
 SUBS = 16
 CHUNKS = 38
@@ -54,6 +65,9 @@ PROTOCOLS: tuple[Protocol, ...] = ("unknown", "simple", "extended")
 KEYS = (
     len(SCOPES) * len(OPERATIONS) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
 )
+TIMES: tuple[TimeKind, ...] = ("cpu", "run_queue", "sleep", "stolen")
+ALL_KEYS = KEYS + len(SCOPES) * len(TIMES)
+KERNEL_SLEEP = 0xFF000000
 SIMPLE = 1
 RECORD_QUERY = 1
 RECORD_CHARGED = 2
@@ -81,6 +95,7 @@ class Options(ctypes.Structure):
         ("spare_chunks", c_uint32),
         ("cookies", c_uint32),
         ("light", c_uint32),
+        ("times", c_uint32),
     )
 
 
@@ -90,6 +105,7 @@ class Memory(ctypes.Structure):
     _fields_ = (
         ("entry", c_uint64),
         ("text", c_uint64),
+        ("wait", c_uint64),
         ("found", c_uint32),
         ("sampled", c_int32),
         ("running", c_uint32),
@@ -120,6 +136,8 @@ class Live(ctypes.Structure):
         ("checkpoint_ns", c_uint64 * len(CHECKPOINT_PHASES)),
         ("memory", Memory * SERVERS),
         ("unseen", c_uint64),
+        ("lost_times", c_uint64),
+        ("parents", c_uint64 * SERVERS),
     )
 
 
@@ -378,8 +396,28 @@ class Seen(ctypes.Structure):
         ("query_id", c_uint64),
         ("statement", c_uint64),
         ("looked_ns", c_uint64),
+        ("last_start", c_uint64),
+        ("last_id", c_uint64),
         ("changes", c_uint32),
         ("known", c_uint32),
+    )
+
+
+class Times(ctypes.Structure):
+    """struct pgt_times."""
+
+    _fields_ = (
+        ("in_ns", c_uint64),
+        ("out_ns", c_uint64),
+        ("run_delay", c_uint64),
+        ("left_ns", c_uint64),
+        ("preempted_ns", c_uint64),
+        ("stolen", c_uint64),
+        ("query", c_uint64),
+        ("start", c_uint64),
+        ("event", c_uint32),
+        ("busy", c_uint32),
+        ("slot", c_uint32 * len(TIMES)),
     )
 
 
@@ -429,6 +467,7 @@ class Task(ctypes.Structure):
         ("files", FileState * FILES),
         ("streams", Stream * FILES),
         ("written", c_uint64 * FILES),
+        ("times", Times),
         ("started_for", c_uint64),
         ("seen", Seen),
         ("found", FileEntry),

@@ -32,6 +32,7 @@ from . import (
     layout,
     probes,
     ring_records,
+    task_times,
 )
 from .file_table import FileTable
 from .light import Light
@@ -68,6 +69,7 @@ class LibbpfEngine:
         self._light: Light | None = None
         self.probe_type: ProbeType = way
         self.operations = request.options.operations
+        self.times = False
         self.query_source: QuerySource = "none"
         self.not_measured: list[str] = list(request.not_measured)
         self.failures = Failures()
@@ -78,6 +80,7 @@ class LibbpfEngine:
         self._sums: dict[int, dict[int, Sums]] | None = None
         self._counts: list[object] = []
         self._detached = False
+        self._ended_ns = 0
         reason = probes.why_not(way)
         if reason:
             raise UnsupportedError(f"reads by {way}: {reason}")
@@ -92,7 +95,8 @@ class LibbpfEngine:
             self._open(request)
             stack.callback(self.close)
             self._attach(request)
-            self._tasks.begin()
+            waits = {each.pid: each.wait for each in request.postmasters}
+            self.began_ns = self._tasks.begin(waits if self.times else None)
             stack.pop_all()
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
@@ -254,6 +258,7 @@ class LibbpfEngine:
             live.no_slot,
             live.no_chunk,
             live.lost_latencies,
+            live.lost_times,
             live.by_kind,
         )
 
@@ -277,6 +282,7 @@ class LibbpfEngine:
 
     def detach(self) -> None:
         """Stop measuring; what was measured can still be read."""
+        self._ended_ns = self._ended_ns or time.monotonic_ns()
         for serial, _, _ in self._tasks.serials():
             self._tasks.ignore(serial)
         if self._light and not self._detached:
@@ -329,6 +335,7 @@ class LibbpfEngine:
         wanted += [probes.AIO] if request.aio else []
         wanted += [probes.CALIBRATION] if request.light else []
         wanted += [probes.CHECKPOINTS] if request.checkpoints else []
+        wanted += [probes.times(self.probe_type)] if request.options.times else []
         wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
         self._room = room = Room.of(request)
@@ -350,6 +357,7 @@ class LibbpfEngine:
             spare_chunks=room.chunks,
             cookies=btf.has_cookies(),
             light=request.light,
+            times=request.options.times,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
@@ -383,6 +391,7 @@ class LibbpfEngine:
         for operation in request.options.operations:
             probes.attach_operation(self._object, self.probe_type, operation)
         probes.attach_exit(self._object)
+        self._attach_times(request)
         refused = self._attach_queries(request)
         if request.light:
             self._begin_light(request)
@@ -395,6 +404,16 @@ class LibbpfEngine:
             self.not_measured += probes.attach_checkpoints(self._object, request.checkpoints)
         if self._uring:
             probes.attach_uring(self._object, self._uring)
+
+    def _attach_times(self, request: Request) -> None:
+        if not request.options.times:
+            return
+        try:
+            probes.attach_times(self._object, self.probe_type)
+        except PgtraceError as error:
+            self.not_measured.append(f"where the time of queries goes: {error}")
+            return
+        self.times = True
 
     def _attach_queries(self, request: Request) -> list[tuple[str, int]]:
         """Of several binaries one may be refused: say so, and return it."""
@@ -494,6 +513,9 @@ class LibbpfEngine:
     def _complete(self, task: TaskSnapshot, reads: ReadsByQuery, statements: list[int]) -> None:
         """Add to what is known of a task its reads, its statements, and what it runs."""
         known = self._tasks.read(task.serial)
+        if self.times:
+            task_times.add_pending(reads, known, self._ended_ns or time.monotonic_ns())
+            task.asleep = task_times.asleep(known)
         idle = task.serial in self._pool.idle
         task.running, outside = self._running(known), set[int]()
         if (
@@ -547,4 +569,6 @@ def _set_postmaster(live: layout.Live, place: int, postmaster: Postmaster) -> No
     live.application_name[place] = postmaster.application_name
     live.io_workers[place] = postmaster.io_workers
     live.memory[place].entry, live.memory[place].text = postmaster.entry, postmaster.text
+    live.memory[place].wait = postmaster.wait
+    live.parents[place] = 0
     live.postmasters[place] = postmaster.pid

@@ -74,7 +74,7 @@ class Light:
         """Another server comes in the place of one; `binary` is what it runs, if that is new."""
         for each in self._binaries.values():
             each.places.discard(place)
-        self._live.memory[place] = layout.Memory()
+        self._live.memory[place] = layout.Memory(wait=new.wait)
         if binary:
             self._attach(binary, -1)
         self._join(place, new)

@@ -53,7 +53,7 @@ class Room(NamedTuple):
             statements * _SLOTS_PER_STATEMENT,
         )
         # Reads are told apart by more than others are
-        kinds = kinds * (1 + len(request.options.operations)) // 2
+        kinds = kinds * (1 + len(request.options.operations) + request.options.times) // 2
         # A query's come back when it ends; a statement's are kept
         apart = request.by_file and not request.options.per_query
         slots = kinds * _FILES_APART if apart else kinds

@@ -23,6 +23,7 @@ QUERIES, NO_USDT, ABORT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_x_", "pgt_i_",
 EXIT, FILL = "pgt_exit", "pgt_fill"
 CALIBRATION = "pgt_l_"
 CHECKPOINTS = "pgt_c_"
+_SWITCH = {True: "pgt_sb_", False: "pgt_sr_"}
 KPROBES = Path("/sys/bus/event_source/devices/kprobe")
 _FENTRY = (5, 17)
 """bb6728d75611, "bpf: Allow access to int pointer arguments in tracing programs": the position
@@ -130,6 +131,25 @@ def attach_exit(loaded: Object) -> None:
         loaded.attach_raw_tracepoint(EXIT, "sched_process_exit")
     except LibbpfError as error:
         raise refusal(error, "tracepoint sched_process_exit") from error
+
+
+def times(way: ProbeType) -> str:
+    """With what the name of the program begins at the switch of tasks. Where fentry is allowed, so
+    is one that has the kernel's own types.
+    """
+    return _SWITCH[way == "fentry"]
+
+
+def attach_times(loaded: Object, way: ProbeType) -> None:
+    """See each switch from one task to another. Raises UnsupportedError if it is refused."""
+    program = f"{times(way)}switch"
+    try:
+        if way == "fentry":
+            loaded.attach(program)
+        else:
+            loaded.attach_raw_tracepoint(program, "sched_switch")
+    except LibbpfError as error:
+        raise refusal(error, "tracepoint sched_switch") from error
 
 
 def attach_queries(loaded: Object, binary: str, pid: int) -> list[str]:

@@ -37,6 +37,8 @@ class Postmaster(NamedTuple):
     """As application_name: to what it shows of itself in pg_stat_activity, MyBEEntry."""
     text: int = 0
     """As application_name: to the text of the statement that it runs, debug_query_string."""
+    wait: int = 0
+    """As application_name: to what it waits for, my_wait_event_info."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,8 @@ class EngineOptions:
     """One that is forced; None takes libbpf, and bcc where there is no BTF."""
     operations: tuple[Operation, ...] = ("read",)
     """What is measured."""
+    times: bool = False
+    """Where the time of queries and backends goes: on a CPU, waiting for one, asleep."""
     literals: bool = False
     """Texts that differ in them are different statements, where there are no query ids."""
     per_query: bool = False

@@ -7,7 +7,18 @@ from ctypes import sizeof
 
 from ..libbpf.objects import Object
 from ..model.capture import Call, Operation, Source
-from . import ByPower, Counts, Key, ReadsByKey, Sums, add_reads, fold_files, layout
+from . import (
+    ByPower,
+    Counts,
+    Key,
+    ReadsByKey,
+    Sums,
+    TimeKey,
+    add_reads,
+    fold_files,
+    io_of,
+    layout,
+)
 from .column import Column
 from .map_sizes import Room
 
@@ -18,7 +29,7 @@ _SLOT = struct.Struct(f"{_HEAD_FORMAT}{layout.CHUNKS}I")
 _HEAD = struct.calcsize(_HEAD_FORMAT)
 _CHUNK = struct.Struct(f"<{layout.SUBS}Q")
 _EMPTY_CHUNK = bytes(_CHUNK.size)
-_EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.KEYS, *([0] * 10)) + bytes(4 * layout.CHUNKS)
+_EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.ALL_KEYS, *([0] * 10)) + bytes(4 * layout.CHUNKS)
 _SUMS = struct.Struct("<IIQIIII4Q")  # the head, up to total_ns
 _OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 14
 _AT_ONCE = 512
@@ -59,6 +70,12 @@ def key_of(number: int, file: int = 0) -> Key:
         file,
         *_operation(layout.OPERATIONS[operation]),
     )
+
+
+def time_key_of(number: int, event: int) -> TimeKey:
+    """A slot's key from its number, which is none of key_of()'s, and its event."""
+    scope, kind = divmod(number - layout.KEYS, len(layout.TIMES))
+    return TimeKey(layout.SCOPES[scope], "backend", layout.TIMES[kind], event)
 
 
 def _operation(name: Operation | Call) -> tuple[Operation, Call | None]:
@@ -150,10 +167,11 @@ class SlotPool:
         found: dict[int, dict[int, Sums]] = {}
         for place in self._places(of):
             values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
-            if _is_counted(values):
+            if _is_counted_io(values):
                 count, size, _, total = values[_COUNT:]
                 sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
-                add_sum(sums, self._key(values), count, size, total)
+                if isinstance(key := self._key(values), Key):
+                    add_sum(sums, key, count, size, total)
         for charged_to, returned in self._returned.items():
             if of is None or charged_to in of:
                 for query, each in returned.items():
@@ -169,7 +187,7 @@ class SlotPool:
         powers: dict[int, tuple[int, dict[int, int]]] = {}
         for place in self._places(of):
             values = self._values(place)
-            if not _is_counted(values):
+            if not _is_counted_io(values):
                 continue
             known, counted = self._powers.get(place), hash(values[:_CHUNKS])
             if known is None or known[0] != counted:
@@ -235,7 +253,7 @@ class SlotPool:
             self._indexes.delete(bytes(layout.SlotKey(*values[: _KEY + 1], values[_FILE])))
             self._retired[place] = values[_KEY]
             memory, at = self._slots.at(place - 1)
-            memory[at + _KEY_AT : at + _KEY_AT + 4] = struct.pack("<I", layout.KEYS)
+            memory[at + _KEY_AT : at + _KEY_AT + 4] = struct.pack("<I", layout.ALL_KEYS)
 
     def settle(self, entries: Collection[int]) -> bool:
         """Read and give back those that were retired some time ago; whether none is left of these
@@ -304,8 +322,12 @@ class SlotPool:
             free.update(None, struct.pack("<I", place - 1))
         return reads
 
-    def _key(self, values: _Values) -> Key:
-        key = key_of(values[_KEY], self._file_number(values[_FILE]))
+    def _key(self, values: _Values) -> Key | TimeKey:
+        key: Key | TimeKey
+        if values[_KEY] >= layout.KEYS:
+            key = time_key_of(values[_KEY], values[_FILE])
+        else:
+            key = key_of(values[_KEY], self._file_number(values[_FILE]))
         if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
             return key._replace(performed_by="io worker")
         if values[_QUERY] == BEGUN_BEFORE and values[_PAYER] in self.idle:
@@ -366,11 +388,15 @@ def _is_of_a_key(values: _Values) -> bool:
     """Not while the kernel takes it, or has moved what it counted: field by field, the key among
     the last to be there, and gone before the count.
     """
-    return values[_PAYER] != 0 and values[_KEY] < layout.KEYS
+    return values[_PAYER] != 0 and values[_KEY] < layout.ALL_KEYS
 
 
 def _is_counted(values: _Values) -> bool:
     return values[_COUNT] != 0 and _is_of_a_key(values)
+
+
+def _is_counted_io(values: _Values) -> bool:
+    return _is_counted(values) and values[_KEY] < layout.KEYS
 
 
 def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:
@@ -389,7 +415,7 @@ def add_powers(found: ByPower, told: tuple[Operation, Source], powers: Mapping[i
 
 def add_reads_powers(found: ByPower, reads: ReadsByKey) -> None:
     """Count these, too."""
-    for key, counts in reads.items():
+    for key, counts in io_of(reads).items():
         mine = found.setdefault((key.operation, key.source), {})
         for index, count in counts.buckets.items():
             power = index // layout.SUBS + _FIRST_POWER
@@ -404,5 +430,5 @@ def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:
 
 def add_reads_sums(sums: Sums, reads: ReadsByKey) -> None:
     """Add these to the sums."""
-    for key, counts in reads.items():
+    for key, counts in io_of(reads).items():
         add_sum(sums, key, counts.count, counts.bytes, counts.total_ns)

@@ -99,6 +99,8 @@ class TaskSnapshot:
     lost_writes: int = 0
     lost_fsyncs: int = 0
     lost_queries: int = 0
+    asleep: int | None = None
+    """For what it sleeps, as TimeKey.event; None if it does not, or that is not measured."""
     in_flight: Operation | None = None
     """What it is in the midst of."""
     requests: int = 0
@@ -132,6 +134,7 @@ class Losses(NamedTuple):
     """Of the first three, how many because no slot was left."""
     no_chunk: int
     latencies: int
+    times: int
     by_kind: int
     """Not lost: counted on all files of a kind, because there was no room for each."""
 

@@ -2,13 +2,13 @@
 
 import struct
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from ctypes import sizeof
 
 from ..libbpf.mapped_array import load_barrier
 from ..libbpf.objects import Object
 from ..model.capture import Operation
-from . import ExcludedCounts, Member, TaskSnapshot, layout
+from . import ExcludedCounts, Member, TaskSnapshot, layout, task_times
 from .slot_table import BEGUN_BEFORE
 
 _SIZE = sizeof(layout.Task)
@@ -23,6 +23,7 @@ _KNOWN_BY = layout.FileState.number.offset
 _ENDED_AT = layout.Task.ended_ns.offset
 _TIME = struct.Struct("<Q")
 _BEGAN_AT = layout.Task.began_ns.offset
+_TIMES_AT = layout.Task.times.offset
 _QUERY_START_AT = layout.Task.query.offset + layout.QueryRecord.start_ns.offset
 
 assert _SIZE % _NUMBER.size == 0
@@ -42,7 +43,7 @@ class TaskTable:
         self._serials = [0] * count
         """By their places: 0 is nobody's."""
         self._spare = list(range(count))
-        self._members: list[int] = []
+        self._members: list[tuple[int, Member]] = []
         self._looked: tuple[list[int], list[int]] = [], []
         self._listed: list[tuple[int, int, int]] = []
 
@@ -63,23 +64,33 @@ class TaskTable:
                 open=1,
                 begun_before=1,
             )
-        self._members.append(index)
+        self._members.append((index, member))
         self._write(index, task)
         self._indexes.update(_NUMBER.pack(member.tid), _NUMBER.pack(index))
         leader = layout.LeaderKey(member.postmaster, member.inner_pid)
         self._leaders.update(bytes(leader), _NUMBER.pack(index))
         return int(task.serial)
 
-    def begin(self) -> None:
-        """Count what the threads do that run already.
+    def begin(self, waits: Mapping[int, int] | None = None) -> int:
+        """Count what the threads do that run already, and return from when on. By their
+        postmasters, `waits` is where they show what they wait for, if it is measured where their
+        time goes.
 
         Only once all probes are there: a query that ends while some are not yet is told wrong.
         """
-        now = _TIME.pack(time.monotonic_ns())
-        for index in self._members:
+        now_ns = time.monotonic_ns()
+        now = _TIME.pack(now_ns)
+        for index, member in self._members:
+            if waits is not None:
+                began = task_times.first(member, waits.get(member.postmaster, 0), now_ns)
+                # Of who is idle, what is counted there is outside queries
+                began.query = self.read(self._serials[index]).query.number
+                first = index * _SIZE + _TIMES_AT
+                self._memory[first : first + sizeof(began)] = bytes(began)
             for at in (_BEGAN_AT, _QUERY_START_AT):
                 self._memory[index * _SIZE + at : index * _SIZE + at + _TIME.size] = now
             self._set_ignored(index, 0)
+        return now_ns
 
     def refuse(self, tid: int) -> None:
         """Never trace this thread."""

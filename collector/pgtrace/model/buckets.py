@@ -6,7 +6,7 @@ minutes) share the last bucket. All times are nanoseconds.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, overload
 
 SUB_BITS = 4
@@ -50,7 +50,7 @@ def _bounds(index: int) -> tuple[int, int]:
 
 _BOUNDS = [_bounds(index) for index in range(LAST + 1)]
 _INDICES = {bounds: index for index, bounds in enumerate(_BOUNDS)}
-_LINES = [f"[{low}, {high}, ".encode() for low, high in _BOUNDS]
+_LINES = [f"[{low}, {high}, " for low, high in _BOUNDS]
 
 
 class Buckets(Sequence[Bucket]):
@@ -81,19 +81,28 @@ class Buckets(Sequence[Bucket]):
         found._packed = array("Q", [i | n << _BITS for i, n in sorted(counts.items()) if n])
         return found
 
-    def add_to(self, grid: MutableSequence[int]) -> bool:
-        """Add them to counts of all buckets, in order; whether there was anything to add."""
-        for packed in self._packed:
+    @staticmethod
+    def sums(several: Iterable["Buckets"]) -> dict[int, int]:
+        """Counts by bucket index of all of them together, those that are not 0, in order."""
+        every, grid = array("Q"), [0] * (LAST + 1)
+        for buckets in several:
+            every.extend(buckets._packed)
+        for packed in every:  # of large captures there are millions
             grid[packed & _INDEX] += packed >> _BITS
-        return max(self._packed, default=0) > _INDEX  # else there is none in any of them
+        return {index: count for index, count in enumerate(grid) if count}
 
-    def lines(self, indent: bytes) -> bytes:
+    def count_any(self) -> bool:
+        """Whether there is a value in any of them."""
+        packed = self._packed
+        return bool(packed) and (packed[0] > _INDEX or max(packed) > _INDEX)
+
+    def lines(self, indent: str) -> bytes:
         """As JSON, each on a line that begins with `indent`."""
         if not self._packed:
             return b"[]"
-        between = b",\n" + indent + b"  "
-        each = [b"%b%d]" % (_LINES[p & _INDEX], p >> _BITS) for p in self._packed]
-        return b"[" + between[1:] + between.join(each) + b"\n" + indent + b"]"
+        between = ",\n" + indent + "  "
+        each = between.join([f"{_LINES[p & _INDEX]}{p >> _BITS}]" for p in self._packed])
+        return f"[{between[1:]}{each}\n{indent}]".encode()
 
     def __iter__(self) -> Iterator[Bucket]:
         for packed in self._packed:

@@ -24,6 +24,9 @@ Pattern = Literal["sequential", "near", "random", "first", "unknown"]
 Size = Literal["1", "2-4", "5-15", "16+"]
 Performer = Literal["backend", "parallel worker", "io worker", "io_uring"]
 Scope = Literal["query", "outside"]
+TimeKind = Literal["cpu", "run_queue", "sleep", "stolen"]
+"""What a process does: it runs, or could and waits for a CPU, or it sleeps. stolen: it would run,
+but the hypervisor has taken the CPU; or, where the kernel counts these apart, interrupts have."""
 Kind = Literal[
     "relation",
     "heap",
@@ -76,6 +79,8 @@ class Probes(msgspec.Struct):
     not_measured: list[str] = []
     no_query_ids: str | None = None
     """Why no query has a query_id; None if they have."""
+    times: bool = False
+    """It was measured where the time of processes went."""
     no_calls: str | None = None
     """In the light tier, why calls are not known of all statements; None if they are."""
     shortest_ns: int | None = None
@@ -107,6 +112,8 @@ class Lost(msgspec.Struct):
     file was asked for: there was no room."""
     latencies: int = 0
     """Calls that are counted, but in no histogram of latencies."""
+    times: int = 0
+    """Pieces of processes' time that are in no number: there was no room."""
 
     def __add__(self, other: Self) -> Self:
         sums = {
@@ -191,6 +198,25 @@ class Io(msgspec.Struct, gc=False):
         return self.latency.sum
 
 
+class Time(msgspec.Struct, gc=False):
+    """Where time went: how long a process ran, waited for a CPU, or slept, in pieces. Those of the
+    backend itself (`performed_by`) add up to the time that passed; those of others overlap it."""
+
+    kind: TimeKind
+    scope: Scope
+    latency: Latencies
+    """Of each piece, how long it was: of running, until it slept or another took the CPU."""
+    wait_event_type: str | None = None
+    """Of a sleep, as pg_stat_activity has it; `Kernel` where the server showed none."""
+    wait_event: str | None = None
+    performed_by: Performer = "backend"
+
+    @property
+    def total_ns(self) -> int:
+        """How long they took in all."""
+        return self.latency.sum
+
+
 class Query(msgspec.Struct):
     """One statement, with all its calls and what they read, wrote and synced."""
 
@@ -201,6 +227,7 @@ class Query(msgspec.Struct):
     errors: int | None
     latency: Latencies | None
     io: list[Io] = []
+    times: list[Time] = []
     query_id: int | None = None
     """The server's own; None where it computes none, or for several statements in one query."""
     text_hash: str | None = None
@@ -225,6 +252,7 @@ class Backend(msgspec.Struct):
     usename: str | None = None
     application_name: str | None = None
     io: list[Io] = []
+    times: list[Time] = []
     failed: dict[Operation, Excluded] = {}
     short: dict[Operation, Excluded] = {}
     queries: list[Query] = []

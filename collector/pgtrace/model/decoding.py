@@ -1,10 +1,13 @@
 """From JSON to captures and lab results whose numbers count something and whose sums are right."""
 
 import functools
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from operator import attrgetter
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -14,7 +17,10 @@ from .capture import SCHEMA, Capture, Probes, sums_of
 if TYPE_CHECKING:
     from .lab_result import Result
 
+_R = TypeVar("_R", bound="Result")
 _MOST = 1 << 64
+_AT_ONCE = 100
+"""Values, so that a processor's cache holds them from the first attribute to the last."""
 _UNIONS = (Union, UnionType)
 _NO_NUMBERS = (str, bool, NoneType, int, Sequence[Bucket])
 """The int is a query_id; buckets are checked as they are made."""
@@ -30,11 +36,9 @@ def decode_capture(raw: bytes) -> Capture:
     return capture
 
 
-def decode_lab_result(raw: bytes) -> "Result":
-    """Raises ValueError or RecursionError if it is no lab result."""
-    from .lab_result import Result  # a reader of captures does not wait for it
-
-    result = msgspec.json.decode(raw, type=Result)
+def decode_lab_result(raw: bytes, kind: type[_R]) -> _R:
+    """`kind` is the experiment's. Raises ValueError or RecursionError if it is no result of it."""
+    result = msgspec.json.decode(raw, type=kind)
     _check_numbers(msgspec.structs.replace(result, findings=[]))
     # Of a difference a bound may be below 0
     _find_fault(msgspec.to_builtins(result.findings), "$.findings", -_MOST)
@@ -45,23 +49,39 @@ def decode_lab_result(raw: bytes) -> "Result":
 
 def _check_numbers(value: Any, path: str = "$") -> None:
     """Raise ValueError for a number that counts nothing: all but a query_id count something."""
-    if not _all_count(value):
+    if not _all_count([value]):
         _find_fault(msgspec.to_builtins(value, enc_hook=plain), path)
 
 
-def _all_count(value: Any) -> bool:
-    if isinstance(value, msgspec.Struct):
-        numbers, others = _members(type(value))
-        for name in numbers:
-            number = getattr(value, name)
-            if number is not None and not 0 <= number <= _MOST:
-                return False
-        return all(_all_count(getattr(value, name)) for name in others)
-    if isinstance(value, dict):
-        return all(map(_all_count, value.values()))
-    if isinstance(value, (list, tuple)):
-        return all(map(_all_count, value))
-    return not isinstance(value, (int, float)) or 0 <= value <= _MOST
+def _all_count(values: Iterable[Any]) -> bool:
+    """Attribute by attribute, not value by value: of a large capture there are a million."""
+    left = iter(values)
+    while some := list(islice(left, _AT_ONCE)):
+        of: defaultdict[type, list[Any]] = defaultdict(list)
+        for value in some:
+            of[type(value)].append(value)
+        if not all(_all_of_type_count(*each) for each in of.items()):
+            return False
+    return True
+
+
+def _all_of_type_count(kind: type, values: list[Any]) -> bool:
+    if issubclass(kind, msgspec.Struct):
+        numbers, others = _members(kind)
+        return all(_are_counts(map(attrgetter(name), values)) for name in numbers) and all(
+            _all_count(map(attrgetter(name), values)) for name in others
+        )
+    if issubclass(kind, dict):
+        return _all_count(chain.from_iterable(value.values() for value in values))
+    if issubclass(kind, (list, tuple)):
+        return _all_count(chain.from_iterable(values))
+    return not issubclass(kind, (int, float)) or _are_counts(values)
+
+
+def _are_counts(numbers: Iterable[float | None]) -> bool:
+    """JSON has no NaN, which would be neither the least nor the greatest."""
+    others = [number for number in numbers if number]  # neither None nor 0
+    return not others or 0 <= min(others) <= max(others) <= _MOST
 
 
 @functools.cache

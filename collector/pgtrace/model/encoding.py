@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _HELD = "@"
 """In the place of buckets, until a document is formatted."""
+_NAME = b'"buckets": '
 
 
 def encode(document: "Capture | Result") -> bytes:
@@ -26,25 +27,54 @@ def encode(document: "Capture | Result") -> bytes:
 
 def encoded(document: "Capture | Result") -> Iterator[bytes]:
     """The same in parts: of a large capture, one after the other takes a part of the memory."""
+    return (_joined(*outline) for outline in _outlines(document))
+
+
+def is_text_of(capture: Capture, raw: bytes) -> bool:
+    """Whether that is what encode() makes of it, whatever the numbers in buckets.
+
+    If the capture was decoded from it, no object in it has a key twice: none has where encode()
+    wrote it, and between the brackets of buckets there is not even a quotation mark.
+    """
+    at = 0
+    for texts, _ in _outlines(capture):
+        for number, text in enumerate(texts):
+            if number:
+                within = raw[at : raw.find(b"}", at)]
+                if not within.startswith(_NAME) or b'"' in within[len(_NAME) :]:
+                    return False
+                at += len(within.rstrip())
+            if not raw.startswith(text, at):
+                return False
+            at += len(text)
+    return at == len(raw)
+
+
+def _outlines(document: "Capture | Result") -> Iterator[tuple[list[bytes], list[Buckets]]]:
+    """Of each part of the text, what stands around its buckets, and these."""
     backends = document.backends if isinstance(document, Capture) else []
     if isinstance(document, Capture):
         document = msgspec.structs.replace(document, backends=[])
     members = msgspec.to_builtins(document, enc_hook=plain)
-    text = _formatted({"schema": members.pop("schema"), **members})
+    [text], _ = _outline({"schema": members.pop("schema"), **members})
     if not isinstance(document, Capture):
         # Strings hold no line breaks in JSON, so that only lists of three numbers can match.
         text = re.sub(rb"\[\n\s+(\d+),\n\s+(\d+),\n\s+(\d+)\n\s+\]", rb"[\1, \2, \3]", text)
     if backends:
         before, name, after = text.partition(b'"backends": [')
-        yield before + name
+        yield [before + name], []
         for number, backend in enumerate(backends):
-            yield (b",\n    " if number else b"\n    ") + _formatted(backend, b"    ")
+            texts, found = _outline(backend, 2)
+            yield [(b",\n    " if number else b"\n    ") + texts[0], *texts[1:]], found
         text = b"\n  " + after
-    yield text + b"\n"
+    yield [text + b"\n"], []
 
 
-def _formatted(value: Any, indent: bytes = b"") -> bytes:
-    """It as JSON of many lines; all but the first begin with `indent`."""
+def _outline(value: Any, depth: int = 0) -> tuple[list[bytes], list[Buckets]]:
+    """It as JSON of many lines, as it stands at that depth, cut where its buckets are.
+
+    There is one more text than there are buckets.
+    """
     found: list[Buckets] = []
 
     def hold(buckets: Buckets) -> str:
@@ -56,15 +86,19 @@ def _formatted(value: Any, indent: bytes = b"") -> bytes:
     except UnicodeEncodeError:  # a path that is not UTF-8, such as a data directory's
         found.clear()
         raw = msgspec.json.encode(_shown(msgspec.to_builtins(value, enc_hook=hold)))
-    text = msgspec.json.format(raw, indent=2)
-    if indent:
-        text = text.replace(b"\n", b"\n" + indent)
+    opening, closing = b"[" * depth, b"]" * depth
+    before, after = map(len, msgspec.json.format(opening + b"0" + closing, indent=2).split(b"0"))
+    text = msgspec.json.format(opening + raw + closing, indent=2)
+    text = text[before : len(text) - after]
     # In a string, quotation marks would not be bare
-    first, *others = text.split(f'"buckets": "{_HELD}"'.encode())
-    parts = [first]
-    for buckets, other in zip(found, others, strict=True):
-        line = parts[-1].rpartition(b"\n")[2]
-        parts += [b'"buckets": ', buckets.lines(line), other]
+    return text.split(b'%b"%b"' % (_NAME, _HELD.encode())), found
+
+
+def _joined(texts: list[bytes], found: list[Buckets]) -> bytes:
+    parts = texts[:1]
+    for text, buckets in zip(texts[1:], found, strict=True):
+        indent = parts[-1].rpartition(b"\n")[2].decode()
+        parts += [_NAME, buckets.lines(indent), text]
     return b"".join(parts)
 
 

@@ -1,26 +1,20 @@
 """Latencies in log-linear buckets, the same as the kernel half keeps. All times are nanoseconds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from math import ceil
 from typing import Self
 
-from .buckets import LAST, MAX_BITS, Bucket, Buckets, bucket_bounds, bucket_index
+from .buckets import MAX_BITS, Bucket, Buckets, bucket_bounds, bucket_index
 from .capture import Io, Latencies
-
-_BUCKETS = LAST + 1
 
 
 @cache
 def _exactly(p: float) -> Fraction:
     """As it is written: 99.9 is 999/10."""
     return Fraction(str(p))
-
-
-def _counts(grid: Sequence[int]) -> dict[int, int]:
-    return {index: count for index, count in enumerate(grid) if count}
 
 
 @dataclass(slots=True)
@@ -44,26 +38,26 @@ class Histogram:
         Raises ValueError for a negative count or a bucket that is not of this grid: its values
         cannot be shared out among ours.
         """
-        grid = [0] * _BUCKETS
-        Buckets(buckets).add_to(grid)
-        counts = _counts(grid)
+        counts = Buckets.sums([Buckets(buckets)])
         return cls(counts, total_ns, min_ns if counts else None, max_ns if counts else None)
 
     @classmethod
     def of(cls, each: Iterable[Io | Latencies]) -> Self:
         """Return the latencies of all of them together."""
-        total, known, grid = cls(), True, [0] * _BUCKETS
+        total, known, counted = cls(), True, list[Buckets]()
         for one in each:
             latency = one.latency if isinstance(one, Io) else one
             total.total_ns += latency.sum
-            if not Buckets(latency.buckets).add_to(grid):
+            buckets = Buckets(latency.buckets)
+            if not buckets.count_any():
                 continue
+            counted.append(buckets)
             total.max_ns = latency.max if total.max_ns is None else max(total.max_ns, latency.max)
             if latency.min is None or not known:
                 known, total.min_ns = False, None
             elif total.min_ns is None or latency.min < total.min_ns:
                 total.min_ns = latency.min
-        total.counts = _counts(grid)
+        total.counts = Buckets.sums(counted)
         return total
 
     def to_data(self) -> Latencies:

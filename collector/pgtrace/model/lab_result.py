@@ -1,11 +1,14 @@
-"""What an experiment measured: its result, and what was found in it.
+"""What an experiment measured, and what was found: what the results of all have in common.
 
-Its file is JSON, schema "pgtrace.lab/2" (encoding.py). Keys may be added, never changed in
-meaning. Times are nanoseconds where a key says so, else seconds; sizes are bytes. A key that an
-experiment does not vary, or could not measure, is left out.
+Its file is JSON, schema "pgtrace.lab/2" (encoding.py). What one experiment alone measures, asks for
+and finds is in its own folder, lab/NAME/result.py, as structs that are derived from these; which
+experiment a file is of, its key `experiment` says. Keys may be added, never changed in meaning.
+Times are nanoseconds where a key says so, else seconds; sizes are bytes. A key that could not be
+measured is left out.
 """
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -13,7 +16,6 @@ from .capture import Host, Io, Lost, Probes, Server
 
 SCHEMA = "pgtrace.lab/2"
 
-Experiment = Literal["pages", "readahead", "buffers", "sync"]
 Pattern = Literal["sequential", "random"]
 """In which the pages of a query lie: what it was made for, and not how each read was found."""
 Medium = Literal["device", "memory", "tmpfs"]
@@ -66,51 +68,25 @@ class DeviceWork(msgspec.Struct, omit_defaults=True):
     """None before Linux 5.5."""
 
 
-class Checkpoint(msgspec.Struct, omit_defaults=True):
-    """Phases of an explicit checkpoint, seconds; None is what was not measured.
-
-    What begins with `logged_` is from the server's own line, to its millisecond.
-    """
-
-    total_s: float | None = None
-    """Of CreateCheckPoint(), by uprobe."""
-    write_s: float | None = None
-    """Writing of buffers, by USDT: from buffer__checkpoint__start to __sync__start."""
-    sync_s: float | None = None
-    """Syncing of their files: from there to buffer__checkpoint__done."""
-    logged_write_s: float | None = None
-    logged_sync_s: float | None = None
-    logged_total_s: float | None = None
-    buffers: int | None = None
-    files: int | None = None
-    """That were synced."""
-
-
 class Cell(msgspec.Struct, omit_defaults=True):
-    """One run of one query or load. Of what varies, only the keys of its experiment are there."""
+    """One run. What an experiment varies stands in a struct of its own, derived from this."""
 
     storage: str
     run: int
     elapsed_s: float
-    pattern: Pattern | None = None
+
+
+class QueryCell(Cell, kw_only=True):
+    """One run of one query, traced."""
+
+    pattern: Pattern
     state: Literal["cold", "cached", "prewarmed"] | None = None
-    read_ahead_sectors: int | None = None
-    shared_buffers: str | None = None
-    server: str | None = None
-    load: Literal["wide", "narrow", "bulk"] | None = None
-    phase: Literal["load", "checkpoint"] | None = None
-    """The load itself, or the checkpoint after it."""
-    plan: Literal["sequential", "bitmap", "index"] | None = None
-    point: int | None = None
-    """Which point of a sweep: an index into Result.options["points"]."""
     began_s: float | None = None
     """When, after Result.started."""
     rows: int | None = None
     """That the query returned."""
-    stopped: bool = False
-    """It was not waited for: it takes longer than `elapsed_s`."""
     cpu_s: float | None = None
-    """Of the backend, user and system."""
+    """Of the backend, user and system: what I/O workers took is not in it."""
     cpu_wait_s: float | None = None
     """That it could have run, and no CPU was free."""
     client_cpu_s: float | None = None
@@ -132,20 +108,21 @@ class Cell(msgspec.Struct, omit_defaults=True):
     """Share of the relation's pages that the page cache held when the run began (mincore)."""
     io: list[Io] = []
     again: list[Repeat] = []
-    tps: float | None = None
-    """Of the writers, as pgbench counts."""
-    reading_tps: float | None = None
-    checkpoint: Checkpoint | None = None
-    by_backend_type: dict[str, list[Io]] = {}
-    """Writes and fsyncs of a whole server."""
-    devices: dict[str, DeviceWork] = {}
-    """By the name of the storage."""
 
 
-class Finding(msgspec.Struct, omit_defaults=True):
-    """What follows from the cells: a number with its 95 % interval, and what to say of it."""
+class Details(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What else there is to a finding; those of most have more."""
 
-    name: str
+    simulated: bool = False
+    """A storage of it is."""
+
+
+class Finding(msgspec.Struct, omit_defaults=True, tag_field="name"):
+    """What follows from the cells: a number with its 95 % interval, and what to say of it.
+
+    Of what it is, its class says: the tag of each is its name in the file.
+    """
+
     verdict: str
     storage: str | None = None
     value: float | None = None
@@ -153,13 +130,47 @@ class Finding(msgspec.Struct, omit_defaults=True):
     high: float | None = None
     units: int | None = None
     """How many independent observations stand behind it, such as paired runs."""
-    details: dict[str, Any] = {}
+    details: Details | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is, as the file has it."""
+        return str(self.__struct_config__.tag)
 
 
-class Result(msgspec.Struct):
+class Options(msgspec.Struct, kw_only=True):
+    """What was asked for, and what was chosen."""
+
+    runs: int | None = None
+    seed: int | None = None
+    """The order was drawn with it."""
+
+
+class TableOptions(Options, kw_only=True):
+    """Of experiments that read a table on each storage."""
+
+    rows: int | None = None
+    shared_buffers: str | dict[str, int] | None = None
+    restarted: bool = False
+    """The server was, before each run."""
+    table_bytes: int | None = None
+    """Of its heap."""
+    index_bytes: int | None = None
+    cold_by: str | None = None
+    direct_io: bool = False
+    drop_caches: bool = False
+    pg_bin: str | None = None
+    cpu_server: int | None = None
+    cpu_tracer: int | None = None
+    queries: dict[str, str] = {}
+    """Their texts, by what they are for."""
+    order: list[list[tuple[str | int, ...]]] = []
+    """Of the measurements of each run, by what was varied."""
+
+
+class Result(msgspec.Struct, kw_only=True, tag_field="experiment"):
     """One run of an experiment. `started` is UTC, ISO 8601."""
 
-    experiment: Experiment
     partial: bool
     """It was interrupted: the cells are those that were finished."""
     started: str
@@ -168,9 +179,20 @@ class Result(msgspec.Struct):
     server: Server
     probes: Probes
     lost: Lost
-    options: dict[str, Any]
-    """What was asked for, and what was chosen: rows, runs, queries, order, pinned CPUs."""
+    options: Options
     storages: list[Storage]
-    cells: list[Cell]
-    findings: list[Finding] = []
+    cells: Sequence[Cell]
+    findings: Sequence[Finding] = []
     schema: str = SCHEMA
+
+    @property
+    def experiment(self) -> str:
+        """Its name, which is that of its folder."""
+        return str(self.__struct_config__.tag)
+
+
+class TableResult(Result, kw_only=True):
+    """That of an experiment which reads a table on each storage."""
+
+    options: TableOptions
+    cells: Sequence[QueryCell]

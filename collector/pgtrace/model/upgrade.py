@@ -31,7 +31,10 @@ def _upgraded(old: dict[str, Any]) -> dict[str, Any]:
     operations = old["probes"].get("operations", ["read"])
     new["lost"] = _lost(old["lost"], operations)
     if "cells" in old:
-        new["cells"] = [_cell(cell) for cell in old["cells"]]
+        cells = [_cell(cell) for cell in old["cells"]]
+        new["cells"] = [cell for cell in cells if "plan" not in cell]
+        if old["experiment"] == "pages":  # those of the sweep stood among the others
+            new["plans"] = [cell for cell in cells if "plan" in cell]
         return new
     new["backends"] = [_backend(backend, operations) for backend in old["backends"]]
     io = [each for backend in new["backends"] for each in backend["io"]]

@@ -11,6 +11,7 @@ from ..errors import ConnectionLostError, DatabaseError
 from ..failures import Failures
 from ..model.capture import Buffers, Executions
 from . import database_stats, executions
+from .blockers import Blockers
 from .connection import TIMEOUT_S, Asked, Connect, system_identifier
 from .discovery import Server
 from .relations import Relations
@@ -69,6 +70,7 @@ class Names:
         self._first_buffers: list[database_stats.Row] | None = None
         self.executions: list[Executions] = []
         """Of the queries that are asked for at the end; known then."""
+        self.blockers = Blockers()
         self._counter = executions.Counter() if count_calls else None
         self._servers = servers
         # Now, while they run: a server that is started again has another postmaster
@@ -231,6 +233,7 @@ class Names:
             began = time.monotonic()
             if last or self._came or began - self._looked_ns / 1e9 >= _QUIET_S:
                 self._look(connection)
+            self.blockers.ask(connection)
             self.relations.ask(connection, last=last)
             if last:
                 self.buffers = database_stats.between(

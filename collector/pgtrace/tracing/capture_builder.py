@@ -5,17 +5,27 @@ from datetime import datetime
 from typing import NamedTuple
 
 from .. import terminal_text
-from ..engines import Counts, ExcludedCounts, QueryEvent, ReadsByKey, StatementName
+from ..engines import (
+    Counts,
+    ExcludedCounts,
+    QueryEvent,
+    ReadsByKey,
+    StatementName,
+    io_of,
+    times_of,
+)
 from ..failures import Failures
 from ..model import capture
 from ..model.buckets import Buckets
 from ..postgres.redaction import redact
 from ..postgres.statement_hash import fnv1a
+from ..postgres.wait_events import WaitEvent
 from ..units import stamp
 from .accounts import Account, Snapshot
 from .file_names import Place, Places
 from .heaviest import Telling
 from .statements import Name, Statements, Sum, shown_text
+from .time_names import named
 
 _NOWHERE = Place("unknown")
 
@@ -47,11 +57,13 @@ class Assembly:
         texts: Mapping[int, str] | None = None,
         waits: bool = False,
         light: bool = False,
+        major: int | None = None,
         failures: Failures,
     ) -> None:
         """With `waits`, it is known how long backends waited for asynchronous reads; with `light`,
-        nothing of calls.
+        nothing of calls. `major` is the server's version, of which wait events have their names.
         """
+        self._major = major
         self._light = light
         self._operations = operations
         self._failures = failures
@@ -117,12 +129,13 @@ class Assembly:
             waited_ns=total.waited_ns if self.waits else None,
             latency=None if self._light else total.latency.to_data(),
             io=self.reads(total.reads),
+            times=self.times(total.reads),
         )
 
     def reads(self, reads: ReadsByKey) -> list[capture.Io]:
         """Reads as a capture holds them: added up where their files are not told apart."""
         found: dict[_Reads, Counts] = {}
-        for key, counts in reads.items():
+        for key, counts in io_of(reads).items():
             place = _NOWHERE
             with self._failures.kept("which files were read"):
                 place = self._places.place(key.file)
@@ -145,17 +158,33 @@ class Assembly:
                 bytes=counts.bytes,
                 blocks=counts.bytes // self._block_size,
                 device_bytes=counts.device_bytes,
-                latency=capture.Latencies(
-                    count=counts.count,
-                    sum=counts.total_ns,
-                    min=counts.min_ns or None,
-                    max=counts.max_ns,
-                    buckets=Buckets.counted(counts.buckets),
-                ),
+                latency=_latencies(counts),
             )
             for key, counts in sorted(found.items(), key=lambda item: _order(item[0]))
             if counts.count
         ]
+
+    def event(self, number: int) -> WaitEvent:
+        """What a sleeping process waits for, by TimeKey.event."""
+        return named(self._major, number)
+
+    def times(self, reads: ReadsByKey) -> list[capture.Time]:
+        """Where the time of those went who made these reads, what took longest first."""
+        found = []
+        ordered = sorted(times_of(reads).items(), key=lambda item: -item[1].total_ns)
+        for key, counts in ordered:
+            event = self.event(key.event) if key.kind == "sleep" else None
+            found.append(
+                capture.Time(
+                    kind=key.kind,
+                    scope=key.scope,
+                    latency=_latencies(counts),
+                    wait_event_type=event.type if event else None,
+                    wait_event=event.event if event else None,
+                    performed_by=key.performed_by,
+                )
+            )
+        return found
 
     def _backend(self, account: Account, wall: Callable[[int], datetime]) -> capture.Backend:
         process, task = account.process, account.snapshot
@@ -176,6 +205,7 @@ class Assembly:
             began=began,
             ended=ended,
             io=self.reads(account.reads),
+            times=self.times(account.reads),
             failed=self._excluded(
                 {"read": task.failed, "write": task.failed_writes, "fsync": task.failed_fsyncs}
             ),
@@ -209,7 +239,18 @@ class Assembly:
             waited_ns=event.waited_ns if self.waits else None,
             latency=capture.Latencies(),
             io=self.reads(event.reads),
+            times=self.times(event.reads),
         )
+
+
+def _latencies(counts: Counts) -> capture.Latencies:
+    return capture.Latencies(
+        count=counts.count,
+        sum=counts.total_ns,
+        min=counts.min_ns or None,
+        max=counts.max_ns,
+        buckets=Buckets.counted(counts.buckets),
+    )
 
 
 def _order(key: _Reads) -> tuple[object, ...]:

@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .. import terminal_text
-from ..engines import Counts, QueryEvent, ReadsByKey, StatementTotal, add_reads, fold_files
+from ..engines import (
+    Counts,
+    QueryEvent,
+    ReadsByKey,
+    StatementTotal,
+    add_reads,
+    fold_files,
+    io_of,
+)
 from ..engines.layout import OTHERS
 from ..model import capture, histogram
 from ..postgres.redaction import redact
@@ -137,7 +145,7 @@ class Statements:
         return name._replace(query_id=0, text=text, cut=total.cut)
 
     def _weight(self, calls: int, reads: ReadsByKey) -> int:
-        return sum(counts.count for counts in reads.values()) if self._light else calls
+        return sum(counts.count for counts in io_of(reads).values()) if self._light else calls
 
     def _fresh_sum(self, given: QueryEvent | StatementTotal) -> Sum:
         name = Name(
@@ -166,7 +174,7 @@ class Statements:
 
 
 def _read_ns(reads: ReadsByKey) -> int:
-    return sum(counts.total_ns for counts in reads.values())
+    return sum(counts.total_ns for counts in io_of(reads).values())
 
 
 @functools.lru_cache(maxsize=1024)

@@ -19,6 +19,8 @@ MOST_SERVERS = 16
 _OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
 _WORKER, _URING = 1, 2  # IoMethod, src/include/storage/aio.h
 _STATEMENT = ("MyBEEntry", "debug_query_string")
+_WAIT = "my_wait_event_info"
+_NO_EVENTS = f"wait events: a server's binary does not export {_WAIT}"
 _LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
 
@@ -182,6 +184,7 @@ class Target:
                 ),
                 *([] if charge or self.whole else [_LEFT]),
                 *(f"queries: {reason}" for reason in dict.fromkeys(hidden.values())),
+                *([_NO_EVENTS] if options.times and not all(each.wait for each in masters) else []),
             ),
         )
 
@@ -253,8 +256,8 @@ def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     """What the kernel has to know of it; with `memory`, also where its backends show statements."""
     pid, method = server.postmaster_pid, _io_method(server)
     entry, text = (_address(pid, each) if memory else 0 for each in _STATEMENT)
-    name = _address(pid, "application_name")
-    return Postmaster(pid, name, method == _WORKER, method == _URING, entry, text)
+    name, wait = (_address(pid, each) for each in ("application_name", _WAIT))
+    return Postmaster(pid, name, method == _WORKER, method == _URING, entry, text, wait)
 
 
 def _address(pid: int, variable: str) -> int:

@@ -16,11 +16,14 @@ from ..engines import (
     InUse,
     QueryEvent,
     fold_files,
+    io_of,
+    times_of,
 )
 from ..engines import select as engines
 from ..errors import DatabaseError
 from ..linux.priority import soon
 from ..model.capture import Capture, Host, Lost, Operation, Probes, Server, Total
+from ..postgres.blockers import Blocker
 from ..postgres.catalog import Names
 from ..postgres.names_of_servers import NamesOfServers
 from ..units import stamp
@@ -79,8 +82,10 @@ class Tracer:
             raise
         self.failures = self.engine.failures
         """What went wrong of our own: the capture is partial then."""
-        # At one moment: to attach may take seconds, and times of processes are told by both
-        self.started, self.started_ns = datetime.now(UTC), time.monotonic_ns()
+        # One moment: to attach may take seconds, and times of processes are told by both
+        self.started_ns = self.engine.began_ns
+        since = timedelta(microseconds=(time.monotonic_ns() - self.started_ns) / 1000)
+        self.started = datetime.now(UTC) - since
         connects = self._connecting.connects
         each = [
             Names(
@@ -108,6 +113,7 @@ class Tracer:
             texts=self.names.texts if self.names else {},
             waits=request.aio and not request.light,
             light=request.light,
+            major=target.servers[0].major if len(target.servers) == 1 else None,
             failures=self.failures,
         )
         self.intervals = Intervals(self.engine, self.started_ns, type_of=self.registry.type_of)
@@ -152,13 +158,31 @@ class Tracer:
             self._poll()
             return self.registry.look().accounts[0]
 
+    def blockers(self, account: Account, longer_ns: int) -> tuple[str, int, list[Blocker]] | None:
+        """For which lock a query waits, for how many nanoseconds, and who holds it, as far as that
+        was asked; None if it does not, or not for so long.
+
+        All of the query's waits for such locks count: one is cut in two by deadlock_timeout.
+        """
+        asleep, process = account.snapshot.asleep, account.process
+        names = self.names.of(process.postmaster) if self.names else None
+        event = self.assembly.event(asleep) if asleep else None
+        spent = times_of(account.running.reads) if account.running else {}
+        waited_ns = sum(counts.total_ns for key, counts in spent.items() if key.event == asleep)
+        waits = event is not None and event.type == "Lock" and waited_ns >= longer_ns
+        if names:
+            names.blockers.of = process.inner_pid if waits else 0
+        if not waits or event is None:
+            return None
+        return event.event, waited_ns, names.blockers.found() if names else []
+
     def counts(self) -> dict[Operation, int]:
         """How many of each operation that is measured were counted so far."""
         with self._lock:
             self._poll()
             found = dict.fromkeys(self.engine.operations, 0)
             for account in self.registry.look().accounts:
-                for key, counts in account.reads.items():
+                for key, counts in io_of(account.reads).items():
                     found[key.operation] += counts.count
             return found
 
@@ -282,7 +306,7 @@ class Tracer:
         return sum(
             counts.count
             for account in accounts
-            for key, counts in account.reads.items()
+            for key, counts in io_of(account.reads).items()
             if not is_told(files[key.file])
         )
 
@@ -309,6 +333,7 @@ class Tracer:
         found.lost.backends = losses.backends
         found.lost.no_slot, found.lost.no_chunk = losses.no_slot, losses.no_chunk
         found.lost.latencies = losses.latencies
+        found.lost.times = losses.times
         found.lost.unplaced = self._part("losses", lambda: self._unplaced(found.accounts), 0)
         found.lost.statements = _unnamed(found.accounts)
         tablespace = self.places.place
@@ -329,6 +354,7 @@ class Tracer:
                 self.not_measured,
                 self._no_query_ids,
                 operations=list(engine.operations),
+                times=engine.times,
                 no_calls=self._no_calls() if engine.query_source == "memory" else None,
             ),
             lost=found.lost,

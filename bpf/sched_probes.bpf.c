@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* A CPU goes from one task to another: the probe of times.bpf.h. It is met by every task of the
+ * host, so that those that are not traced leave at the first test. */
+
+#include "charge.bpf.h"
+#include "light.bpf.h"
+#include "tasks.bpf.h"
+#include "times.bpf.h"
+
+static __always_inline struct pgt_task *known_task(__u32 tid)
+{
+	__u32 *found, index = 0;
+	struct pgt_task *task;
+
+	if (!options.only_tid || tid != options.only_tid) {
+		if (!options.listed && !options.children)
+			return NULL;
+		found = bpf_map_lookup_elem(&pgt_indexes, &tid);
+		if (!found)
+			return NULL;
+		index = *found;
+	}
+	task = task_at(index);
+	return task && !task->ignored ? task : NULL;
+}
+
+/* Whether a task may be traced, by its parent. Its tgid would take another look at its memory. */
+static __always_inline bool is_candidate(__u64 parent)
+{
+	__u32 i;
+
+	if (options.listed || live.orphans)
+		return true;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
+		if (!live.parents[i] || live.parents[i] == parent)
+			return true;
+	return false;
+}
+
+static __always_inline void know_parent(__u32 postmaster)
+{
+	__u32 place = place_of(postmaster);
+
+	if (place < SERVERS && !live.parents[place & (SERVERS - 1)])
+		live.parents[place & (SERVERS - 1)] = parent();
+}
+
+/* What the current process shows that it waits for, or 0. */
+static __always_inline __u32 wait_event(__u32 postmaster)
+{
+	__u32 place = place_of(postmaster), event = 0;
+	__u64 pointer = 0, address;
+
+	if (place >= SERVERS)
+		return 0;
+	address = live.memory[place & (SERVERS - 1)].wait;
+	if (address)
+		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
+	if (pointer)
+		bpf_probe_read_user(&event, sizeof(event), (void *)pointer);
+	return event;
+}
+
+/* For which statement the stint was that ends now, while the task is in `query`. In the light tier
+ * nothing tells when one ends: if none runs now, it was the last one that was shown, if that began
+ * since the stint before or had not ended then. */
+static __always_inline __u64 query_of_stint(struct pgt_task *task, __u64 query)
+{
+	struct pgt_times *times = &task->times;
+	__u64 found = query;
+
+	if (!options.light)
+		return query;
+	if (!query && task->seen.last_start != times->start)
+		found = known_by_id(task, task->seen.last_id);
+	else if (!query)
+		found = times->query;
+	times->start = task->seen.last_start;
+	return found;
+}
+
+static __always_inline int leave(bool preempted)
+{
+	__u32 state, event = 0, postmaster;
+	struct pgt_task *task;
+	__u64 id, now, query;
+
+	if (!is_candidate(parent()))
+		return 0;
+	postmaster = parent_tgid();
+	know_parent(postmaster);
+	id = bpf_get_current_pid_tgid();
+	/* A thread of io_uring works for its process beside it */
+	if (options.children && (__u32)id != id >> 32)
+		return 0;
+	task = known_task(id);
+	state = preempted ? 0 : task_state();
+	if (!task) {
+		/* One that is new is known from its first wait that it shows: it has its title */
+		if (!options.children || !state || !is_postmaster(postmaster) ||
+		    !wait_event(postmaster))
+			return 0;
+		task = traced_task();
+		if (!task)
+			return 0;
+	}
+	now = bpf_ktime_get_ns();
+	if (task->times.busy) {
+		task->times.left_ns = now;
+		return 0;
+	}
+	if (state) {
+		event = wait_event(task->postmaster);
+		if (!event)
+			event = KERNEL_SLEEP | (state & 0xff);
+	}
+	query = query_of(task, now);
+	settle_times(task, now, query_of_stint(task, query));
+	task->times.event = event;
+	task->times.query = query;
+	task->times.run_delay = run_delay();
+	task->times.out_ns = now;
+	return 0;
+}
+
+static __always_inline int arrive(__u32 tid)
+{
+	struct pgt_task *task = known_task(tid);
+	struct pgt_times *times;
+	__u64 now;
+
+	if (!task)
+		return 0;
+	times = &task->times;
+	now = bpf_ktime_get_ns();
+	if (times->left_ns) {
+		times->preempted_ns += now - times->left_ns;
+		times->left_ns = 0;
+		times->stolen = stolen_time();
+		return 0;
+	}
+	times->in_ns = now;
+	times->stolen = stolen_time(); /* who leaves is on the same CPU */
+	return 0;
+}
+
+/* A raw tracepoint costs less than others; where programs may have the kernel's own types, next is
+ * looked at without a call. */
+SEC("raw_tracepoint")
+int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *next = (void *)ctx->args[2];
+
+	leave(ctx->args[0]);
+	if (!is_candidate((__u64)BPF_CORE_READ(next, real_parent)))
+		return 0;
+	return arrive(BPF_CORE_READ(next, pid));
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(pgt_sb_switch, bool preempt, struct task_struct *previous, struct task_struct *next)
+{
+	leave(preempt);
+	if (!is_candidate((__u64)next->real_parent))
+		return 0;
+	return arrive(next->pid);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Where the time of a task goes: on a CPU, waiting for one, or asleep, and for what. Each piece is
+ * counted once it is over and the task is the current one: at the next switch, or where a query
+ * begins or ends. Then they add up to the time that passed. */
+#ifndef TIMES_BPF_H
+#define TIMES_BPF_H
+
+#include "counting.bpf.h"
+#include "slots.bpf.h"
+#include "tasks.bpf.h"
+
+static __noinline int count_time(struct pgt_task *task, __u64 query, __u32 what, __u32 event,
+				 __u64 ns)
+{
+	struct pgt_measured measured = {.ns = ns};
+	struct pgt_slot_key key = {};
+	struct pgt_slot *slot;
+	__u32 *cached;
+
+	if (!task || !ns)
+		return 0;
+	what = opaque(what);
+	if (what >= TIMES)
+		return 0;
+	key.owner = key.charged_to = task->serial;
+	key.query = query;
+	key.key = KEYS + !!query * TIMES + what;
+	key.file = event;
+	cached = &task->times.slot[what];
+	slot = *cached ? slot_at(*cached - 1) : NULL;
+	if (!slot || !is_of(slot, &key)) {
+		*cached = find_slot(task, &key, false);
+		if (!*cached)
+			*cached = find_slot(task, &key, true);
+		slot = *cached ? slot_at(*cached - 1) : NULL;
+	}
+	if (!slot || !count_read(slot, &measured, true))
+		__sync_fetch_and_add(&live.lost_times, 1);
+	return 0;
+}
+
+static __always_inline __u64 at_most(__u64 value, __u64 most)
+{
+	return value < most ? value : most;
+}
+
+/* Counts what is over of the current task's time, for its query `query`. Of a gap between two
+ * stints on a CPU the kernel tells how much was spent waiting for one once it is over: the rest
+ * was sleep. A wait event that a task left with is true until it runs again: only the process
+ * itself changes it. */
+static __noinline int settle_times(struct pgt_task *task, __u64 now, __u64 query)
+{
+	__u64 gap, queued, preempted, ran, stolen;
+	struct pgt_times *times;
+
+	if (!task)
+		return 0;
+	times = &task->times;
+	begin_change(task);
+	if (!times->in_ns || times->in_ns > now) {
+		times->in_ns = now;
+		times->stolen = stolen_time();
+	}
+	preempted = times->preempted_ns;
+	times->preempted_ns -= preempted;
+	if (times->out_ns && times->out_ns < times->in_ns) {
+		gap = times->in_ns - times->out_ns;
+		queued = gap;
+		if (times->event) {
+			queued = run_delay() - times->run_delay;
+			queued = at_most(queued - at_most(preempted, queued), gap);
+			count_time(task, times->query, SLEEP, times->event, gap - queued);
+		}
+		count_time(task, times->query, RUN_QUEUE, 0, queued);
+	}
+	times->out_ns = 0;
+	ran = now - times->in_ns;
+	preempted = at_most(preempted, ran);
+	count_time(task, query, RUN_QUEUE, 0, preempted);
+	stolen = stolen_time();
+	ran -= preempted;
+	gap = at_most(stolen - times->stolen, ran);
+	count_time(task, query, STOLEN, 0, gap);
+	count_time(task, query, ON_CPU, 0, ran - gap);
+	times->stolen = stolen;
+	times->in_ns = now;
+	end_change(task);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,93 @@
+"""Where a task's time goes, as far as the kernel half has not counted it yet."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import PgtraceError
+from ..model.buckets import bucket_index
+from ..model.capture import TimeKind
+from ..postgres import binary
+from . import Counts, Member, ReadsByKey, TimeKey, add_reads, layout
+
+_NUMBER, _POINTER = 4, 8
+_STATES = {b"S": 1, b"D": 2}
+"""TASK_INTERRUPTIBLE and TASK_UNINTERRUPTIBLE, include/linux/sched.h."""
+
+
+def first(member: Member, wait: int, now_ns: int) -> layout.Times:
+    """What is known of a thread that runs already: what it shows that it waits for. `wait` is where
+    in its memory the pointer to that is, or 0. Nothing, if it has ended since it was found.
+    """
+    run_delay = _run_delay(member.tid)
+    if run_delay is None:
+        return layout.Times()
+    event = _event(member.pid, wait) or _kernel_sleep(member.tid)
+    if not event:
+        return layout.Times(in_ns=now_ns)
+    return layout.Times(out_ns=now_ns, event=event, run_delay=run_delay)
+
+
+def add_pending(reads: dict[int, ReadsByKey], task: layout.Task, now_ns: int) -> None:
+    """Add what goes on, until then, to what was counted, by query."""
+    for query, kind, event, ns in _pending(task, now_ns):
+        if ns > 0:
+            key = TimeKey(layout.SCOPES[query > 0], "backend", kind, event)
+            counts = Counts(1, 0, 0, ns, ns, ns, 0, {bucket_index(ns): 1})
+            add_reads(reads.setdefault(query, {}), {key: counts})
+
+
+def asleep(task: layout.Task) -> int | None:
+    """As TaskSnapshot has it."""
+    times = task.times
+    if task.ended_ns or not times.event or times.out_ns < times.in_ns:
+        return None
+    return int(times.event)
+
+
+def _pending(task: layout.Task, now_ns: int) -> Iterator[tuple[int, TimeKind, int, int]]:
+    times = task.times
+    if task.ended_ns or not (times.in_ns or times.out_ns):
+        return
+    arrived = times.in_ns if times.in_ns > times.out_ns else now_ns
+    if times.out_ns:
+        # How much of it was waiting for a CPU the kernel tells when the task leaves that again
+        kind: TimeKind = "sleep" if times.event else "run_queue"
+        yield times.query or _query(task), kind, times.event, arrived - times.out_ns
+    yield _query(task), "cpu", 0, now_ns - arrived
+
+
+def _query(task: layout.Task) -> int:
+    return int(task.query.number if task.query.open else task.seen.statement)
+
+
+def _event(pid: int, wait: int) -> int:
+    if not wait:
+        return 0
+    try:
+        pointer = binary.read_memory(pid, wait, _POINTER)
+        shown = binary.read_memory(pid, int.from_bytes(pointer, "little"), _NUMBER)
+    except PgtraceError:
+        return 0
+    return int.from_bytes(shown, "little")
+
+
+def _kernel_sleep(tid: int) -> int:
+    """Its event, if it sleeps and shows none; else 0."""
+    try:
+        stat = Path(f"/proc/{tid}/stat").read_bytes()
+    except OSError:
+        return 0
+    state = stat.rpartition(b") ")[2][:1]
+    return layout.KERNEL_SLEEP | _STATES[state] if state in _STATES else 0
+
+
+def _run_delay(tid: int) -> int | None:
+    """How long it waited for a CPU so far, nanoseconds: Documentation/scheduler/sched-stats.rst.
+    0 where the kernel does not count it; None of a thread that is gone.
+    """
+    try:
+        return int(Path(f"/proc/{tid}/schedstat").read_bytes().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0 if Path(f"/proc/{tid}").exists() else None
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,45 @@
+"""Who holds a lock that a process waits for, by a connection."""
+
+from typing import NamedTuple
+
+from ..errors import ConnectionLostError, DatabaseError
+from .connection import Asked
+
+
+class Blocker(NamedTuple):
+    """One row of pg_stat_activity; None is what the role may not see, or what there is not."""
+
+    pid: int
+    usename: str | None
+    application_name: str | None
+    state: str | None
+    state_s: float | None
+    """For how long it is in that state, seconds."""
+    query: str | None
+    """What it runs, or ran last."""
+
+
+class Blockers:
+    """Asks as long as it is wanted. A lock manager that is asked is locked for a moment."""
+
+    def __init__(self) -> None:
+        self.of = 0
+        """Whose are wanted, by its pid as the server counts; 0: nobody's."""
+        self._found: tuple[int, list[Blocker]] = 0, []
+
+    def found(self) -> list[Blocker]:
+        """Who they were when it was last asked."""
+        of, found = self._found
+        return found if of and of == self.of else []
+
+    def ask(self, connection: Asked) -> None:
+        """Once, if they are wanted. Raises ConnectionLostError."""
+        of = self.of
+        if not of:
+            return
+        try:
+            self._found = of, [Blocker(*row) for row in connection.ask("blockers", pid=of)]
+        except ConnectionLostError:
+            raise
+        except DatabaseError:
+            self._found = of, []

@@ -1,0 +1,416 @@
+"""Where the time of a query goes: what it was made to wait for, and that nothing is left."""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import psycopg
+import pytest
+from psycopg import pq
+
+from child import wait_for
+from fix_cluster import SEQUENTIAL, Connection, explain_buffers, make_cold
+from fix_markers import PG_VERSION
+from pgtrace.engines import ProbeType, QueryEvent, probes
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.libbpf.objects import Object
+from pgtrace.model.capture import Time, TimeKind
+from pgtrace.postgres.blockers import Blocker
+from pgtrace.reporters.sections.time_parts import parts
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer, trace
+
+pytestmark = pytest.mark.vm
+
+MS = 10**6
+PROBE_TYPE: ProbeType = "tracepoint"
+HELD_S = 0.5
+
+
+class Watched:
+    """A backend that is traced, and what it waited for."""
+
+    def __init__(self, connection: Connection, tracer: Tracer) -> None:
+        self.connection = connection
+        self.server = connection.pgconn
+        self.pid = connection.info.backend_pid
+        self.tracer = tracer
+        self._events: list[QueryEvent] = []
+
+    def query(self, containing: str) -> QueryEvent:
+        """The one with this in its text that ended since the last call; held against the clock."""
+
+        def seen() -> bool:
+            self._events += self.tracer.poll()
+            return any(containing.encode() in (event.text or b"") for event in self._events)
+
+        wait_for(seen)
+        (found,) = (event for event in self._events if containing.encode() in (event.text or b""))
+        self._events = []
+        elapsed = found.end_ns - found.start_ns
+        own = [each for each in self.times(found) if each.performed_by == "backend"]
+        assert sum(each.total_ns for each in own) == pytest.approx(elapsed, rel=0.01, abs=20_000)
+        shown = parts(self.times(found), self.tracer.assembly.reads(found.reads), elapsed)
+        assert sum(part.ns for part in shown) == pytest.approx(elapsed, rel=0.01, abs=20_000)
+        return found
+
+    def times(self, event: QueryEvent) -> list[Time]:
+        return self.tracer.assembly.times(event.reads)
+
+    def waits(self, event: QueryEvent) -> dict[str, int]:
+        """Nanoseconds by wait event, and by what else the backend did."""
+        found: dict[str, int] = {}
+        for each in self.times(event):
+            if each.performed_by == "backend":
+                name = f"{each.wait_event_type}:{each.wait_event}" if each.wait_event else each.kind
+                found[name] = found.get(name, 0) + each.total_ns
+        return found
+
+
+@contextmanager
+def watching(cluster: PrivateCluster, **options: Any) -> Iterator[Watched]:
+    with cluster.connect() as connection:
+        target = Target.find(connection.info.backend_pid)
+        tracer = Tracer(
+            target, TraceOptions(probe_type=PROBE_TYPE, per_query=True, times=True, **options)
+        )
+        try:
+            yield Watched(connection, tracer)
+        finally:
+            taken = tracer.stop()
+    assert not taken.lost.times
+
+
+@pytest.fixture
+def watched(cluster: PrivateCluster) -> Iterator[Watched]:
+    with watching(cluster) as found:
+        yield found
+
+
+def release_when_waited_for(holder: Connection, looker: Connection, pid: int) -> threading.Thread:
+    """Hold what `pid` comes to wait for that long, then let go of it."""
+
+    def hold() -> None:
+        waiting = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
+        wait_for(lambda: (looker.execute(waiting, [pid]).fetchone() or (False,))[0])
+        time.sleep(HELD_S)
+        holder.execute("rollback")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    return thread
+
+
+def test_a_sleep_is_its_timeout(watched: Watched) -> None:
+    watched.connection.execute("select pg_sleep(0.3)")
+    waits = watched.waits(watched.query("pg_sleep"))
+    assert 300 * MS <= waits["Timeout:PgSleep"] <= 330 * MS
+
+
+def test_a_function_is_the_query_that_calls_it(watched: Watched) -> None:
+    watched.connection.execute(
+        "do $$ begin for i in 1..3 loop perform pg_sleep(0.1); end loop; end $$"
+    )
+    event = watched.query("perform")
+    (sleep,) = (each for each in watched.times(event) if each.wait_event == "PgSleep")
+    assert sleep.latency.count == 3
+    assert all(low < 130 * MS for low, _, _ in sleep.latency.buckets)
+    assert watched.waits(event)["Timeout:PgSleep"] >= 300 * MS
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "event"),
+    [
+        ("lock table pg_temp_lock", "select count(*) from pg_temp_lock", "Lock:relation"),
+        (
+            "update pg_temp_lock set a = a",
+            "update pg_temp_lock set a = a + 1",
+            "Lock:transactionid",
+        ),
+        ("select pg_advisory_xact_lock(7)", "select pg_advisory_xact_lock(7)", "Lock:advisory"),
+    ],
+)
+def test_a_lock_is_waited_for_as_long_as_it_is_held(
+    watched: Watched, cluster: PrivateCluster, held: str, wanted: str, event: str
+) -> None:
+    watched.connection.execute("drop table if exists pg_temp_lock")
+    watched.connection.execute("create table pg_temp_lock as select 1 as a")
+    with cluster.connect() as holder, cluster.connect() as looker:
+        holder.execute("begin")
+        holder.execute(held)
+        thread = release_when_waited_for(holder, looker, watched.pid)
+        watched.connection.execute(f"{wanted} /* this one */")
+        thread.join()
+    waits = watched.waits(watched.query("this one"))
+    assert HELD_S <= waits[event] / 1e9 <= HELD_S * 1.3
+    watched.connection.execute("drop table pg_temp_lock")
+
+
+def test_two_on_one_cpu_wait_for_it_half_of_the_time(
+    watched: Watched, cluster: PrivateCluster
+) -> None:
+    with cluster.connect() as other:
+        for pid in watched.pid, other.info.backend_pid:
+            os.sched_setaffinity(pid, {0})
+
+        def work() -> None:
+            with contextlib.suppress(psycopg.errors.QueryCanceled):
+                other.execute("select count(*) from generate_series(1, 100000000)")
+
+        busy = threading.Thread(target=work)
+        busy.start()
+        watched.connection.execute(
+            "select count(*) from generate_series(1, 1000) a, generate_series(1, 5000) b"
+        )
+        other.cancel()
+        busy.join()
+    event = watched.query("1000")
+    waits, elapsed = watched.waits(event), event.end_ns - event.start_ns
+    # Others of the host may want it, too
+    assert waits["run_queue"] >= 0.4 * elapsed
+    assert waits["cpu"] + waits["run_queue"] >= 0.98 * elapsed
+
+
+def test_reading_from_a_device_is_a_part_of_its_own(
+    watched: Watched, cluster: PrivateCluster
+) -> None:
+    explain_buffers(watched.connection, SEQUENTIAL)
+    make_cold(cluster, watched.connection)
+    watched.connection.execute(f"{SEQUENTIAL} /* cold */")
+    event = watched.query("cold")
+    io = watched.tracer.assembly.reads(event.reads)
+    read = sum(each.total_ns for each in io if each.performed_by == "backend")
+    shown = parts(watched.times(event), io, event.end_ns - event.start_ns)
+    if PG_VERSION < 18:  # later ones leave most of it to others
+        assert read
+        # What slept in it is the same as the server's wait event
+        slept = watched.waits(event).get("IO:DataFileRead", 0)
+        assert slept <= read
+        (reading,) = (part for part in shown if part.name == "reading")
+        assert reading.ns == pytest.approx(read, rel=0.02)
+    else:
+        waits = watched.waits(event)
+        assert waits.get("IO:AioIoCompletion", 0) + waits.get("IO:DataFileRead", 0) > MS
+
+
+def test_a_client_that_reads_slowly_is_waited_for(watched: Watched) -> None:
+    watched.server.send_query(b"select repeat('x', 1000) from generate_series(1, 20000) /* rows */")
+    time.sleep(HELD_S)
+    while result := watched.server.get_result():
+        assert result.status == pq.ExecStatus.TUPLES_OK
+    assert watched.waits(watched.query("rows"))["Client:ClientWrite"] >= 0.8 * HELD_S * 1e9
+
+
+def test_a_client_that_sends_slowly_is_waited_for(watched: Watched) -> None:
+    watched.connection.execute("create temp table if not exists sent (a text)")
+    with watched.connection.cursor().copy("copy sent from stdin") as copy:
+        copy.write("a\n")
+        time.sleep(HELD_S)
+        copy.write("b\n")
+    assert watched.waits(watched.query("copy sent"))["Client:ClientRead"] >= 0.8 * HELD_S * 1e9
+
+
+def test_vacuum_waits_as_its_cost_delay_says(watched: Watched) -> None:
+    watched.connection.execute("create temp table vacuumed as select generate_series(1, 50000) a")
+    watched.connection.execute("set vacuum_cost_delay = '10ms'; set vacuum_cost_limit = 100")
+    watched.connection.execute("vacuum vacuumed")
+    waits = watched.waits(watched.query("vacuum vacuumed"))
+    assert waits["Timeout:VacuumDelay"] >= 20 * MS
+
+
+def test_parallel_workers_are_beside_the_time_of_their_query(
+    watched: Watched, cluster: PrivateCluster
+) -> None:
+    watched.connection.execute(
+        "set max_parallel_workers_per_gather = 2; set parallel_setup_cost = 0;"
+        "set min_parallel_table_scan_size = 0; set parallel_tuple_cost = 0"
+    )
+    watched.connection.execute(f"{SEQUENTIAL} /* by workers */")
+    event = watched.query("by workers")
+    workers = [each for each in watched.times(event) if each.performed_by == "parallel worker"]
+    assert {each.kind for each in workers} >= {"cpu"}
+    assert all(each.scope == "query" for each in workers)
+
+
+@contextmanager
+def sleeping(cluster: PrivateCluster) -> Iterator[Connection]:
+    """A backend that sleeps until it is cancelled."""
+    text = "select pg_sleep(60)"
+    with cluster.connect() as connection, cluster.connect() as looker:
+        pid = connection.info.backend_pid
+
+        def run() -> None:
+            with contextlib.suppress(psycopg.errors.QueryCanceled):
+                connection.execute(text)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        shown = "select state = 'active' from pg_stat_activity where pid = %s and query = %s"
+        wait_for(lambda: (looker.execute(shown, [pid, text]).fetchone() or (False,))[0])
+        try:
+            yield connection
+        finally:
+            connection.cancel()
+            thread.join()
+
+
+def test_a_query_that_began_before_tracing_is_known_by_what_it_shows(
+    cluster: PrivateCluster,
+) -> None:
+    with sleeping(cluster) as connection:
+        pid = connection.info.backend_pid
+        with trace(pid, probe_type=PROBE_TYPE, times=True) as tracer:
+            time.sleep(0.3)
+            event = tracer.account().running
+            assert event
+            (sleep,) = tracer.assembly.times(event.reads)
+            assert sleep.wait_event == "PgSleep"
+            assert sleep.total_ns >= 0.2e9
+            connection.cancel()
+            wait_for(lambda: tracer.account().running is None)
+        (query,) = tracer.capture().backends[0].queries
+    slept = sum(each.total_ns for each in query.times if each.wait_event == "PgSleep")
+    assert query.latency
+    assert slept == pytest.approx(query.latency.sum, rel=0.05)
+
+
+def test_a_query_that_does_not_end_is_known_to_the_end(cluster: PrivateCluster) -> None:
+    with sleeping(cluster) as connection:
+        pid = connection.info.backend_pid
+        with trace(pid, probe_type=PROBE_TYPE, times=True) as tracer:
+            time.sleep(0.5)
+        taken = tracer.capture()
+    (query,) = taken.backends[0].queries
+    slept = sum(each.total_ns for each in query.times if each.wait_event == "PgSleep")
+    assert slept == pytest.approx(taken.duration_s * 1e9, rel=0.05)
+
+
+def schedstat(pid: int) -> tuple[int, int]:
+    """Nanoseconds on a CPU, and waiting for one."""
+    ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(ran), int(waited)
+
+
+def test_cpu_and_its_queue_are_as_the_kernel_counts_them(watched: Watched) -> None:
+    watched.connection.execute("select 1 /* before */")
+    watched.query("before")
+    before, known = once_asleep(watched)
+    for _ in range(20):
+        watched.connection.execute("select count(*) from generate_series(1, 300000)")
+    after, now = once_asleep(watched)
+    ran, waited = (b - a for a, b in zip(before, after, strict=True))
+    gained = {kind: now[kind] - known[kind] for kind in now}
+    assert gained["cpu"] + gained["run_queue"] == pytest.approx(ran + waited, rel=0.005)
+    # Where a wake-up asks for the CPU, the kernel's clock stands still until that gives way, so
+    # that it counts as waiting what was running (rq_clock_skip_update(), kernel/sched/core.c)
+    assert gained["cpu"] == pytest.approx(ran, rel=0.05)
+
+
+def once_asleep(watched: Watched) -> tuple[tuple[int, int], dict[str, int]]:
+    """Both accounts of one moment: it answered, but waits for a CPU yet before it sleeps."""
+    while True:
+        first, found = schedstat(watched.pid), sums(watched.tracer)
+        stat = Path(f"/proc/{watched.pid}/stat").read_text()
+        if stat.rpartition(") ")[2].startswith("S") and schedstat(watched.pid) == first:
+            return first, found
+        time.sleep(0.01)
+
+
+def sums(tracer: Tracer) -> dict[str, int]:
+    """Nanoseconds of the one backend, in and outside queries."""
+    tracer.poll()
+    found = dict.fromkeys(get_args(TimeKind), 0)
+    for each in tracer.assembly.times(tracer.account().reads):
+        found[each.kind] += each.total_ns
+    return found
+
+
+def test_the_light_tier_finds_the_statement_that_waited(cluster: PrivateCluster) -> None:
+    """And of whom a CPU was busy, although nothing tells when a statement ends."""
+    with (
+        cluster.connect() as connection,
+        trace(cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True, queries="light") as tracer,
+    ):
+        execute: Callable[[str], Any] = connection.execute
+        for _ in range(30):
+            execute("select 'for calibration'")
+            time.sleep(0.02)
+        execute("select pg_sleep(0.4)")
+        execute("select count(*) from generate_series(1, 3000000)")
+        time.sleep(0.05)
+        pid = connection.info.backend_pid
+    (backend,) = (each for each in tracer.capture().backends if each.pid == pid)
+    by_text = {query.text: query.times for query in backend.queries}
+    slept = by_text["select pg_sleep($1)"]
+    assert sum(t.total_ns for t in slept if t.wait_event == "PgSleep") >= 400 * MS
+    counted = by_text["select count(*) from generate_series($1, $2)"]
+    busy = sum(t.total_ns for t in counted if t.kind == "cpu")
+    everything = sum(t.total_ns for t in backend.times if t.kind == "cpu")
+    assert busy >= 0.8 * everything
+
+
+def test_without_the_servers_variable_a_sleep_has_the_state_of_the_process(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtrace.tracing.targets._WAIT", "no_such_variable")
+    with watching(cluster) as watched:
+        watched.connection.execute("select pg_sleep(0.2)")
+        waits = watched.waits(watched.query("pg_sleep"))
+        assert waits["Kernel:interruptible sleep"] >= 200 * MS
+        assert any(each.startswith("wait events: ") for each in watched.tracer.not_measured)
+
+
+def test_a_process_that_ended_as_tracing_began_has_no_time(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was found, and was gone before a probe could tell."""
+    with cluster.connect() as connection:
+        pid = connection.info.backend_pid
+        attach = probes.attach_exit
+
+        def too_late(loaded: Object) -> None:
+            connection.close()
+            wait_for(lambda: not Path(f"/proc/{pid}").exists())
+            attach(loaded)
+
+        monkeypatch.setattr(probes, "attach_exit", too_late)
+        with trace(
+            cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True, queries="light"
+        ) as tracer:
+            time.sleep(0.2)
+    assert not any(each.times for each in tracer.capture().backends if each.pid == pid)
+
+
+def test_who_holds_a_lock_is_asked_while_a_query_waits_for_it(cluster: PrivateCluster) -> None:
+    with watching(cluster, dsn=cluster.dsn()) as watched, cluster.connect() as holder:
+        holder.execute("create table wanted (a int)")
+        holder.execute("set application_name = 'nightly'")
+        holder.execute("begin")
+        holder.execute("lock table wanted")
+        thread = threading.Thread(
+            target=watched.connection.execute, args=["select count(*) from wanted"]
+        )
+        thread.start()
+
+        def told() -> tuple[str, int, list[Blocker]] | None:
+            watched.tracer.poll()
+            return watched.tracer.blockers(watched.tracer.account(), 1000 * MS)
+
+        wait_for(lambda: (told() or ("", 0, []))[2])
+        found = told()
+        assert found
+        lock, waited_ns, (blocker,) = found
+        assert (lock, blocker.pid) == ("relation", holder.info.backend_pid)
+        assert waited_ns >= 1000 * MS
+        assert (blocker.application_name, blocker.state) == ("nightly", "idle in transaction")
+        assert blocker.query == "lock table wanted"
+        holder.execute("commit")
+        thread.join()
+        assert told() is None
+        holder.execute("drop table wanted")
