@@ -5,7 +5,6 @@ a false one. The goal is at most one of ten.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +14,8 @@ import bench
 from pgtrace.errors import PgtraceError
 from pgtrace.lab.core.private_cluster import find_bindir
 from pgtrace.lab.sync.findings import is_difference
-from pgtrace.model.lab_result import Finding
+from pgtrace.lab.sync.result import Difference, SyncResult
+from pgtrace.model.decoding import decode_lab_result
 
 MOST_FALSE = 0.1
 
@@ -42,7 +42,7 @@ def main() -> int:
             for each in findings:
                 if is_difference(each):
                     told = each.details
-                    where = f"{told['load']}, {told['phase']}, {told['by'].strip()}"
+                    where = f"{told.load}, {told.phase}, {told.by.strip()}"
                     print(f"  false: {where}: {each.verdict}", flush=True)
     except (bench.BenchError, PgtraceError) as error:
         print(f"lab_verdicts: {error}", file=sys.stderr)
@@ -56,13 +56,13 @@ def main() -> int:
     return 0 if met else 1
 
 
-def _kind(found: Finding) -> str:
+def _kind(found: Difference) -> str:
     if is_difference(found):
         return "false"
     return "not decided" if "not decided" in found.verdict else "no difference"
 
 
-def _findings(runs: int, transactions: int) -> list[Finding]:
+def _findings(runs: int, transactions: int) -> list[Difference]:
     programs = find_bindir()
     ended = subprocess.run(
         [
@@ -72,15 +72,13 @@ def _findings(runs: int, transactions: int) -> list[Finding]:
             "--bulk-rows", "50000", "--runs", str(runs),
         ],
         capture_output=True,
-        text=True,
         check=False,
     )  # fmt: skip
     if ended.returncode != 0:
-        raise bench.BenchError(f"pgtrace ended with {ended.returncode}: {ended.stderr.strip()}")
-    return [
-        Finding(each["name"], each["verdict"], details=each.get("details", {}))
-        for each in json.loads(ended.stdout)["findings"]
-    ]
+        raise bench.BenchError(
+            f"pgtrace ended with {ended.returncode}: {ended.stderr.decode().strip()}"
+        )
+    return decode_lab_result(ended.stdout, SyncResult).findings
 
 
 if __name__ == "__main__":

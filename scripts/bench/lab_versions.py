@@ -13,7 +13,7 @@ import bench
 from bench import BenchError, Ratio
 
 from pgtrace.errors import PgtraceError
-from pgtrace.files import documents
+from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Cell, Result
 
 VERSIONS = (15, 17, 18)
@@ -45,7 +45,7 @@ def once(version: int, bindir: str, storage: Path, file: Path) -> float:
     run(sys.executable, "-m", "pgtrace", "lab", "pages", "--storage", f"ssd={place}",
         "--pg-bin", bindir, *sizes, "-o", file)  # fmt: skip
     place.rmdir()
-    result = documents.load_any(file)
+    result = result_file.load_any(file)
     if not isinstance(result, Result) or not str(result.server.version).startswith(f"{version}"):
         raise BenchError(f"{bindir} is not PostgreSQL {version}")
     return random_block_us(result.cells)

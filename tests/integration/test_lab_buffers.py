@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pgtrace.files import documents
+from lab_results import details
+from pgtrace.lab import result_file
 from pgtrace.lab.buffers.figures import hits_of_scans, seen, table_reads, touched
 from pgtrace.model import encoding
 from pgtrace.model.lab_result import Cell, Finding, Result
@@ -40,7 +41,7 @@ def result(disk_directory: Path) -> Result:
     assert ended.returncode == 0, ended.stderr
     assert list(place.iterdir()) == []
     place.rmdir()
-    found = documents.load_any(file)
+    found = result_file.load_any(file)
     file.unlink()
     assert isinstance(found, Result)
     return found
@@ -52,8 +53,9 @@ def cells(result: Result, size: str, state: str) -> list[Cell]:
     return found
 
 
-def named(result: Result, name: str, **details: object) -> list[Finding]:
-    return [f for f in result.findings if f.name == name and details.items() <= f.details.items()]
+def named(result: Result, name: str, **wanted: object) -> list[Finding]:
+    every = [f for f in result.findings if f.name == name]
+    return [f for f in every if wanted.items() <= details(f).items()]
 
 
 def test_in_each_cell_hits_and_blocks_read_are_those_that_the_query_touched(
@@ -64,7 +66,7 @@ def test_in_each_cell_hits_and_blocks_read_are_those_that_the_query_touched(
         assert seen(cell) == touched(cell) == ROWS
         assert sum(read.blocks for read in table_reads(cell)) == cell.shared_reads
     (finding,) = named(result, "blocks")
-    assert finding.details == {"unlike": 0}
+    assert details(finding) == {"unlike": 0}
 
 
 def test_levels_are_those_that_each_state_implies(result: Result) -> None:
@@ -102,10 +104,10 @@ def test_explains_timing_encloses_the_reads(result: Result) -> None:
         assert cell.io_timing_s > took_s if took_s else cell.io_timing_s == 0
     for size in SIZES:
         (finding,) = named(result, "io_timing", shared_buffers=size, state="cached")
-        traced, explained = finding.details["traced_ns"], finding.details["explained_ns"]
+        traced, explained = finding.details.traced_ns, finding.details.explained_ns
         assert finding.value == pytest.approx(explained - traced)
-        assert finding.details["blocks_a_read"] == pytest.approx(1)
-        assert 1 < finding.details["clock_ns"] < 100_000
+        assert finding.details.blocks_a_read == pytest.approx(1)
+        assert 1 < finding.details.clock_ns < 100_000
 
 
 @pytest.mark.parametrize(("size", "ring"), [("128kB", 2), ("4MB", 32)])
@@ -115,7 +117,7 @@ def test_hits_grow_by_the_ring_of_the_scan_before(result: Result, size: str, rin
         for cell in cells(result, size, state):
             assert hits_of_scans(cell)[:3] == [0, ring, 2 * ring]
     (finding,) = named(result, "ring", shared_buffers=size)
-    assert (finding.value, finding.details["computed"]) == (ring, ring)
+    assert (finding.value, finding.details.computed) == (ring, ring)
     assert "as computed" in finding.verdict
 
 
@@ -209,7 +211,7 @@ def test_an_interrupted_one_keeps_the_runs_that_were_whole(tmp_path: Path) -> No
         started.wait_for("run 2, server")
         ended = started.stop(signal.SIGINT)
     assert ended.code == 0, ended.err
-    found = documents.load_any(file)
+    found = result_file.load_any(file)
     assert isinstance(found, Result)
     assert found.partial
     assert {cell.run for cell in found.cells} == {1}

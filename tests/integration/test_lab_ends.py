@@ -14,7 +14,7 @@ import pytest
 
 from fix_storage import private_mounts
 from hidden import hide
-from pgtrace.files import documents
+from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Result
 from pgtrace.postgres import discovery
 from pgtrace_command import Ended, Pgtrace, run, wait_for
@@ -127,7 +127,7 @@ def test_runs_that_were_whole_are_kept(place: Path, tmp_path: Path) -> None:
     assert end.code == 0, end.err
     assert "\nPartial: 1 of 4 runs, then interrupted.\n" in end.err
     assert place.stat().st_uid == before
-    result = documents.load_any(file)
+    result = result_file.load_any(file)
     assert isinstance(result, Result)
     assert result.partial
     assert {cell.run for cell in result.cells} == {1}

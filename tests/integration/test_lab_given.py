@@ -47,7 +47,7 @@ def test_each_run_reads_rows_of_its_own(
     assert list(place.iterdir()) == []
     assert ours(cluster) == []
     result = loaded(file)
-    assert result.options["restarted"] is False
+    assert result.options.restarted is False
     assert result.server.postmaster_pid == server
     for pattern in "sequential", "random":
         for cell in of(result, "ssd", pattern):
@@ -56,7 +56,7 @@ def test_each_run_reads_rows_of_its_own(
             assert cell.resident_before == 0
     first, second = of(result, "ssd", "random")
     assert first.rows != second.rows or first.io != second.io
-    assert "and id <=" in result.options["queries"]["random"]
+    assert "and id <=" in result.options.queries["random"]
 
 
 def test_a_killed_run_leaves_nothing_on_the_server_after_restore(
@@ -154,4 +154,4 @@ def test_cpus_are_those_that_were_asked_for(
         wait_for(lambda: {last} in affinities(cluster))
         started.send(signal.SIGINT)
         assert started.ended().code == 0
-    assert loaded(tmp_path / "F").options["cpu_server"] == last
+    assert loaded(tmp_path / "F").options.cpu_server == last

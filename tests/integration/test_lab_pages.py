@@ -13,6 +13,7 @@ from statistics import mean
 import pytest
 
 from fix_storage import Request, Simulated, SimulatedSsd, SimulatedStorage
+from lab_results import details
 from lab_runs import BLOCK, blocks, in_memory, lab, loaded, of, usable
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.page_cache import residency
@@ -87,7 +88,7 @@ def test_every_run_measures_every_storage_by_both_queries(measured: Result) -> N
         assert set(order) == wanted
         assert len(order) == len(wanted)
         orders.append(order)
-    assert [[tuple(each) for each in order] for order in measured.options["order"]] == orders
+    assert [[tuple(each) for each in order] for order in measured.options.order] == orders
     assert len({tuple(order) for order in orders}) > 1, "drawn anew for each run"
     assert not measured.partial
 
@@ -104,7 +105,7 @@ def test_reads_are_the_blocks_that_explain_counts(measured: Result) -> None:
         assert 0 < sum(r.total_ns for r in own) < cell.elapsed_s * 1e9
         assert cell.cpu_s is not None and 0 < cell.cpu_s < cell.elapsed_s
     sequential = of(measured, "ssd", "sequential")[0]
-    assert blocks(sequential.io) * BLOCK == measured.options["table_bytes"]
+    assert blocks(sequential.io) * BLOCK == measured.options.table_bytes
     assert measured.probes.shortest_ns == min(r.latency.min for c in measured.cells for r in c.io)
     assert measured.lost.read == measured.lost.queries == 0
 
@@ -190,7 +191,7 @@ def test_a_sequential_scan_of_a_disk_has_a_hump_of_the_cache_and_a_tail_of_the_d
     (served,) = [
         f
         for f in measured.findings
-        if (f.name, f.storage, f.details.get("pattern")) == ("served", "hdd", "sequential")
+        if (f.name, f.storage, details(f).get("pattern")) == ("served", "hdd", "sequential")
     ]
     assert "waited for the device" in served.verdict
 
@@ -221,8 +222,8 @@ def between(
         f
         for f in result.findings
         if f.name == "between"
-        and {f.storage, f.details.get("against")} == names
-        and (f.details.get("pattern"), f.details.get("by")) == (pattern, by)
+        and {f.storage, details(f).get("against")} == names
+        and (details(f).get("pattern"), details(f).get("by")) == (pattern, by)
     ]
     return found
 
@@ -255,7 +256,7 @@ def test_dropping_caches_empties_those_of_others_too(
         lab("pages", "--storage", f"ssd={place}", *given)
         assert (residency(file)[0] == 0) == dropped
         result = loaded(tmp_path / "F")
-        assert result.options["drop_caches"] == dropped
+        assert result.options.drop_caches == dropped
         assert {cell.resident_before for cell in result.cells} == {0}
 
 

@@ -19,17 +19,19 @@ from fix_awake import timed
 from fix_cluster import bindir
 from fix_markers import PG_VERSION
 from fix_storage import Request, Simulated, SimulatedSsd
-from pgtrace.files import documents
+from pgtrace.lab import result_file
 from pgtrace.lab.core.interruption import Interruption
 from pgtrace.lab.core.laboratory import Laboratory, Setup, laboratory
 from pgtrace.lab.core.progress import Progress
 from pgtrace.lab.core.storages import Place
+from pgtrace.lab.pages.result import PagesResult
 from pgtrace.lab.planner import findings as planner_findings
 from pgtrace.lab.planner.points import SELECTIVITIES, Circumstance
 from pgtrace.lab.planner.regret import Timed, best_range
+from pgtrace.lab.planner.result import PlanCell, SweepOptions
 from pgtrace.lab.planner.sweep import Sweep
 from pgtrace.lab.planner.table import hold
-from pgtrace.model.lab_result import Cell, Finding, Result
+from pgtrace.model.lab_result import Finding
 from pgtrace_command import Pgtrace, run
 
 pytestmark = pytest.mark.pg("15")
@@ -38,7 +40,7 @@ ROWS = 18_000
 PAGES = 1_000
 RUNS = 3
 LATENCY_US = 500
-PARTLY = Circumstance("ordered", cached=0.5, clients=2)
+PARTLY = Circumstance(column="ordered", cached=0.5, clients=2)
 
 
 def usable(directory: Path) -> Path:
@@ -62,7 +64,7 @@ def opened(*places: Place) -> Iterator[Laboratory]:
 
 @dataclass
 class Swept:
-    result: Result
+    result: PagesResult
     requests: dict[int, list[Request]]
     """The device's reads during each cell, by the cell's index."""
 
@@ -75,7 +77,7 @@ def ssd(simulated: Simulated) -> SimulatedSsd:
 @pytest.fixture(scope="module")
 def swept(ssd: SimulatedSsd) -> Swept:
     """A column without order, cold, one client; and few points of another circumstance."""
-    cells: list[Cell] = []
+    plans: list[PlanCell] = []
     requests = {}
     with opened(Place("ssd", usable(ssd.directory))) as lab:
         sweep = Sweep(lab, ROWS, RUNS, seed=1, circumstances=(Circumstance(),))
@@ -83,16 +85,17 @@ def swept(ssd: SimulatedSsd) -> Swept:
         for cell in sweep.cells():
             assert cell.began_s is not None
             began = lab.started.timestamp() + cell.began_s
-            requests[len(cells)] = ssd.reads_between(began - 0.005, time.time())
-            cells.append(cell)
-        options = {"points": [point.as_option() for point in sweep.points]}
-        result = lab.result("pages", cells, options, partial=False)
-    result.findings = asked
+            requests[len(plans)] = ssd.reads_between(began - 0.005, time.time())
+            plans.append(cell)
+        options = SweepOptions(points=sweep.points)
+        result = lab.result(PagesResult, [], options, partial=False)
+    result.plans = plans
+    result.findings = [*asked]
     result.findings += planner_findings.findings(result)
     return Swept(result, requests)
 
 
-def named(result: Result, name: str) -> list[Finding]:
+def named(result: PagesResult, name: str) -> list[Finding]:
     return [finding for finding in result.findings if finding.name == name]
 
 
@@ -109,18 +112,18 @@ def busy_s(requests: list[Request]) -> float:
 @timed
 def test_every_point_is_timed_by_every_plan(swept: Swept) -> None:
     for number, point in itertools.product(range(1, RUNS + 1), range(len(SELECTIVITIES))):
-        cells = [c for c in swept.result.cells if (c.run, c.point) == (number, point)]
+        cells = [c for c in swept.result.plans if (c.run, c.point) == (number, point)]
         plans = [cell.plan for cell in cells]
         assert len(set(plans)) == len(plans)
         assert "sequential" in plans
         assert all(cell.resident_before == 0 for cell in cells)
-    order = [(c.point, c.plan) for c in swept.result.cells if c.run == 1]
-    assert order != [(c.point, c.plan) for c in swept.result.cells if c.run == 2]
+    order = [(c.point, c.plan) for c in swept.result.plans if c.run == 1]
+    assert order != [(c.point, c.plan) for c in swept.result.plans if c.run == 2]
 
 
 @timed
 def test_nothing_is_left_in_shared_buffers(swept: Swept) -> None:
-    scans = [cell for cell in swept.result.cells if cell.plan == "sequential"]
+    scans = [cell for cell in swept.result.plans if cell.plan == "sequential"]
     assert {cell.shared_reads for cell in scans} == {PAGES}
     assert {cell.shared_hits for cell in scans} == {0}
 
@@ -129,7 +132,7 @@ def test_nothing_is_left_in_shared_buffers(swept: Swept) -> None:
 def test_the_range_holds_what_the_device_s_own_requests_imply(swept: Swept) -> None:
     (asked,) = named(swept.result, "planner")
     implied: dict[tuple[int | None, str | None], list[float]] = {}
-    for number, cell in enumerate(swept.result.cells):
+    for number, cell in enumerate(swept.result.plans):
         requests = swept.requests[number]
         assert requests
         implied.setdefault((cell.point, cell.plan), []).append(busy_s(requests))
@@ -140,11 +143,11 @@ def test_the_range_holds_what_the_device_s_own_requests_imply(swept: Swept) -> N
                 for plan in ("sequential", "bitmap", "index")
                 if (times := implied.get((point, plan), [60.0]))
             },
-            asked.details["picked"][point],
+            asked.details.picked[point],
         )
         for point in range(len(SELECTIVITIES))
     ]
-    values = asked.details["values"]
+    values = asked.details.values
     best = best_range(points, values)
     (found,) = named(swept.result, "random_page_cost")
     assert found.low is not None and found.high is not None
@@ -160,7 +163,7 @@ def test_the_range_holds_what_the_device_s_own_requests_imply(swept: Swept) -> N
 def test_it_is_said_to_be_simulated_and_there_is_nothing_to_set(swept: Swept) -> None:
     (found,) = named(swept.result, "random_page_cost")
     assert found.verdict.startswith("simulated: ")
-    assert found.details["sql"] is None
+    assert found.details.sql is None
     assert "ALTER" not in msgspec.json.encode(swept.result).decode()
 
 
@@ -169,15 +172,15 @@ def test_plans_cross_where_the_device_s_requests_do(swept: Swept) -> None:
     (found,) = [
         f
         for f in named(swept.result, "crossing")
-        if (f.details["first"], f.details["then"]) == ("index", "sequential")
+        if (f.details.first, f.details.then) == ("index", "sequential")
     ]
     assert found.value is not None
     # There an index scan reads about as many pages as a sequential scan makes requests
     requests = max(
-        len(swept.requests[n]) for n, c in enumerate(swept.result.cells) if c.plan == "sequential"
+        len(swept.requests[n]) for n, c in enumerate(swept.result.plans) if c.plan == "sequential"
     )
     assert 0.3 * requests < found.value * ROWS < 2 * requests
-    assert found.details["believed"] > found.value
+    assert found.details.believed > found.value
 
 
 @timed
@@ -189,8 +192,8 @@ def test_part_of_a_table_is_cached_and_clients_read_at_once(ssd: SimulatedSsd) -
         table = sweep.tables["ssd"]
         for state in (0, 1):
             assert hold(table, state, sweep._random) == state
-    assert asked.details["correlations"]["ordered"] == pytest.approx(1)
-    assert abs(asked.details["correlations"]["scattered"]) < 0.1
+    assert asked.details.correlations["ordered"] == pytest.approx(1)
+    assert abs(asked.details.correlations["scattered"]) < 0.1
     assert {cell.plan for cell in cells} == {"sequential", "bitmap", "index"}
     for cell in cells:
         assert cell.resident_before == pytest.approx(0.5, abs=0.25)
@@ -203,15 +206,14 @@ def test_the_command_on_memory_says_the_range_and_nothing_to_set(tmp_path: Path)
     file = tmp_path / "planner.json"
     ended = run("lab", "pages", "--memory", "--planner", "--rows", 20_000, "--runs", 1, "-o", file)
     assert ended.code == 0, ended.err
-    result = documents.load_any(file)
-    assert isinstance(result, Result)
-    swept = [cell for cell in result.cells if cell.plan]
-    points = result.options["points"]
-    assert {points[cell.point or 0]["cached"] for cell in swept} == {1}
-    assert {cell.resident_before for cell in swept} == {1}
+    result = result_file.load_any(file)
+    assert isinstance(result, PagesResult)
+    points = result.options.points
+    assert {points[cell.point].cached for cell in result.plans} == {1}
+    assert {cell.resident_before for cell in result.plans} == {1}
     assert not result.partial
     (found,) = named(result, "random_page_cost")
-    assert found.low and found.high and found.details["sql"] is None
+    assert found.low and found.high and found.details.sql is None
     shown = run("report", file)
     assert "What random_page_cost should be" in shown.out
     assert "ALTER" not in shown.out
@@ -230,11 +232,11 @@ def test_an_interrupted_sweep_keeps_what_was_measured_and_decides_nothing(tmp_pa
         started.wait_for("4 of 24: planner")
         ended = started.stop()
     assert ended.code == 0, ended.err
-    result = documents.load_any(file)
-    assert isinstance(result, Result)
+    result = result_file.load_any(file)
+    assert isinstance(result, PagesResult)
     assert result.partial
-    assert 3 <= sum(cell.plan is not None for cell in result.cells) < 24
-    assert {cell.pattern for cell in result.cells if not cell.plan} == {"sequential", "random"}
+    assert 3 <= len(result.plans) < 24
+    assert {cell.pattern for cell in result.cells} == {"sequential", "random"}
     (found,) = named(result, "random_page_cost")
     assert found.verdict == "not decided: no run of the sweep is whole"
     assert "no run of the sweep is whole" in run("report", file).out

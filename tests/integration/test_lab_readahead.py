@@ -108,7 +108,7 @@ def test_both_queries_ran_cold_at_each_step_in_every_run(measured: Measured) -> 
 
 @timed
 def test_the_bytes_asked_of_the_device_are_the_tables(measured: Measured) -> None:
-    table = measured.result.options["table_bytes"]
+    table = measured.result.options.table_bytes
     for cell in of(measured.result, "ssd", "sequential"):
         assert from_device(cell.io) == pytest.approx(table, rel=0.01)
     assert finding(measured.result, "bytes").value == pytest.approx(1, abs=0.01)
@@ -167,11 +167,11 @@ def told_amiss(measured: Measured) -> str | None:
     assert each == 2, "of 4 KiB"
     if (sources := {r.source for r in reads}) != {"device"}:
         return f"reads by {sources}"
-    humps = [f for f in measured.result.findings if f.name == "hump" and f.details["sectors"] == 0]
-    assert {s for f in humps for s in f.details["by_source"]} == {"device"}
+    humps = [f for f in measured.result.findings if f.name == "hump" and f.details.sectors == 0]
+    assert {s for f in humps for s in f.details.by_source} == {"device"}
     # Where a busy host stalled a few, these hold time: no hump of reads
     count = sum(r.count for r in reads)
-    large = [f.details["reads"] for f in humps if f.details["reads"] > 0.01 * count]
+    large = [f.details.reads for f in humps if f.details.reads > 0.01 * count]
     if len(large) != 1 or large[0] <= 0.97 * count:
         return f"humps of {large} of {count} reads"
     # What a busy host adds is longer reads
@@ -194,7 +194,7 @@ def test_what_cannot_be_measured_was_said_and_the_other_went_on(measured: Measur
     assert "--storage shm: read-ahead cannot be set" in measured.stderr
     assert "tmpfs is memory" in measured.stderr
     assert [s.name for s in measured.result.storages] == ["ssd"]
-    assert "tmpfs" in measured.result.options["left_out"]["shm"]
+    assert "tmpfs" in measured.result.options.left_out["shm"]
 
 
 @timed
@@ -231,14 +231,14 @@ def test_on_the_hosts_own_disk_what_cannot_depend_on_its_speed(
         of(result, "disk", "sequential"), key=lambda c: c.read_ahead_sectors or 0
     )
     for cell in without, ahead:
-        assert from_device(cell.io) == pytest.approx(result.options["table_bytes"], rel=0.01)
+        assert from_device(cell.io) == pytest.approx(result.options.table_bytes, rel=0.01)
     assert {r.source for r in without.io} == {"device"}
     # The device's requests are of anybody
     assert (without.device_requests or 0) >= 2 * sum(r.count for r in without.io)
     assert sum(r.count for r in ahead.io if r.source == "page_cache") > 0
-    humps = [f for f in result.findings if f.name == "hump" and f.details["sectors"] == 0]
+    humps = [f for f in result.findings if f.name == "hump" and f.details.sectors == 0]
     assert humps
-    assert all("page_cache" not in f.details["by_source"] for f in humps)
+    assert all("page_cache" not in f.details.by_source for f in humps)
     place.rmdir()
 
 
@@ -312,7 +312,7 @@ def test_a_server_that_was_there_gets_a_fresh_backend_for_each_step(
         assert "would hold most of the table" in ended.err
         lab(*to, "--sectors", "0,64", "--rows", 20_000, "--runs", 2, "-o", file)
     result = loaded(file)
-    assert result.options["restarted"] is False
+    assert result.options.restarted is False
     for sectors in (0, 64):
         for cell in scans(result, sectors):
             own = sum(r.bytes for r in cell.io if r.kind == "heap")

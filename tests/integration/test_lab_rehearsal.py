@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fix_cluster import PrivateCluster
-from pgtrace.files import documents
+from pgtrace.lab import result_file
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.benchmark_table import FIRST_TIME, HIGHEST_ID, TABLE, pieces
 from pgtrace.model.lab_result import Result
@@ -43,13 +43,13 @@ def test_a_large_experiment_says_how_long_it_will_take(place: Path, tmp_path: Pa
         plan,
     )
     assert found, plan
-    result = documents.load_any(file)
+    result = result_file.load_any(file)
     assert isinstance(result, Result)
     began = [cell.began_s for cell in result.cells if cell.began_s is not None]
     took = (max(began) - min(began)) * len(began) / (len(began) - 1)
     assert took / 2 < int(found[2]) < took * 2
     assert len(result.cells) == 2 * 4, "what was tried is in the result"
-    assert result.options["rows"] == ROWS
+    assert result.options.rows == ROWS
 
 
 def test_a_small_one_says_what_is_planned(place: Path, tmp_path: Path) -> None:

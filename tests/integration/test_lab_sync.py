@@ -102,7 +102,7 @@ def differs(result: Result, load: str, phase: str, by: str) -> str | None:
     (found,) = [
         f
         for f in result.findings
-        if (f.details["load"], f.details["phase"], f.details["by"].strip()) == (load, phase, by)
+        if (f.details.load, f.details.phase, f.details.by.strip()) == (load, phase, by)
     ]
     return found.verdict if is_difference(found) else None
 
@@ -112,7 +112,7 @@ def test_both_do_the_same_work_in_every_run(careless: Result) -> None:
     for number in range(1, RUNS + 1):
         order = [c.server for c in careless.cells if c.run == number][:: 2 * len(LOADS)]
         assert sorted(map(str, order)) == ["A", "B"]
-        assert order == careless.options["order"][number - 1]
+        assert order == careless.options.order[number - 1]
         for server in "A", "B":
             own = [c for c in careless.cells if (c.server, c.run) == (server, number)]
             assert [(c.load, c.phase) for c in own] == [
@@ -131,8 +131,8 @@ def test_both_do_the_same_work_in_every_run(careless: Result) -> None:
         }
         assert sizes["A"] == pytest.approx(sizes["B"], rel=0.05)
         assert sizes["A"] > BULK_ROWS * 40
-    assert careless.options["transactions"] == TRANSACTIONS
-    assert careless.options["differences"] == {"fsync": {"A": "on", "B": "off"}}
+    assert careless.options.transactions == TRANSACTIONS
+    assert careless.options.differences == {"fsync": {"A": "on", "B": "off"}}
     assert not careless.partial
     lost = careless.lost
     assert (lost.write, lost.fsync, lost.backends) == (0, 0, 0)
@@ -180,9 +180,9 @@ def test_open_datasync_makes_wal_last_by_its_writes(by_writes: Result) -> None:
             "a difference: B has some in every run, A none"
         )
         assert differs(by_writes, load, "load", "by fsync, fdatasync")
-    servers = {each["name"]: each for each in by_writes.options["servers"]}
-    assert servers["B"]["settings"] == {"wal_sync_method": "open_datasync"}
-    assert servers["A"]["wal_sync_method"] == "fdatasync"
+    servers = {each.name: each for each in by_writes.options.servers}
+    assert servers["B"].settings == {"wal_sync_method": "open_datasync"}
+    assert servers["A"].wal_sync_method == "fdatasync"
 
 
 @alone
@@ -212,7 +212,7 @@ def test_wal_and_data_lie_where_they_were_put(careless: Result, places: dict[str
         "disk": str(places["data"]),
         "log": str(places["wal"]),
     }
-    assert (careless.options["wal_storage"], careless.options["data_storage"]) == ("log", "disk")
+    assert (careless.options.wal_storage, careless.options.data_storage) == ("log", "disk")
     for cell in cells(careless, "A", "load", "wide", "narrow"):
         assert cell.devices["log"].writes > 0
         assert cell.devices["log"].bytes > 0

@@ -39,7 +39,7 @@ def test_direct_io_asks_the_device_for_every_read(
     options = "--rows", ROWS, "--runs", 1, "--pg-bin", bindir(version), "--direct-io"
     lab("pages", "--storage", f"ssd={place}", *options, "-o", file)
     result = loaded(file)
-    assert result.options["direct_io"]
+    assert result.options.direct_io
     for cell in result.cells:
         assert blocks(cell.io) == cell.shared_reads
         assert all(r.direct for r in cell.io)

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
+from pgtrace.lab.pages.result import PagesResult
+from pgtrace.lab.planner.result import Crossing, CrossingDetails, SweepOptions
 from pgtrace.model.capture import Host, Io, Lost, Probes, Server, Source
 from pgtrace.model.histogram import Histogram
-from pgtrace.model.lab_result import Cell, Device, Result, Storage
+from pgtrace.model.lab_result import Device, Finding, QueryCell, Storage
 
 HDD = Storage("hdd", "/mnt/hdd", simulated=True, device=Device(
     "loop", "ext4", name="loop0", rotational=True, read_ahead_kb=128, scheduler="none",
@@ -47,7 +49,7 @@ def reads(
     )
 
 
-def cell(rng: Random, storage: Storage, pattern: str, run: int, noise: float) -> Cell:
+def cell(rng: Random, storage: Storage, pattern: str, run: int, noise: float) -> QueryCell:
     """One run: sequential waits for the device in one read of 16, random in all but the index's."""
     factor = rng.lognormvariate(0, noise)
     device_ns = DEVICE_NS.get(storage.directory.removeprefix("/mnt/").removeprefix("/srv/"))
@@ -67,7 +69,7 @@ def cell(rng: Random, storage: Storage, pattern: str, run: int, noise: float) ->
     rows = 100_000 if pattern == "sequential" else 400
     cpu_s = rows * 190e-9
     held = storage.medium != "device"
-    return Cell(
+    return QueryCell(
         storage.name,
         run,
         elapsed_s=sum(r.total_ns for r in parts) / 1e9 + cpu_s,
@@ -83,7 +85,7 @@ def cell(rng: Random, storage: Storage, pattern: str, run: int, noise: float) ->
 def pages_result(
     storages: Sequence[Storage] = (HDD, SSD, MEMORY), runs: int = 5, noise: float = 0.03,
     seed: int = 2,
-) -> Result:  # fmt: skip
+) -> PagesResult:  # fmt: skip
     """A whole result, but for its findings; `noise` is between runs, of the logarithm."""
     rng = Random(seed)
     cells = [
@@ -92,8 +94,7 @@ def pages_result(
         for storage in storages
         for pattern in ("sequential", "random")
     ]
-    return Result(
-        experiment="pages",
+    return PagesResult(
         partial=False,
         started="2026-01-31T12:00:00.000000Z",
         duration_s=95.3,
@@ -101,17 +102,17 @@ def pages_result(
         server=Server("15.14"),
         probes=Probes("libbpf", "tracepoint", "usdt", shortest_ns=shortest(cells)),
         lost=Lost(),
-        options={
-            "rows": 100_000,
-            "runs": runs,
-            "seed": seed,
-            "shared_buffers": "32MB",
-            "cold_by": "posix_fadvise",
-            "queries": {
+        options=SweepOptions(
+            rows=100_000,
+            runs=runs,
+            seed=seed,
+            shared_buffers="32MB",
+            cold_by="posix_fadvise",
+            queries={
                 "sequential": "select * from tbl_cost_align",
                 "random": "select * from tbl_cost_align where id > 1992000000",
             },
-        },
+        ),
         storages=list(storages),
         cells=cells,
     )
@@ -122,12 +123,18 @@ def named(storage: Storage, name: str) -> Storage:
     return msgspec.structs.replace(storage, name=name)
 
 
-def shortest(cells: Iterable[Cell]) -> int | None:
+def shortest(cells: Iterable[QueryCell]) -> int | None:
     return min((r.latency.min for c in cells for r in c.io), default=None)
 
 
+def details(finding: Finding) -> dict[str, Any]:
+    """Those of a finding, as the file has them; none of one without."""
+    found: dict[str, Any] = msgspec.to_builtins(finding.details) or {}
+    return found
+
+
 def crossing_details() -> dict[str, Any]:
-    """Of a finding of the planner's sweep, as lab/planner/findings.py makes it."""
+    """Of a finding of the planner's sweep, as the file has them."""
     plans = {"index": [0.01, 2.0], "sequential": [1.0, 1.0]}
     return {
         "first": "index",
@@ -138,3 +145,9 @@ def crossing_details() -> dict[str, Any]:
         "seconds": plans,
         "costs": {"index": [10.0, 5000.0], "sequential": [900.0, 900.0]},
     }
+
+
+def crossing(*numbers: float, **changes: object) -> Crossing:
+    """One on hdd, with these numbers and changed details."""
+    known = msgspec.convert(crossing_details() | changes, CrossingDetails)
+    return Crossing("up to 3 %", "hdd", *numbers, details=known)

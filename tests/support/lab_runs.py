@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgtrace.files import documents
+from pgtrace.lab import result_file
 from pgtrace.model.capture import Io
 from pgtrace.model.lab_result import Cell, Result
 from pgtrace_command import PGTRACE
@@ -45,7 +45,7 @@ def lab(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 def loaded(file: Path) -> Result:
     """The result in a file."""
-    result = documents.load_any(file)
+    result = result_file.load_any(file)
     assert isinstance(result, Result)
     return result
 

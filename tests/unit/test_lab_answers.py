@@ -7,8 +7,7 @@ import pytest
 
 import lab_results
 from html_page import HtmlPage
-from pgtrace.files import documents
-from pgtrace.lab import result_page, result_report
+from pgtrace.lab import result_file, result_page, result_report
 from pgtrace.lab.answers import answer
 from pgtrace.model.capture import Lost
 from pgtrace.model.lab_result import Result
@@ -28,7 +27,7 @@ BEGIN = {
 
 
 def published(name: str) -> Result:
-    result = documents.load_any(PUBLISHED / f"{name}.json")
+    result = result_file.load_any(PUBLISHED / f"{name}.json")
     assert isinstance(result, Result)
     return result
 

@@ -1,6 +1,7 @@
 """Figures of the pages experiment are sums over its cells, and only over those that count."""
 
 from itertools import permutations
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab_results
+from pgtrace.lab import result_file
 from pgtrace.lab.core import figures, valid_runs
+from pgtrace.lab.pages.result import PagesResult
 from pgtrace.model.buckets import bucket_bounds, bucket_index
 from pgtrace.model.histogram import Histogram
-from pgtrace.model.lab_result import Cell, Result
+from pgtrace.model.lab_result import QueryCell
 
+PUBLISHED = Path(__file__).parents[2] / "docs" / "experiments"
 SOME = st.builds(
     lab_results.pages_result,
     storages=st.sampled_from(
@@ -28,7 +32,7 @@ SOME = st.builds(
 
 
 @given(SOME)
-def test_parts_add_up_to_the_whole(result: Result) -> None:
+def test_parts_add_up_to_the_whole(result: PagesResult) -> None:
     for each in figures.figures(result):
         for parts in (each.by_source, each.by_kind, each.by_size, each.by_order, each.by_performer):
             assert sum(part.reads for part in parts.values()) == each.all.reads
@@ -37,7 +41,7 @@ def test_parts_add_up_to_the_whole(result: Result) -> None:
 
 
 @given(SOME)
-def test_nothing_is_left_out_of_all_figures_together(result: Result) -> None:
+def test_nothing_is_left_out_of_all_figures_together(result: PagesResult) -> None:
     reads = [r for cell in result.cells for r in cell.io]
     found = figures.figures(result)
     assert sum(each.all.reads for each in found) == sum(r.count for r in reads)
@@ -45,7 +49,7 @@ def test_nothing_is_left_out_of_all_figures_together(result: Result) -> None:
     assert sum(each.runs for each in found) == len(result.cells)
 
 
-def with_cell(**changes: object) -> Result:
+def with_cell(**changes: object) -> PagesResult:
     """A result whose first cell, hdd's sequential run 1, is changed."""
     result = lab_results.pages_result([lab_results.HDD], runs=2)
     result.cells[0] = msgspec.structs.replace(result.cells[0], **changes)
@@ -85,15 +89,17 @@ def test_a_run_that_nobody_looked_at_counts_and_is_told() -> None:
 
 
 def test_cells_of_the_planners_sweep_are_none_of_these() -> None:
-    result = with_cell(plan="index", point=0)
-    assert [each.runs for each in figures.figures(result)] == [1, 2]
+    result = result_file.load_any(PUBLISHED / "random_page_cost.json")
+    assert isinstance(result, PagesResult)
+    assert (len(result.cells), len(result.plans)) == (10, 840)
+    assert [each.runs for each in figures.figures(result)] == [5, 5]
     assert valid_runs.left_out(result) == []
 
 
 def test_a_block_is_8_kib_whatever_the_servers_is() -> None:
     (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].io
     large = msgspec.structs.replace(reads, bytes=4 * reads.bytes, blocks=reads.blocks)
-    cell = Cell("x", 1, elapsed_s=1.0, cpu_s=0.5, rows=1000, io=[large])
+    cell = QueryCell("x", 1, elapsed_s=1.0, pattern="random", cpu_s=0.5, rows=1000, io=[large])
     assert valid_runs.block_ns(cell) == pytest.approx(reads.total_ns / (4 * reads.count))
     assert valid_runs.page_ns(cell) == pytest.approx(1e9 / (4 * reads.count))
     assert valid_runs.tuple_ns(cell) == pytest.approx(500_000)
@@ -105,16 +111,26 @@ def test_the_median_lies_in_its_bucket(times: list[int]) -> None:
     for ns in times:
         latencies.add(ns)
     (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].io
-    cell = Cell("x", 1, 1.0, io=[msgspec.structs.replace(reads, latency=latencies.to_data())])
+    cell = QueryCell(
+        "x",
+        1,
+        1.0,
+        pattern="random",
+        io=[msgspec.structs.replace(reads, latency=latencies.to_data())],
+    )
     low, high = bucket_bounds(bucket_index(sorted(times)[(len(times) - 1) // 2]))
     assert low <= (valid_runs.median_ns(cell) or 0) <= high
-    assert valid_runs.median_ns(Cell("x", 1, 1.0)) is None
+    assert valid_runs.median_ns(QueryCell("x", 1, 1.0, pattern="random")) is None
 
 
 def test_reads_outside_the_query_and_writes_do_not_count() -> None:
     (reads,) = lab_results.pages_result([lab_results.MEMORY], runs=1).cells[0].io
     outside = msgspec.structs.replace(reads, scope="outside")
     write = msgspec.structs.replace(reads, operation="write")
-    assert valid_runs.reads_of(Cell("x", 1, 1.0, io=[outside, reads, write])) == [reads]
-    assert valid_runs.block_ns(Cell("x", 1, 1.0, io=[outside, write])) is None
-    assert valid_runs.page_ns(Cell("x", 1, 1.0)) is None
+    assert valid_runs.reads_of(
+        QueryCell("x", 1, 1.0, pattern="random", io=[outside, reads, write])
+    ) == [reads]
+    assert (
+        valid_runs.block_ns(QueryCell("x", 1, 1.0, pattern="random", io=[outside, write])) is None
+    )
+    assert valid_runs.page_ns(QueryCell("x", 1, 1.0, pattern="random")) is None

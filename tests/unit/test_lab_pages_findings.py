@@ -7,16 +7,14 @@ from hypothesis import strategies as st
 
 import lab_results
 from pgtrace.lab.pages.findings import findings
+from pgtrace.lab.pages.result import PagesResult
 from pgtrace.model.histogram import Histogram
-from pgtrace.model.lab_result import Finding, Result, Storage
+from pgtrace.model.lab_result import Finding, Storage
 
 
-def find(result: Result, name: str, **wanted: object) -> list[Finding]:
-    return [
-        f
-        for f in findings(result)
-        if f.name == name and all(f.details.get(k) == v for k, v in wanted.items())
-    ]
+def find(result: PagesResult, name: str, **wanted: object) -> list[Finding]:
+    every = [f for f in findings(result) if f.name == name]
+    return [f for f in every if wanted.items() <= lab_results.details(f).items()]
 
 
 def verdicts(first: Storage, second: Storage, **how: object) -> list[str]:
@@ -41,7 +39,7 @@ def test_the_ratio_is_that_of_the_means_by_latency_and_by_elapsed_time() -> None
 def test_the_order_of_storages_is_found_each_gap_outside_its_interval() -> None:
     result = lab_results.pages_result((lab_results.MEMORY, lab_results.SSD, lab_results.HDD))
     found = find(result, "between", pattern="random", by="mean per 8 KiB")
-    assert [(f.storage, f.details["against"]) for f in found] == [
+    assert [(f.storage, f.details.against) for f in found] == [
         ("ssd", "memory"),
         ("hdd", "memory"),
         ("hdd", "ssd"),
@@ -99,8 +97,8 @@ def test_runs_that_are_not_in_both_are_not_compared() -> None:
 def test_where_the_time_went_is_said() -> None:
     result = lab_results.pages_result([lab_results.DISK], noise=0.0)
     (served,) = find(result, "served", pattern="sequential")
-    assert served.details["shares"]["device"]["reads"] == pytest.approx(100 / 1600)
-    assert served.details["shares"]["device"]["time"] == pytest.approx(50 / 56, abs=0.02)
+    assert served.details.shares["device"].reads == pytest.approx(100 / 1600)
+    assert served.details.shares["device"].time == pytest.approx(50 / 56, abs=0.02)
     assert served.verdict.startswith("6.2 % of the sequential reads waited for the device, and ")
 
 
@@ -136,7 +134,7 @@ def test_cpu_time_is_per_tuple_and_in_units_of_a_sequential_block() -> None:
     result = lab_results.pages_result([lab_results.MEMORY], noise=0.0)
     sequential, random = find(result, "cpu_per_tuple")
     assert (sequential.value, random.value) == (pytest.approx(190), pytest.approx(190))
-    assert sequential.details["of_sequential_block"] == pytest.approx(190 / 4127, rel=0.02)
+    assert sequential.details.of_sequential_block == pytest.approx(190 / 4127, rel=0.02)
     assert sequential.verdict.endswith("no setting follows from it")
 
 
@@ -144,9 +142,10 @@ def test_cpu_time_is_per_tuple_and_in_units_of_a_sequential_block() -> None:
 def test_every_verdict_of_what_is_simulated_says_so(runs: int, both: bool) -> None:
     storages = [lab_results.SSD, lab_results.HDD if both else lab_results.MEMORY]
     for f in findings(lab_results.pages_result(storages, runs=runs, noise=0.2)):
-        simulated = "ssd" in (f.storage, f.details.get("against")) or f.storage == "hdd"
+        told = lab_results.details(f)
+        simulated = "ssd" in (f.storage, told.get("against")) or f.storage == "hdd"
         assert ("simulated" in f.verdict) == simulated
-        assert f.details.get("simulated", False) == simulated
+        assert told.get("simulated", False) == simulated
 
 
 def test_a_name_with_braces_is_only_a_name() -> None:

@@ -7,9 +7,12 @@ import pytest
 
 from pgtrace.errors import UsageError
 from pgtrace.files import documents, output_file
+from pgtrace.lab import result_file
+from pgtrace.lab.pages.result import PagesResult, Ratio, RatioDetails
+from pgtrace.lab.planner.result import SweepOptions
 from pgtrace.model import encoding
 from pgtrace.model.capture import Host, Io, Latencies, Lost, Probes, Server
-from pgtrace.model.lab_result import Cell, Device, Finding, Result, Storage
+from pgtrace.model.lab_result import Device, QueryCell, Storage
 
 READS = Io(
     source="device",
@@ -23,8 +26,7 @@ READS = Io(
         2, 400_000, 190_000, 210_000, buckets=[(188416, 196608, 1), (204800, 212992, 1)]
     ),
 )
-RESULT = Result(
-    experiment="pages",
+RESULT = PagesResult(
     partial=False,
     started="2026-01-31T12:00:00.000000Z",
     duration_s=3.5,
@@ -32,11 +34,18 @@ RESULT = Result(
     server=Server("15.14"),
     probes=Probes("libbpf", "tracepoint", "usdt"),
     lost=Lost(),
-    options={"rows": 1000},
+    options=SweepOptions(rows=1000),
     storages=[Storage("ssd", "/mnt/ssd", simulated=True, device=Device("loop", "ext4"))],
-    cells=[Cell("ssd", 1, 0.5, pattern="random", state="cold", io=[READS])],
-    findings=[Finding("ratio", "random reads cost more", "ssd", 9.7, 9.1, 10.2, 5)],
+    cells=[QueryCell("ssd", 1, 0.5, pattern="random", state="cold", io=[READS])],
+    findings=[
+        Ratio(
+            "random reads cost more", "ssd", 9.7, 9.1, 10.2, 5, details=RatioDetails("read latency")
+        )
+    ],
 )
+
+
+BY = {"by": "read latency"}
 
 
 def write(path: Path, **changes: object) -> Path:
@@ -47,7 +56,7 @@ def write(path: Path, **changes: object) -> Path:
 def test_a_lab_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "F.json"
     output_file.write(encoding.encode(RESULT), path)
-    assert documents.load_any(path) == RESULT
+    assert result_file.load_any(path) == RESULT
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -61,12 +70,26 @@ def test_what_an_experiment_does_not_vary_is_left_out() -> None:
     ("changes", "message"),
     [
         ({"cells": [{"storage": "ssd", "run": 1}]}, "not a whole lab result: .*elapsed_s"),
-        ({"cells": [{"storage": "s", "run": 1, "elapsed_s": -1.0}]}, "cells.0..elapsed_s"),
+        (
+            {"cells": [{"storage": "s", "run": 1, "elapsed_s": -1.0, "pattern": "random"}]},
+            "cells.0..elapsed_s",
+        ),
         ({"duration_s": 1e308}, "cannot be - at `..duration_s`"),
         (
-            {"findings": [{"name": "a", "verdict": "b", "value": -1e300}]},
+            {"findings": [{"name": "ratio", "verdict": "b", "value": -1e300, "details": BY}]},
             "cannot be - at `..findings.0..value`",
         ),
+        ({"findings": [{"name": "a", "verdict": "b"}]}, "'a' - at `..findings.0..name`"),
+        ({"findings": [{"name": "knee", "verdict": "b"}]}, "'knee' - at `..findings.0..name`"),
+        (
+            {"findings": [{"name": "ratio", "verdict": "b", "details": {}}]},
+            "field `by` - at `..findings.0..details`",
+        ),
+        ({"options": {"rows": "many"}}, "at `..options.rows`"),
+        ({"options": {"queries": {"random": 7}}}, "at `..options.queries"),
+        ({"experiment": "alchemy"}, "'alchemy' is no experiment that is known here"),
+        ({"experiment": "core"}, "'core' is no experiment that is known here"),
+        ({"experiment": "sync"}, "not a whole lab result"),
         ({"started": "yesterday"}, "not a whole lab result"),
         ({"schema": "pgtrace.lab/3"}, "upgrade pgtrace"),
     ],
@@ -75,7 +98,7 @@ def test_a_damaged_lab_result_is_refused(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        documents.load_any(write(tmp_path / "F.json", **changes))
+        result_file.load_any(write(tmp_path / "F.json", **changes))
 
 
 def test_a_lab_result_is_no_capture(tmp_path: Path) -> None:

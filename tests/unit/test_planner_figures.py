@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgtrace.lab.pages.result import PagesResult
 from pgtrace.lab.planner import findings as planner_findings
 from pgtrace.lab.planner import report as planner_report
 from pgtrace.lab.planner.points import VALUES, Circumstance, Point
@@ -23,8 +23,17 @@ from pgtrace.lab.planner.regret import (
     held_out,
     regrets,
 )
+from pgtrace.lab.planner.result import (
+    Crossing,
+    CrossingDetails,
+    Picked,
+    PickedDetails,
+    PlanCell,
+    Range,
+    SweepOptions,
+)
 from pgtrace.model.capture import Host, Lost, Probes, Server
-from pgtrace.model.lab_result import Cell, Device, Finding, Medium, Result, Storage
+from pgtrace.model.lab_result import Device, Medium, Storage
 
 PAGES = 20_000
 SELECTIVITIES = [10 ** (-4 + n / 4) for n in range(15)]
@@ -133,25 +142,24 @@ def result(
     simulated: bool = False,
     medium: Medium = "device",
     partial: bool = False,
-) -> Result:
+) -> PagesResult:
     """As a sweep leaves it."""
     circumstance = Circumstance()
-    points = [Point(selectivity, circumstance) for selectivity in SELECTIVITIES]
-    details: dict[str, Any] = {
-        "values": list(VALUES),
-        "current": current,
-        "picked": [list(point.picked) for point in timed],
-        "costs": [costs(selectivity, current) for selectivity in SELECTIVITIES],
-        "correlations": {"scattered": 0.01},
-    }
-    cells = [
-        Cell("disk", run, seconds, plan=plan, point=number)
+    points = [Point.of(selectivity, circumstance) for selectivity in SELECTIVITIES]
+    details = PickedDetails(
+        values=list(VALUES),
+        current=current,
+        picked=[list(point.picked) for point in timed],
+        costs=[costs(selectivity, current) for selectivity in SELECTIVITIES],
+        correlations={"scattered": 0.01},
+    )
+    plans = [
+        PlanCell("disk", run, seconds, plan=plan, point=number)
         for number, point in enumerate(timed)
         for plan, series in point.times.items()
         for run, seconds in enumerate(series, 1)
     ]
-    return Result(
-        experiment="pages",
+    return PagesResult(
         partial=partial,
         started="2026-11-21T12:00:00.000000Z",
         duration_s=1.0,
@@ -159,19 +167,26 @@ def result(
         server=Server("15.0", 1, "/data", 8192),
         probes=Probes("libbpf", "fentry", "usdt"),
         lost=Lost(),
-        options={"points": [point.as_option() for point in points]},
+        options=SweepOptions(points=points),
         storages=[
             Storage(
                 "disk", "/disk", simulated=simulated, medium=medium, device=Device("sd", "ext4")
             )
         ],
-        cells=cells,
-        findings=[Finding("planner", "asked", "disk", details=details)],
+        cells=[],
+        plans=plans,
+        findings=[Picked("asked", "disk", details=details)],
     )
 
 
-def found_range(of: Result) -> Finding:
-    return planner_findings.findings(of)[0]
+def found_range(of: PagesResult) -> Range:
+    found = planner_findings.findings(of)[0]
+    assert isinstance(found, Range)
+    return found
+
+
+def crossings(of: PagesResult) -> list[Crossing]:
+    return [f for f in planner_findings.findings(of) if isinstance(f, Crossing)]
 
 
 def test_what_to_set_is_said_for_a_real_device() -> None:
@@ -180,13 +195,13 @@ def test_what_to_set_is_said_for_a_real_device() -> None:
     assert found.low <= 20 <= found.high
     assert found.verdict.startswith(f"{found.low:g} to {found.high:g}: ")
     sql = f"ALTER TABLESPACE … SET (random_page_cost = {found.value:g});"
-    assert found.details["sql"] == sql
+    assert found.details.sql == sql
 
 
 def test_a_good_value_is_kept() -> None:
     found = found_range(result(device(20), current=20.0))
     assert found.verdict.startswith("keep 20: ")
-    assert found.details["sql"] is None
+    assert found.details.sql is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +219,7 @@ def test_what_is_not_real_gets_its_range_and_no_sql(
     found = found_range(of)
     assert found.low and found.low <= 20 <= (found.high or 0)
     assert words in found.verdict
-    assert found.details["sql"] is None
+    assert found.details.sql is None
     of.findings += planner_findings.findings(of)
     text = "\n".join(planner_report.sections(of, 80))
     assert "ALTER" not in text
@@ -214,7 +229,7 @@ def test_what_is_not_real_gets_its_range_and_no_sql(
 def test_noise_is_not_taken_for_a_reason() -> None:
     found = found_range(result(device(20, runs=3, noise=1.0)))
     assert found.verdict.startswith("not decided: ")
-    assert found.details["sql"] is None
+    assert found.details.sql is None
 
 
 def test_one_run_decides_nothing() -> None:
@@ -228,16 +243,16 @@ def test_noise_changes_nothing_that_is_good() -> None:
     changed = 0
     for seed in range(200):
         points = device(20 + seed / 1000, runs=4, noise=0.3)
-        changed += found_range(result(points, current=20.0)).details["sql"] is not None
+        changed += found_range(result(points, current=20.0)).details.sql is not None
     assert changed <= 5
 
 
 def test_crossing_points_are_those_of_the_device_and_the_planner_s_its_own() -> None:
-    found = [f for f in planner_findings.findings(result(device(20))) if f.name == "crossing"]
-    by = {(f.details["first"], f.details["then"]): f for f in found}
+    found = crossings(result(device(20)))
+    by = {(f.details.first, f.details.then): f for f in found}
     index = by["index", "sequential"]
     assert index.value == pytest.approx(1 / 40, rel=0.05)
-    assert index.details["believed"] == pytest.approx(1 / 8, rel=0.05)
+    assert index.details.believed == pytest.approx(1 / 8, rel=0.05)
     assert index.low and index.high
     assert index.low < 1 / 40 < index.high
     assert "up to 2.5 % of the rows; by the planner, up to 13 %" in index.verdict
@@ -248,36 +263,34 @@ def test_crossing_points_are_those_of_the_device_and_the_planner_s_its_own() -> 
 def test_a_plan_that_was_stopped_takes_at_least_so_long() -> None:
     of = result(device(20))
     last = len(SELECTIVITIES) - 1
-    of.cells = [c for c in of.cells if not (c.plan == "index" and c.point == last)]
-    for cell in of.cells:
+    of.plans = [c for c in of.plans if not (c.plan == "index" and c.point == last)]
+    for cell in of.plans:
         if cell.plan == "index" and cell.point == last - 1:
             cell.stopped, cell.elapsed_s = True, 8.0
     whole, cut = found_range(result(device(20))), found_range(of)
     assert (cut.low, cut.high, cut.units) == (whole.low, whole.high, 5)
-    found = planner_findings.findings(of)
-    details = next(f for f in found if f.details.get("first") == "index").details
-    assert details["seconds"]["index"][-2:] == [8.0, 8.0]
-    assert details["between"]["index"][-2:] == [None, None]
+    details = next(f.details for f in crossings(of) if f.details.first == "index")
+    assert details.seconds["index"][-2:] == [8.0, 8.0]
+    assert details.between["index"][-2:] == [None, None]
 
 
 def test_each_mean_lies_within_its_interval_which_one_run_does_not_have() -> None:
-    def details(runs: int) -> dict[str, Any]:
+    def details(runs: int) -> CrossingDetails:
         of = result(device(20, runs=runs, noise=0.3))
-        found = planner_findings.findings(of)
-        return next(f for f in found if f.details.get("first") == "index").details
+        return next(f.details for f in crossings(of) if f.details.first == "index")
 
     told = details(5)
-    for plan, seconds in told["seconds"].items():
-        for mean, (low, high) in zip(seconds, told["between"][plan], strict=True):
+    for plan, seconds in told.seconds.items():
+        for mean, (low, high) in zip(seconds, told.between[plan], strict=True):
             assert low < mean < high
-    assert {end for each in details(1)["between"].values() for end in each} == {None}
+    assert {end for each in details(1).between.values() for end in each} == {None}
 
 
 def test_a_run_that_was_interrupted_is_left_out() -> None:
     of = result(device(20), partial=True)
-    of.cells = [c for c in of.cells if not (c.run == 5 and (c.point or 0) > 3)]
+    of.plans = [c for c in of.plans if not (c.run == 5 and c.point > 3)]
     assert found_range(of).units == 4
-    of.cells = [c for c in of.cells if c.run == 5]
+    of.plans = [c for c in of.plans if c.run == 5]
     assert found_range(of).verdict == "not decided: no run of the sweep is whole"
 
 
@@ -293,7 +306,7 @@ def test_the_report() -> None:
     of.findings += planner_findings.findings(of)
     text = "\n".join(planner_report.sections(of, 80))
     assert "What random_page_cost should be" in text
-    assert f"    {of.findings[1].details['sql']}\n" in text
+    assert f"    {of.findings[1].details.sql}\n" in text
     assert "4*" in text
     assert "15 points, 5 runs" in text
     row = ["scattered", "0", "%", "1", "1", "index,", "sequential", "2.5", "%", "13", "%"]

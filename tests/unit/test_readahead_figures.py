@@ -16,14 +16,19 @@ from html_page import HtmlPage
 from pgtrace.errors import UsageError
 from pgtrace.lab import result_report
 from pgtrace.lab.core.figures import part
-from pgtrace.lab.readahead import experiment as readahead_experiment
+from pgtrace.lab.readahead import measuring
 from pgtrace.lab.readahead.figures import Step, humps, steps
 from pgtrace.lab.readahead.findings import findings
 from pgtrace.lab.readahead.knee import NEAR, knee_of, turn_of
+from pgtrace.lab.readahead.result import (
+    ReadaheadCell,
+    ReadaheadOptions,
+    ReadaheadResult,
+)
 from pgtrace.model import encoding
 from pgtrace.model.capture import Io, Source
 from pgtrace.model.histogram import Histogram
-from pgtrace.model.lab_result import Cell, Finding, Result
+from pgtrace.model.lab_result import Finding
 from pgtrace.stats import paired
 
 PAGE = 8192
@@ -50,17 +55,15 @@ DOCUMENT_S = {256: 26, 512: 24, 1024: 22, 2048: 20, 4096: 19, 8192: 18, 16384: 1
 )
 def test_steps_that_make_no_sweep_are_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        readahead_experiment.steps(text)
+        measuring.steps(text)
     assert words in str(refused.value)
     assert "--sectors" in str(refused.value)
 
 
 def test_steps_are_sorted_and_the_documents_are_steps() -> None:
-    assert readahead_experiment.steps("256, 0,64") == [0, 64, 256]
-    assert readahead_experiment.steps(",".join(map(str, readahead_experiment.SECTORS))) == list(
-        readahead_experiment.SECTORS
-    )
-    assert set(DOCUMENT_S) < set(readahead_experiment.SECTORS)
+    assert measuring.steps("256, 0,64") == [0, 64, 256]
+    assert measuring.steps(",".join(map(str, measuring.SECTORS))) == list(measuring.SECTORS)
+    assert set(DOCUMENT_S) < set(measuring.SECTORS)
 
 
 def reads(source: Source, times: Sequence[int], device_bytes: int = 0) -> Io:
@@ -74,7 +77,7 @@ def reads(source: Source, times: Sequence[int], device_bytes: int = 0) -> Io:
     )  # fmt: skip
 
 
-def cell(sectors: int, run: int, elapsed_s: float, *, cpu: float = 0.2) -> Cell:
+def cell(sectors: int, run: int, elapsed_s: float, *, cpu: float = 0.2) -> ReadaheadCell:
     """A scan of 2,048 pages, which read ahead as far as it says: every window is asked for once,
     half of them while they were waited for."""
     pages = TABLE // PAGE
@@ -88,7 +91,7 @@ def cell(sectors: int, run: int, elapsed_s: float, *, cpu: float = 0.2) -> Cell:
             reads("page_cache", [2_000] * (pages - windows)),
         ]
     requests = windows * (1 if sectors else 2)
-    return Cell(
+    return ReadaheadCell(
         "ssd", run, elapsed_s, pattern="sequential", state="cold", read_ahead_sectors=sectors,
         rows=1, cpu_s=elapsed_s * cpu, cpu_wait_s=0.0, client_cpu_s=0.01 * elapsed_s,
         device_requests=requests, device_read_bytes=TABLE, device_busy_s=elapsed_s * 0.9,
@@ -98,17 +101,19 @@ def cell(sectors: int, run: int, elapsed_s: float, *, cpu: float = 0.2) -> Cell:
 
 def result(
     seconds: Mapping[int, float], *, runs: int = 5, noise: float = 0.01, cpu: float = 0.2
-) -> Result:
+) -> ReadaheadResult:
     """A sweep whose times are these, but for noise between runs; the index scan's are all alike."""
     rng = Random(3)
-    found = lab_results.pages_result([lab_results.SSD], runs=1)
-    found.experiment = "readahead"
-    found.options = {
-        "rows": 24_000, "runs": runs, "table_bytes": TABLE, "seed": 3, "cold_by": "posix_fadvise",
-        "sectors": list(seconds), "left_out": {"shm": "--storage shm: tmpfs is memory"},
-        "queries": {"sequential": "copy t to stdout", "random": "select 1"},
-    }  # fmt: skip
-    found.cells = []
+    base = lab_results.pages_result([lab_results.SSD], runs=1)
+    found = ReadaheadResult(
+        partial=False, started=base.started, duration_s=base.duration_s, host=base.host,
+        server=base.server, probes=base.probes, lost=base.lost, storages=base.storages, cells=[],
+        options=ReadaheadOptions(
+            rows=24_000, runs=runs, table_bytes=TABLE, seed=3, cold_by="posix_fadvise",
+            sectors=list(seconds), left_out={"shm": "--storage shm: tmpfs is memory"},
+            queries={"sequential": "copy t to stdout", "random": "select 1"},
+        ),
+    )  # fmt: skip
     for run in range(1, runs + 1):
         for sectors, elapsed_s in seconds.items():
             scan = cell(sectors, run, elapsed_s * rng.lognormvariate(0, noise), cpu=cpu)
@@ -119,7 +124,7 @@ def result(
     return found
 
 
-def finding(found: Result, name: str) -> Finding:
+def finding(found: ReadaheadResult, name: str) -> Finding:
     (one,) = [f for f in findings(found) if f.name == name]
     return one
 
@@ -131,7 +136,7 @@ def test_of_document_000s_times_the_knee_and_the_turn_are_the_documents() -> Non
     assert (knee.low, knee.value, knee.high) == (8192, 8192, 8192)
     assert "at 8,192 sectors" in knee.verdict
     assert "not decided" not in knee.verdict
-    assert knee.details["best_sectors"] in (8192, 32768)
+    assert knee.details.best_sectors in (8192, 32768)
     assert (turn.low, turn.value, turn.high) == (327680, 327680, 327680)
     assert "times as long as the best" in turn.verdict
 
@@ -220,8 +225,8 @@ def timed(sectors: int, elapsed_s: Sequence[float]) -> Step:
 def test_what_limits_is_where_the_time_goes(cpu: float, words: str, by: str | None) -> None:
     found = finding(result({0: 9.0, 256: 2.0}, cpu=cpu), "limit")
     assert words in found.verdict
-    assert found.details.get("by") == by
-    assert found.details["sectors"] == 256
+    assert found.details.by == by
+    assert found.details.sectors == 256
 
 
 def test_a_client_that_takes_its_time_is_named() -> None:
@@ -237,13 +242,13 @@ def test_where_others_read_for_the_backend_its_waiting_is_not_measured() -> None
         one.io = [msgspec.structs.replace(r, performed_by="io worker") for r in one.io]
     found = finding(measured, "limit")
     assert "not measured" in found.verdict
-    assert "waited" not in found.details
+    assert "waited" not in lab_results.details(found)
 
 
 def test_bytes_that_are_the_tables_and_bytes_that_are_not() -> None:
     measured = result({0: 9.0, 256: 2.0})
     assert "exactly that at every step" in finding(measured, "bytes").verdict
-    measured.options["table_bytes"] = TABLE * 2
+    measured.options.table_bytes = TABLE * 2
     found = finding(measured, "bytes")
     assert found.value == pytest.approx(0.5)
     assert "0.500 times that" in found.verdict
@@ -307,7 +312,7 @@ def test_the_text_needs_no_findings_and_no_runs() -> None:
 def test_the_file_says_the_same() -> None:
     measured = result({0: 9.0, 256: 2.0})
     measured.findings = findings(measured)
-    again = msgspec.json.decode(encoding.encode(measured), type=Result)
+    again = msgspec.json.decode(encoding.encode(measured), type=ReadaheadResult)
     assert result_report.render(again) == result_report.render(measured)
     assert again.cells[0].read_ahead_sectors == 0, "which is no default"
 

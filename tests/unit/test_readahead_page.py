@@ -6,29 +6,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from pgtrace.files import documents
+from pgtrace.lab import result_file
 from pgtrace.lab.readahead import page
-from pgtrace.lab.readahead.findings import KNEE, findings
-from pgtrace.model.lab_result import Result
+from pgtrace.lab.readahead.findings import findings
+from pgtrace.lab.readahead.result import KneeFinding, ReadaheadResult
 from pgtrace.reporters.html.charts import Charts
 
 FILE = Path(__file__).parents[2] / "docs" / "experiments" / "readahead.json"
 
 
 @pytest.fixture
-def result() -> Result:
-    found = documents.load_any(FILE)
-    assert isinstance(found, Result)
+def result() -> ReadaheadResult:
+    found = result_file.load_any(FILE)
+    assert isinstance(found, ReadaheadResult)
     return found
 
 
-def chart(result: Result) -> dict[str, Any]:
+def chart(result: ReadaheadResult) -> dict[str, Any]:
     charts = Charts()
     page.chapters(result, charts)
     return next(each for each in charts.data if each["kind"] == "lines")
 
 
-def test_each_point_lies_in_its_interval(result: Result) -> None:
+def test_each_point_lies_in_its_interval(result: ReadaheadResult) -> None:
     drawn = chart(result)
     assert len(drawn["layers"]) == 2
     for layer in drawn["layers"]:
@@ -38,7 +38,7 @@ def test_each_point_lies_in_its_interval(result: Result) -> None:
     assert "95 % intervals" in drawn["title"]
 
 
-def test_of_one_run_there_is_none(result: Result) -> None:
+def test_of_one_run_there_is_none(result: ReadaheadResult) -> None:
     result.cells = [cell for cell in result.cells if cell.run == 1]
     result.findings = findings(result)
     drawn = chart(result)
@@ -57,10 +57,10 @@ def test_of_one_run_there_is_none(result: Result) -> None:
     ],
 )
 def test_nothing_is_shaded_where_the_knee_may_be_nearly_anywhere(
-    result: Result, low: int, high: int, name: str, *, shaded: bool
+    result: ReadaheadResult, low: int, high: int, name: str, *, shaded: bool
 ) -> None:
     result.findings = [
-        msgspec.structs.replace(f, low=low, high=high) if f.name == KNEE else f
+        msgspec.structs.replace(f, low=low, high=high) if isinstance(f, KneeFinding) else f
         for f in result.findings
     ]
     drawn = chart(result)

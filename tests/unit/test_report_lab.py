@@ -11,9 +11,11 @@ from pgtrace.__main__ import main
 from pgtrace.files import output_file
 from pgtrace.lab import result_report
 from pgtrace.lab.pages.findings import findings
+from pgtrace.lab.pages.result import PagesResult
+from pgtrace.lab.planner.result import SweepOptions
 from pgtrace.model import encoding
 from pgtrace.model.capture import Lost
-from pgtrace.model.lab_result import Finding, Result, Storage
+from pgtrace.model.lab_result import Storage
 
 
 def flat(text: str) -> str:
@@ -22,19 +24,19 @@ def flat(text: str) -> str:
 
 
 @pytest.fixture
-def result() -> Result:
+def result() -> PagesResult:
     found = lab_results.pages_result()
     found.findings = findings(found)
     return found
 
 
 @pytest.mark.parametrize("width", [80, 100, 132])
-def test_it_fits(result: Result, width: int) -> None:
+def test_it_fits(result: PagesResult, width: int) -> None:
     lengths = [len(line) for line in result_report.render(result, width=width).splitlines()]
     assert 78 <= max(lengths) <= width
 
 
-def test_every_line_of_sums_and_every_row_of_a_table_is_there(result: Result) -> None:
+def test_every_line_of_sums_and_every_row_of_a_table_is_there(result: PagesResult) -> None:
     text = result_report.render(result)
     for name in ("reads", "bytes", "blocks of 8 KiB", "from the device", "mean per block",
                  "p50 of a read", "p90", "p99", "max", "elapsed per block", "where served",
@@ -43,7 +45,7 @@ def test_every_line_of_sums_and_every_row_of_a_table_is_there(result: Result) ->
         assert len(re.findall(rf"^ +{name} ", text, re.MULTILINE)) >= 3, name
 
 
-def test_both_histograms_stand_in_the_same_rows_and_no_read_is_missing(result: Result) -> None:
+def test_both_histograms_stand_in_the_same_rows_and_no_read_is_missing(result: PagesResult) -> None:
     text = result_report.render(result)
     block = text.partition("hdd (simulated): latencies of reads\n")[2].partition("\n  Simulated")[0]
     rows = [
@@ -61,7 +63,7 @@ def test_both_histograms_stand_in_the_same_rows_and_no_read_is_missing(result: R
     ]  # fmt: skip
 
 
-def test_the_word_simulated_is_wherever_a_simulated_storage_is_named(result: Result) -> None:
+def test_the_word_simulated_is_wherever_a_simulated_storage_is_named(result: PagesResult) -> None:
     for line in result_report.render(result).splitlines():
         if re.search(r"\b(hdd|ssd)\b", line.replace("/mnt/hdd", "").replace("/mnt/ssd", "")):
             assert "imulated" in line, line
@@ -74,18 +76,18 @@ def test_what_is_real_is_not_called_simulated() -> None:
     assert "tmpfs: memory, without a device (tmpfs); in /dev/shm/t" in text
 
 
-def test_the_kind_of_device_is_told(result: Result) -> None:
+def test_the_kind_of_device_is_told(result: PagesResult) -> None:
     assert (
         "hdd (simulated): ext4 on loop0, rotational, scheduler none, read-ahead 128 KiB, "
         "queue depth 1; in /mnt/hdd"
     ) in flat(result_report.render(result))
 
 
-def test_how_it_was_made_is_told(result: Result) -> None:
-    result.options |= {
-        "cpu_server": 0, "cpu_tracer": 1, "drop_caches": True, "table_bytes": 1 << 20, "odd": 7,
-        "restarted": True,
-    }  # fmt: skip
+def test_how_it_was_made_is_told(result: PagesResult) -> None:
+    result.options = msgspec.structs.replace(
+        result.options, cpu_server=0, cpu_tracer=1, drop_caches=True, table_bytes=1 << 20,
+        restarted=True,
+    )  # fmt: skip
     text = flat(result_report.render(result))
     assert "5 runs of each query on each storage, in an order drawn at random with seed 2." in text
     assert "100,000 rows (heap 1.0 MiB)" in text
@@ -94,12 +96,11 @@ def test_how_it_was_made_is_told(result: Result) -> None:
     assert "The whole host's caches were dropped before each run." in text
     assert "The server was started again before each run." in text
     assert "Server on CPU 0, tracer on CPU 1." in text
-    assert "Further options: odd 7." in text
     assert "Random: select * from tbl_cost_align where id > 1992000000" in text
     assert "The shortest read that was seen took " in text
 
 
-def test_what_was_lost_not_measured_or_cut_short_is_told(result: Result) -> None:
+def test_what_was_lost_not_measured_or_cut_short_is_told(result: PagesResult) -> None:
     assert "Lost: nothing." in result_report.render(result)
     result.lost = Lost(read=12, in_flight={"read": 1})
     result.probes.not_measured = ["queries: no probe"]
@@ -113,7 +114,7 @@ def test_what_was_lost_not_measured_or_cut_short_is_told(result: Result) -> None
     assert "3 of 5 runs of each query" in text
 
 
-def test_a_run_that_was_not_cold_is_named_and_left_out(result: Result) -> None:
+def test_a_run_that_was_not_cold_is_named_and_left_out(result: PagesResult) -> None:
     result.cells[0] = msgspec.structs.replace(result.cells[0], resident_before=0.34)
     result.cells[1] = msgspec.structs.replace(result.cells[1], resident_before=None)
     text = flat(result_report.render(result))
@@ -125,7 +126,7 @@ def test_a_run_that_was_not_cold_is_named_and_left_out(result: Result) -> None:
     assert "hdd (simulated): 4 sequential runs, 5 random runs added up" in text
 
 
-def test_document_002_stands_beside_with_its_block_size_and_no_target(result: Result) -> None:
+def test_document_002_stands_beside_with_its_block_size_and_no_target(result: PagesResult) -> None:
     text = result_report.render(result)
     assert "per read of 32 kB, and ours, per 8 KiB" in text
     assert re.search(r"HDD, SAS 10,000 rpm, RAID cache on +198 µs +4\.96 ms +25\n", text)
@@ -135,7 +136,7 @@ def test_document_002_stands_beside_with_its_block_size_and_no_target(result: Re
     assert "cpu_tuple_cost 0.000189, cpu_index_tuple_cost 0.004335" in flat(text)
 
 
-def test_what_was_counted_in_every_run_is_shown_and_nothing_else(result: Result) -> None:
+def test_what_was_counted_in_every_run_is_shown_and_nothing_else(result: PagesResult) -> None:
     for cell in result.cells:
         cell.shared_hits, cell.device_requests = 7, 40
     text = result_report.render(result)
@@ -147,24 +148,10 @@ def test_what_was_counted_in_every_run_is_shown_and_nothing_else(result: Result)
     assert "shared hits" not in result_report.render(result)
 
 
-def test_no_sql_is_printed(result: Result) -> None:
+def test_no_sql_is_printed(result: PagesResult) -> None:
     assert not re.search(
         "alter (tablespace|system)|set random_page_cost", result_report.render(result), re.I
     )
-
-
-def test_findings_of_others_are_told_too(result: Result) -> None:
-    result.findings.append(Finding("range", "keep it", "ssd"))
-    assert "Findings\n  ssd, range: keep it\n" in result_report.render(result)
-
-
-def test_another_experiments_ratio_is_no_finding_of_this_one(result: Result) -> None:
-    result.experiment = "sync"
-    result.findings = [Finding("ratio", "A is slower", "A", 1.2, 1.1, 1.3, 5)]
-    text = result_report.render(result)
-    assert text.startswith("fsync and checkpoints: ")
-    assert "  A, ratio: A is slower\n" in text
-    assert "digoal" not in text
 
 
 def test_a_result_without_a_finished_run_says_so() -> None:
@@ -172,7 +159,7 @@ def test_a_result_without_a_finished_run_says_so() -> None:
     assert "No run was finished: there is nothing to show." in text
 
 
-def test_one_pattern_alone_is_shown_without_the_other(result: Result) -> None:
+def test_one_pattern_alone_is_shown_without_the_other(result: PagesResult) -> None:
     result.cells = [cell for cell in result.cells if cell.pattern == "random"]
     result.findings = findings(result)
     text = result_report.render(result)
@@ -180,7 +167,7 @@ def test_one_pattern_alone_is_shown_without_the_other(result: Result) -> None:
     assert "Random by sequential" not in text
 
 
-def test_reads_by_io_workers_are_said_to_overlap(result: Result) -> None:
+def test_reads_by_io_workers_are_said_to_overlap(result: PagesResult) -> None:
     for cell in result.cells:
         cell.io = [msgspec.structs.replace(r, performed_by="io worker") for r in cell.io]
     text = flat(result_report.render(result))
@@ -188,19 +175,17 @@ def test_reads_by_io_workers_are_said_to_overlap(result: Result) -> None:
     assert "I/O workers 8,000 100 %" in text
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"queries": "x", "rows": "many", "seed": None, "runs": []}, {"queries": {"random": 7}}, {}],
-)
-def test_odd_options_do_no_harm(result: Result, options: dict[str, object]) -> None:
-    result.options = options
-    assert "Random by sequential" in result_report.render(result)
+def test_options_that_nobody_knows_any_more_are_not_told(result: PagesResult) -> None:
+    result.options = SweepOptions()
+    text = result_report.render(result)
+    assert "Random by sequential" in text
+    assert "None" not in text
 
 
 def test_names_cannot_act_on_a_terminal() -> None:
     odd = Storage("a\x1b[2J", "/x\x1b[2J")
     result = lab_results.pages_result([odd, lab_results.MEMORY], runs=2)
-    result.options["odd"] = "\x1b[2J"
+    result.options.queries["random"] = "\x1b[2J"
     assert "\x1b" not in result_report.render(result)
 
 
@@ -208,14 +193,14 @@ def test_names_cannot_act_on_a_terminal() -> None:
 
 
 @pytest.fixture
-def file(result: Result, tmp_path: Path) -> Path:
+def file(result: PagesResult, tmp_path: Path) -> Path:
     path = tmp_path / "pages.json"
     output_file.write(encoding.encode(result), path)
     return path
 
 
 def test_report_shows_a_lab_result(
-    file: Path, result: Result, capsys: pytest.CaptureFixture[str]
+    file: Path, result: PagesResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(file)]) == 0
     assert capsys.readouterr() == (result_report.render(result), "")

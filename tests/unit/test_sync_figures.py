@@ -12,14 +12,23 @@ from lab_results import reads
 from pgtrace.errors import UsageError
 from pgtrace.lab.core.aggregate import merged
 from pgtrace.lab.sync import findings as sync_findings
-from pgtrace.lab.sync.experiment import logged
 from pgtrace.lab.sync.findings import compared, is_difference, sync_count, sync_s_per_gib
 from pgtrace.lab.sync.load import Size
+from pgtrace.lab.sync.measuring import logged
+from pgtrace.lab.sync.result import (
+    Checkpoint,
+    ComparedServer,
+    DifferenceDetails,
+    SyncCell,
+    SyncOptions,
+    SyncResult,
+)
 from pgtrace.lab.sync.servers import differences, parse
 from pgtrace.linux.block_device import since
 from pgtrace.model.capture import Host, Io, Lost, Probes, Server
-from pgtrace.model.lab_result import Cell, Checkpoint, DeviceWork, Result
+from pgtrace.model.lab_result import DeviceWork
 
+SYNCS = DifferenceDetails("wide", "load", "syncs", of="B", against="A")
 COUNTS = st.dictionaries(st.integers(1, 9), st.floats(1, 1e9), min_size=1, max_size=9)
 
 
@@ -30,13 +39,26 @@ def sync(kind: str, count: int, mean_ns: float, call: str | None = "fdatasync") 
     return found
 
 
-def result(method: str, *cells: Cell, fsync: str = "on") -> Result:
-    about = {"fsync": fsync, "wal_sync_method": method}
-    servers = [{"name": name, **about} for name in ("A", "B")]
-    return Result(
-        "sync", False, "2026-11-21T00:00:00.000000Z", 1.0, Host("6.1", 2), Server("15.1"),
-        Probes("libbpf", "tracepoint", "none"), Lost(), {"servers": servers}, [], list(cells),
+def result(method: str, *cells: SyncCell, fsync: str = "on") -> SyncResult:
+    servers = [
+        ComparedServer(name, "/bin", fsync=fsync, wal_sync_method=method) for name in ("A", "B")
+    ]
+    options = SyncOptions(
+        servers, differences={}, wal_storage="disk", data_storage="disk", rows=1, transactions=1,
+        clients=1, bulk_rows=1, narrow_keys=1,
     )  # fmt: skip
+    return SyncResult(
+        partial=False, started="2026-11-21T00:00:00.000000Z", duration_s=1.0,
+        host=Host("6.1", 2), server=Server("15.1"),
+        probes=Probes("libbpf", "tracepoint", "none"), lost=Lost(), options=options, storages=[],
+        cells=list(cells),
+    )  # fmt: skip
+
+
+def cell_of(server: str, by_backend_type: dict[str, list[Io]]) -> SyncCell:
+    return SyncCell(
+        "disk", 1, 1.0, server=server, load="wide", phase="load", by_backend_type=by_backend_type
+    )
 
 
 def test_a_server_is_its_programs_and_settings() -> None:
@@ -76,7 +98,7 @@ def test_the_servers_line_of_a_checkpoint(line: str, found: Checkpoint) -> None:
 def test_writes_of_wal_are_syncs_where_they_make_it_last() -> None:
     wal = [sync("wal", 3, 1e6), sync("wal", 5, 1e6, call=None)]
     data = [sync("relation", 7, 1e6, call="fsync"), sync("relation", 11, 1e6, call=None)]
-    cell = Cell("disk", 1, 1.0, server="A", by_backend_type={"client backend": [*wal, *data]})
+    cell = cell_of("A", {"client backend": [*wal, *data]})
     for method, fsync, expected in (
         ("fdatasync", "on", 3),
         ("open_datasync", "on", 8),
@@ -87,33 +109,33 @@ def test_writes_of_wal_are_syncs_where_they_make_it_last() -> None:
     time_s = wal[0].total_ns / 1e9
     of_gib = sync_s_per_gib(result("fdatasync"), cell, "WAL")
     assert of_gib == pytest.approx(time_s * (1 << 30) / wal[1].bytes)
-    silent = Cell("disk", 1, 1.0, server="A", by_backend_type={"client backend": wal[:1]})
+    silent = cell_of("A", {"client backend": wal[:1]})
     assert sync_s_per_gib(result("fdatasync"), silent, "WAL") is None
 
 
 def test_what_one_never_does_is_a_difference() -> None:
     never, some = {1: 0.0, 2: 0.0}, {1: 5.0, 2: 7.0}
-    found = compared("A", "B", some, never, "syncs")
+    found = compared(SYNCS, some, never)
     assert found and found.verdict == "a difference: A has some in every run, B none"
     assert is_difference(found)
-    found = compared("A", "B", never, some, "syncs")
+    found = compared(SYNCS, never, some)
     assert found and found.verdict == "a difference: B has some in every run, A none"
-    assert compared("A", "B", never, never, "syncs") is None
-    assert compared("A", "B", {1: 1.0}, {2: 1.0}, "syncs") is None
-    found = compared("A", "B", some, {1: 0.0, 2: 7.0}, "syncs")
+    assert compared(SYNCS, never, never) is None
+    assert compared(SYNCS, {1: 1.0}, {2: 1.0}) is None
+    found = compared(SYNCS, some, {1: 0.0, 2: 7.0})
     assert found and not is_difference(found)
 
 
 @given(COUNTS)
 def test_a_server_is_not_different_from_itself(values: dict[int, float]) -> None:
-    found = compared("A", "B", values, values, "syncs")
+    found = compared(SYNCS, values, values)
     assert found and not is_difference(found)
     assert found.value == pytest.approx(1)
 
 
 def test_ten_times_as_much_is_a_difference() -> None:
     ours = {1: 1.0, 2: 1.1, 3: 0.9}
-    found = compared("A", "B", ours, {run: 10 * value for run, value in ours.items()}, "syncs")
+    found = compared(SYNCS, ours, {run: 10 * value for run, value in ours.items()})
     assert found and is_difference(found)
     assert found.verdict.startswith("B has 10.0")
 
@@ -130,13 +152,13 @@ def test_processes_of_a_kind_are_added_up() -> None:
 
 
 def test_syncs_are_grouped_by_file_process_and_call() -> None:
-    cell = Cell(
-        "disk", 1, 1.0, server="B",
-        by_backend_type={
+    cell = cell_of(
+        "B",
+        {
             "checkpointer": [sync("slru", 1, 1e6, call="fsync")],
             "client backend": [sync("wal", 3, 1e6), sync("wal", 2, 1e6, call=None)],
         },
-    )  # fmt: skip
+    )
     found = sync_findings.groups(result("fdatasync", cell))
     assert [(tuple(group), list(by)) for group, by in found.items()] == [
         (("WAL", "client backend", "fdatasync"), ["B"]),

@@ -15,8 +15,8 @@ import msgspec
 
 from ..errors import UsageError, reason
 from ..model.capture import SCHEMA, Capture
-from ..model.decoding import decode_capture, decode_lab_result
-from ..model.encoding import encode
+from ..model.decoding import decode_capture
+from ..model.encoding import encode, is_text_of
 from . import output_file, output_stream
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load(path: Path | str) -> Capture:
     Raises UsageError if it cannot be read, is no capture, or contradicts itself.
     """
     name, raw = _name(path), _read(path)
-    if capture := _if_capture(raw):
+    if capture := _if_capture(name, raw):
         return capture
     schema = _schema(name, raw)
     if not schema.startswith(_CAPTURES):
@@ -43,15 +43,15 @@ def load(path: Path | str) -> Capture:
     return _whole(name, schema, decode_capture, raw)
 
 
-def load_any(path: Path | str) -> "Capture | Result":
-    """Read a capture or a lab result, as load()."""
+def load_any(path: Path | str, decode_result: "Callable[[bytes], Result]") -> "Capture | Result":
+    """Read a capture or a lab result, as load(); the laboratory knows what is in the latter."""
     name, raw = _name(path), _read(path)
-    if capture := _if_capture(raw):
+    if capture := _if_capture(name, raw):
         return capture
     schema = _schema(name, raw)
     if schema.startswith(_CAPTURES):
         return _whole(name, schema, decode_capture, raw)
-    return _whole(name, schema, decode_lab_result, raw)
+    return _whole(name, schema, decode_result, raw)
 
 
 def _whole(name: str, schema: str, decode: Callable[[bytes], _D], raw: bytes) -> _D:
@@ -66,13 +66,32 @@ def _whole(name: str, schema: str, decode: Callable[[bytes], _D], raw: bytes) ->
         raise UsageError(f"{name} is not a whole {what}: {error}") from error
 
 
-def _if_capture(raw: bytes) -> Capture | None:
-    """None if it is something else, or wrong: to say what takes another look."""
+def _if_capture(name: str, raw: bytes) -> Capture | None:
+    """None if it is something else, or wrong: to say what takes another look.
+
+    Raises UsageError for a key that is there twice, and for what is no JSON.
+    """
     with _no_garbage():
-        try:
-            return decode_capture(raw)
-        except (ValueError, RecursionError):
-            return None
+        capture = _decoded(raw)
+        if capture and _is_own_text(capture, raw):
+            return capture  # to look through the keys of a large one takes as long as the rest
+        whole, capture = capture is not None, None  # in memory there is room for it or its keys
+        _check_keys(name, raw)
+        return _decoded(raw) if whole else None
+
+
+def _decoded(raw: bytes) -> Capture | None:
+    try:
+        return decode_capture(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_own_text(capture: Capture, raw: bytes) -> bool:
+    try:
+        return is_text_of(capture, raw)
+    except (ValueError, OverflowError):  # a number that is too long to be written
+        return False
 
 
 def _name(path: Path | str) -> str:
@@ -83,17 +102,11 @@ def _read(path: Path | str) -> bytes:
     name = _name(path)
     try:
         with _opened(path) as file:
-            raw = file.read()
+            return file.read()
     except FileNotFoundError as error:
         raise UsageError(f"{name}: no such file") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{name} cannot be read: {reason(error)}") from error
-    try:
-        _check_keys(name, raw)
-    except (ValueError, RecursionError) as error:
-        _schema(name, raw)  # which says it better
-        raise UsageError(f"{name} is not a whole capture: {error}") from error
-    return raw
 
 
 def _opened(path: Path | str) -> BinaryIO:
@@ -115,9 +128,8 @@ def _opened(path: Path | str) -> BinaryIO:
 
 
 def _check_keys(name: str, raw: bytes) -> None:
-    """Raise UsageError for a key that an object has twice: each reader would take another.
-
-    Raises ValueError or RecursionError for what is no JSON.
+    """Raise UsageError for a key that an object has twice: each reader would take another; and for
+    what is no JSON.
     """
 
     def look(members: list[tuple[str, object]]) -> None:
@@ -126,8 +138,11 @@ def _check_keys(name: str, raw: bytes) -> None:
             again = next(key for at, key in enumerate(keys) if key in keys[:at])
             raise UsageError(f"{name} is not to be trusted: it has the key {again[:80]!r} twice")
 
-    with _no_garbage():
+    try:
         json.loads(raw.decode(), object_pairs_hook=look)  # which keeps nothing of it
+    except (ValueError, RecursionError) as error:
+        _schema(name, raw)  # which says it better
+        raise UsageError(f"{name} is not a whole capture: {error}") from error
 
 
 @contextmanager

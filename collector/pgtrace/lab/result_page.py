@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 
-from ..model.lab_result import Finding, Result, Storage
+from ..model.lab_result import Result, Storage
 from ..reporters.html import whole
 from ..reporters.html.charts import Charts
 from ..reporters.html.parts import Row, escaped, paragraphs, section, table
 from ..reporters.view import View
-from . import result_report
+from . import result_words
 from .answers import answer
 from .core.figures import label
-from .core.finding_text import capital, interval, label_of
-from .presentations import presentation
+from .experiments import experiment
 
-_WHOLE = 1 << 20
-"""A width at which no sentence is folded."""
 _COLUMNS = (
     "file system", "device", "kind", "rotational", "scheduler", "read-ahead", "queue depth",
     "virtual", "measured", "directory",
@@ -34,13 +31,10 @@ def report(result: Result, _: View) -> list[str]:
 def render(result: Result) -> str:
     """Return the page."""
     charts = Charts()
-    head, *warnings = result_report.head(result, _WHOLE)
-    how = result_report.how(result, _WHOLE)
-    of = presentation(result)
-    how += of.method(result, _WHOLE)
+    head, *warnings = result_words.head(result)
+    of = experiment(result.experiment).presentation
+    how = [*result_words.how(result), *of.method(result)]
     chapters = of.chapters(result, charts)
-    others = [f for f in result.findings if f.name not in of.told]
-    chapters.append(("findings", "Findings", findings(result, others)))
     chapters.append(("storages", "Storages", storages(result.storages)))
     chapters.append(("how", "How it was measured", paragraphs(how)))
     links = "".join(
@@ -78,23 +72,3 @@ def _storage(storage: Storage) -> Row:
 
 def _word(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def findings(result: Result, found: Sequence[Finding]) -> str:
-    """Those that have no place of their own; "" of none."""
-    rows = [
-        Row(f.name, [label_of(result, f.storage) if f.storage else "-", *shown(f)]) for f in found
-    ]
-    heads = [("", ["storage", "value", "95 % interval", "observations", "what it says"])]
-    return table("Findings", "finding", heads, rows, words=["what it says"]) if rows else ""
-
-
-def shown(f: Finding) -> list[str]:
-    """Value, interval, observations, words."""
-    value = "-" if f.value is None else f"{f.value:.3g}"
-    return [
-        value,
-        interval(f) if f.low is not None else "-",
-        str(f.units or "-"),
-        capital(f.verdict),
-    ]

@@ -1,12 +1,10 @@
 """pgtrace lab: the published experiments, each by one command."""
 
+from ...lab import EXPERIMENTS
 from .. import Command, imported
 
-EXPERIMENTS = {
-    "pages": ("pages", "sequential against random page reads, per storage"),
-    "readahead": ("readahead", "read-ahead and the true device read"),
-    "buffers": ("buffers", "what shared_buffers does to a scan"),
-    "sync": ("sync", "fsync and checkpoints of two servers"),
+TABLE = {
+    **{name: ("experiment", text) for name, text in EXPERIMENTS.items()},
     "restore": ("restore", "undo what an experiment left that was killed"),
 }
 """By name: module and one line of help."""
@@ -22,11 +20,16 @@ class LabCommand:
         "sudo pgtrace lab pages --storage ssd=/mnt/ssd --memory -o pages.json",
         "pgtrace report pages.json",
     )
-    subcommands = EXPERIMENTS
+    subcommands = TABLE
 
     def load(self, name: str) -> Command:
         """Import an experiment; UsageError if there is none of that name."""
-        found: Command = imported(__name__, "experiment", name, EXPERIMENTS, "pgtrace lab")
+        if name in EXPERIMENTS:
+            from ...lab.experiments import experiment
+            from .experiment import ExperimentCommand
+
+            return ExperimentCommand(experiment(name))
+        found: Command = imported(__name__, "experiment", name, TABLE, "pgtrace lab")
         return found
 
 

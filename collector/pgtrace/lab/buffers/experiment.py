@@ -1,133 +1,95 @@
-"""What shared_buffers does to a scan, and at which of three levels blocks are found.
+"""The buffers experiment: shared_buffers and three levels of caching."""
 
-Each run scans the table once at every size of shared_buffers, and in each of three
-states, in an order that is drawn anew. Before each scan the server is started again with that
-size, so that its buffers are empty.
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-- cold: the table's files are out of the page cache;
-- cached: they are in it;
-- prewarmed: they are in it, and pg_prewarm has put into shared buffers what fits.
-
-Then the same backend scans again, untraced: what an earlier scan left in shared buffers is what
-EXPLAIN alone could not explain, and what EXPLAIN's I/O timing is without a tracer.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-from ...errors import PgtraceError, UsageError
-from ...model.lab_result import Cell, Result
-from ..core.interruption import Interruption
-from ..core.laboratory import Laboratory, Setup
-from ..core.private_server import PrivateServer
-from ..core.progress import Progress
-from ..core.random_order import in_random_order
-from ..core.runner import Query
-from ..core.storages import Place
-from . import table as buffers_table
-from .sizes import Size
+from ..core import command_options
 
 if TYPE_CHECKING:
-    import psycopg
-
-State = Literal["cold", "cached", "prewarmed"]
-STATES: tuple[State, ...] = ("cold", "cached", "prewarmed")
-AGAIN = 4
-"""Scans after the one that is traced: the ring shows in their differences."""
-SETTINGS = (
-    "block_size", "data_checksums", "max_connections", "autovacuum_max_workers",
-    "autovacuum_worker_slots", "max_worker_processes", "max_wal_senders",
-    "effective_io_concurrency", "io_combine_limit", "io_max_combine_limit", "io_method",
-)  # fmt: skip
-"""Of the server, those that the size of a scan's ring and of its reads come from."""
+    from ..core.interruption import Interruption
+    from ..core.presentation import Presentation
+    from ..core.progress import Progress
+    from .result import BuffersResult
 
 
-@dataclass(frozen=True, slots=True)
-class Scan(Query):
-    """The query, and before it, if it is asked for, pg_prewarm."""
+class BuffersExperiment:
+    """Measure what shared_buffers does to a scan: cold, from the OS cache, and prewarmed.
 
-    prewarm: bool = False
+    A table whose rows fill a page each is scanned at each size, on a server just
+    restarted, in an order drawn at random. Shared hits, page-cache reads and device reads are
+    told apart, and EXPLAIN's own I/O timing is held against the reads that were traced.
+    """
 
-    def plan(self, backend: "psycopg.Connection[Any]") -> None:
-        """As of Query; what pg_prewarm reads is not in the scan's reads."""
-        Query.plan(self, backend)
-        if self.prewarm:
-            backend.execute(buffers_table.PREWARM.encode())
-
-
-def check_places(places: Sequence[Place]) -> None:
-    """Raise UsageError for one where no file leaves the page cache."""
-    for place in places:
-        if place.medium != "device":
-            raise UsageError(
-                f"--storage {place.name}: {place.directory} is in memory ({place.medium}), where "
-                "nothing is ever cold; name a directory on a device"
-            )
-
-
-def measure(
-    setup: Setup,
-    sizes: Sequence[Size],
-    *,
-    runs: int,
-    progress: Progress,
-    interruption: Interruption,
-) -> Result:
-    """Do it, at each of `sizes`. Raises what in_random_order() does."""
-    options: dict[str, Any] = {
-        "shared_buffers": {size.text: size.buffers for size in sizes},
-        "queries": {"sequential": buffers_table.SCAN, "prewarm": buffers_table.PREWARM},
-    }
-
-    def cell(lab: Laboratory, run: int, measured: tuple[str, str, State]) -> Cell:
-        if "settings" not in options:
-            options["settings"], options["clock_ns"] = _settings(lab), _clock_ns(lab)
-        return _cell(lab, run, *measured)
-
-    measured = [(place.name, s.text, state) for place in setup.places for s in sizes
-                for state in STATES]  # fmt: skip
-    return in_random_order(
-        "buffers", setup, measured, cell,
-        runs=runs, options=options, progress=progress, interruption=interruption,
-        like=lambda one: (one[0], sizes[0].text, one[2]),
-    )  # fmt: skip
-
-
-def _cell(lab: Laboratory, run: int, storage: str, size: str, state: State) -> Cell:
-    lab.progress.step(f"run {run}, {storage}, shared_buffers {size}, {state}")
-    with lab.server.connect() as connection:
-        # what runs is started again before the scan, and has it then
-        connection.execute(f"alter system set shared_buffers = '{size}'".encode())
-    scan = Scan(
-        buffers_table.SCAN,
-        "-c track_io_timing=on",
-        again=AGAIN,
-        prewarm=state == "prewarmed",
-    )
-    found = lab.runner.run(lab.tables[storage], scan, "cold" if state == "cold" else "cached")
-    return Cell(
-        storage, run, pattern="sequential", shared_buffers=size, state=state, **found.as_cell()
+    examples = (
+        "sudo pgtrace lab buffers --storage ssd=/mnt/ssd -o buffers.json",
+        "sudo pgtrace lab buffers --storage ssd=/mnt/ssd --shared-buffers 128kB,1GB",
     )
 
-
-def _settings(lab: Laboratory) -> dict[str, str]:
-    with lab.server.connect() as connection:
-        rows = connection.execute(
-            "select name, setting from pg_catalog.pg_settings where name = any(%s)",
-            (list(SETTINGS),),
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        command_options.add_arguments(parser, own_server=True)
+        parser.add_argument(
+            "--shared-buffers",
+            metavar="SIZE,SIZE,…",
+            default="128kB,32MB,512MB",
+            help="the sizes, as PostgreSQL takes them (128kB,32MB,512MB)",
         )
-        return dict(rows.fetchall())
+        parser.add_argument(
+            "--rows",
+            type=command_options.number,
+            default=65_000,
+            metavar="N",
+            help="of the table, each of which is a page (65,000, 508 MiB)",
+        )
+
+    def prepare(
+        self, args: argparse.Namespace
+    ) -> "Callable[[Progress, Interruption], BuffersResult]":
+        """Look at what was asked for."""
+        from dataclasses import replace
+
+        from ..core import laboratory
+        from ..core.private_server import BASE, check_private
+        from ..core.storages import Place
+        from . import findings, measuring, sizes, table
+
+        usual = [Place("server", BASE, with_server=True)]
+        setup = replace(
+            command_options.setup(args, usual=usual),
+            shape=table.SHAPE,
+            load=table.load,
+            touched=False,
+        )
+        laboratory.check_root()
+        measuring.check_places(setup.places)
+        cluster = check_private(args.pg_bin, args.user)
+        asked = sizes.sizes(args.shared_buffers, cluster)
+        sizes.check_memory(asked, args.rows * setup.shape.row_bytes)
+        table.check_prewarm(cluster)
+
+        def measure(progress: "Progress", interruption: "Interruption") -> "BuffersResult":
+            result = measuring.measure(
+                setup, asked, runs=args.runs, progress=progress, interruption=interruption
+            )
+            result.findings += findings.findings(result)
+            return result
+
+        return measure
+
+    @property
+    def result(self) -> "type[BuffersResult]":
+        """What its file holds."""
+        from .result import BuffersResult
+
+        return BuffersResult
+
+    @property
+    def presentation(self) -> "Presentation[BuffersResult]":
+        """How that is told."""
+        from .presentation import PRESENTATION
+
+        return PRESENTATION
 
 
-def _clock_ns(lab: Laboratory) -> float | None:
-    """What one look at the clock takes a program of the server's, by pg_test_timing."""
-    assert isinstance(lab.server, PrivateServer)
-    try:
-        said = lab.server.cluster.run("pg_test_timing", "-d", "1")
-    except PgtraceError:
-        return None
-    for line in said.splitlines():
-        if "loop time including overhead:" in line:
-            return float(line.rpartition(":")[2].split()[0])
-    return None
+EXPERIMENT = BuffersExperiment()

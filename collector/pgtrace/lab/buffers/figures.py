@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...model.capture import Io, Source
-from ...model.lab_result import Cell, Result
 from ...postgres.versions import major_of
 from ..core.valid_runs import counted, reads_of
 from . import table as buffers_table
-from .experiment import STATES, State
+from .measuring import STATES
+from .result import BuffersCell, BuffersResult, State
 
 LEVELS: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
 _BULKREAD_KB = 256
@@ -40,7 +40,7 @@ class Figures:
 
     size: str
     state: State
-    cells: Sequence[Cell]
+    cells: Sequence[BuffersCell]
     levels: Mapping[Source, Level]
 
     @property
@@ -82,13 +82,7 @@ class Figures:
         return sum(known) * 1e9 if len(known) == len(self.cells) else None
 
 
-def sizes_of(result: Result) -> dict[str, int]:
-    """The sizes that were asked for, and how many buffers each is."""
-    found = result.options.get("shared_buffers")
-    return dict(found) if isinstance(found, dict) else {}
-
-
-def figures(result: Result, storage: str, size: str) -> dict[State, Figures]:
+def figures(result: BuffersResult, storage: str, size: str) -> dict[State, Figures]:
     """Those of one size, by state; a state of which no run counts is left out."""
     made = {}
     for state in STATES:
@@ -98,13 +92,13 @@ def figures(result: Result, storage: str, size: str) -> dict[State, Figures]:
     return made
 
 
-def cells_of(result: Result, storage: str, size: str, state: State) -> list[Cell]:
+def cells_of(result: BuffersResult, storage: str, size: str, state: State) -> list[BuffersCell]:
     """The runs that count."""
     own = (storage, size, state)
     return [c for c in counted(result) if (c.storage, c.shared_buffers, c.state) == own]
 
 
-def levels(cells: Sequence[Cell]) -> dict[Source, Level]:
+def levels(cells: Sequence[BuffersCell]) -> dict[Source, Level]:
     """By where its reads were served."""
     reads = [read for cell in cells for read in table_reads(cell)]
     found = {}
@@ -118,22 +112,22 @@ def levels(cells: Sequence[Cell]) -> dict[Source, Level]:
     return found
 
 
-def table_reads(cell: Cell) -> list[Io]:
+def table_reads(cell: BuffersCell) -> list[Io]:
     """Of the table: with few buffers the backend reads catalogs again, which EXPLAIN leaves out."""
     return [read for read in reads_of(cell) if read.relation == buffers_table.NAME]
 
 
-def touched(cell: Cell) -> int:
+def touched(cell: BuffersCell) -> int:
     """Blocks that the query asked shared buffers for."""
     return (cell.shared_hits or 0) + (cell.shared_reads or 0)
 
 
-def seen(cell: Cell) -> int:
+def seen(cell: BuffersCell) -> int:
     """The same, counted by level: hits by EXPLAIN, all else by the trace."""
     return (cell.shared_hits or 0) + sum(read.blocks for read in table_reads(cell))
 
 
-def hits_of_scans(cell: Cell) -> list[int]:
+def hits_of_scans(cell: BuffersCell) -> list[int]:
     """Of the scan that was traced, and of those after it in the same server life."""
     return [cell.shared_hits or 0, *(each.shared_hits or 0 for each in cell.again)]
 
@@ -143,12 +137,12 @@ def has_ring(blocks: int, buffers: int) -> bool:
     return blocks > buffers // 4
 
 
-def ring(result: Result, buffers: int) -> int:
+def ring(result: BuffersResult, buffers: int) -> int:
     """How many buffers a large scan's ring has: GetAccessStrategy(), freelist.c. 256 kB, from
     PostgreSQL 18 on with room for reads under way, within what a backend may pin; never more than
     an eighth of all.
     """
-    settings = result.options.get("settings", {})
+    settings = result.options.settings
     size = _BULKREAD_KB * 1024 // result.server.block_size
     if (major_of(result.server.version or "") or 0) >= 18:
         combined = min(_number(settings, "io_combine_limit", 16),

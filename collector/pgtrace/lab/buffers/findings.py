@@ -6,12 +6,11 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from ... import units
-from ...model.lab_result import Cell, Finding, Result
 from ...stats import paired
 from ...stats.batch_means import student
 from ...stats.paired import Estimate
+from ..core.finding_text import numbers
 from ..core.valid_runs import counted
-from .experiment import STATES
 from .figures import (
     cells_of,
     figures,
@@ -19,25 +18,44 @@ from .figures import (
     hits_of_scans,
     ring,
     seen,
-    sizes_of,
     table_reads,
     touched,
 )
+from .measuring import STATES
+from .result import (
+    Blocks,
+    BlocksDetails,
+    BuffersCell,
+    BuffersFinding,
+    BuffersResult,
+    Elapsed,
+    ElapsedDetails,
+    Ring,
+    RingDetails,
+    SizeDetails,
+    SizeRatio,
+    State,
+    StateDetails,
+    StateRatio,
+    Timing,
+    TimingDetails,
+)
 
-BLOCKS, ELAPSED, STATE, SIZE = "blocks", "elapsed", "state", "size"
-TIMING, RING = "io_timing", "ring"
-NAMES = frozenset({BLOCKS, ELAPSED, STATE, SIZE, TIMING, RING})
+
+def found_in(result: BuffersResult) -> list[BuffersFinding]:
+    """Those of a result; computed where there are none, as of one that was cut short."""
+    return result.findings or findings(result)
 
 
-def findings(result: Result) -> list[Finding]:
+def findings(result: BuffersResult) -> list[BuffersFinding]:
     """All of them, storage by storage."""
-    found: list[Finding] = []
+    found: list[BuffersFinding] = []
     for storage in result.storages:
         name = storage.name
         if not any(cell.storage == name for cell in counted(result)):
             continue
         found.append(_blocks(result, name))
-        for size, buffers in sizes_of(result).items():
+        for size, buffers in result.options.shared_buffers.items():
             found += _elapsed(result, name, size)
             found += _states(result, name, size)
             found += _timing(result, name, size)
@@ -46,11 +64,11 @@ def findings(result: Result) -> list[Finding]:
         if storage.simulated:
             for each in (f for f in found if f.storage == name):
                 each.verdict = f"simulated: {each.verdict}"
-                each.details["simulated"] = True
+                each.details.simulated = True
     return found
 
 
-def _blocks(result: Result, storage: str) -> Finding:
+def _blocks(result: BuffersResult, storage: str) -> Blocks:
     cells = [cell for cell in counted(result) if cell.storage == storage]
     unlike = [cell for cell in cells if seen(cell) != touched(cell)]
     verdict = (
@@ -62,23 +80,19 @@ def _blocks(result: Result, storage: str) -> Finding:
             for c in unlike
         )
     )
-    return Finding(BLOCKS, verdict, storage, units=len(cells), details={"unlike": len(unlike)})
+    return Blocks(verdict, storage, units=len(cells), details=BlocksDetails(len(unlike)))
 
 
-def _elapsed(result: Result, storage: str, size: str) -> Iterator[Finding]:
+def _elapsed(result: BuffersResult, storage: str, size: str) -> Iterator[Elapsed]:
     for state in figures(result, storage, size):
         found = paired.mean(list(_by_run(result, storage, size, state).values()))
         if found:
-            yield Finding(
-                ELAPSED,
-                f"{units.duration(found.value)} a block",
-                storage,
-                *_numbers(found),
-                details={"shared_buffers": size, "state": state},
-            )
+            words = f"{units.duration(found.value)} a block"
+            details = ElapsedDetails(size, state)
+            yield Elapsed(words, storage, *numbers(found), details=details)
 
 
-def _states(result: Result, storage: str, size: str) -> Iterator[Finding]:
+def _states(result: BuffersResult, storage: str, size: str) -> Iterator[StateRatio]:
     """Each state by the next, which should be faster."""
     for slow, fast in pairwise(STATES):
         found = paired.ratio(
@@ -86,21 +100,21 @@ def _states(result: Result, storage: str, size: str) -> Iterator[Finding]:
         )
         if found:
             words = _difference(found, f"{slow} takes {{}} as long as {fast}", fast, slow)
-            details = {"shared_buffers": size, "state": slow, "against": fast}
-            yield Finding(STATE, words, storage, *_numbers(found), details=details)
+            details = StateDetails(size, slow, fast)
+            yield StateRatio(words, storage, *numbers(found), details=details)
 
 
-def _sizes(result: Result, storage: str) -> Iterator[Finding]:
+def _sizes(result: BuffersResult, storage: str) -> Iterator[SizeRatio]:
     """Each two sizes in the same state."""
     for state in STATES:
-        for small, large in combinations(sizes_of(result), 2):
+        for small, large in combinations(result.options.shared_buffers, 2):
             found = paired.ratio(
                 _by_run(result, storage, small, state), _by_run(result, storage, large, state)
             )
             if found:
                 words = _difference(found, f"{small} takes {{}} as long as {large}", large, small)
-                details = {"state": state, "shared_buffers": small, "against": large}
-                yield Finding(SIZE, words, storage, *_numbers(found), details=details)
+                details = SizeDetails(small, state, large)
+                yield SizeRatio(words, storage, *numbers(found), details=details)
 
 
 def _difference(found: Estimate, words: str, fast: str, slow: str) -> str:
@@ -111,7 +125,7 @@ def _difference(found: Estimate, words: str, fast: str, slow: str) -> str:
     return paired.verdict(found, words)
 
 
-def _timing(result: Result, storage: str, size: str) -> Iterator[Finding]:
+def _timing(result: BuffersResult, storage: str, size: str) -> Iterator[Timing]:
     """EXPLAIN's I/O timing less the traced reads, per block read, where most blocks were read."""
     for state in STATES:
         cells = [
@@ -129,25 +143,24 @@ def _timing(result: Result, storage: str, size: str) -> Iterator[Finding]:
         if state == "cached":
             tracer = _mean(cells, lambda c: _minus(_each(c.io_timing_s, c.shared_reads),
                                                    _untraced_ns(c)))  # fmt: skip
-        clock = result.options.get("clock_ns")
+        clock = result.options.clock_ns
         reads = sum(read.count for cell in cells for read in table_reads(cell))
         waited = _mean(cells, lambda c: _each(c.cpu_wait_s, c.shared_reads))
         assert explained and traced and more
-        yield Finding(
-            TIMING,
+        yield Timing(
             _told(explained, traced, more),
             storage,
-            *_numbers(more),
-            details={
-                "shared_buffers": size,
-                "state": state,
-                "explained_ns": explained.value,
-                "traced_ns": traced.value,
-                "tracer_ns": [tracer.value, tracer.low, tracer.high] if tracer else None,
-                "clock_ns": clock,
-                "cpu_wait_ns": waited.value if waited else None,
-                "blocks_a_read": sum(c.shared_reads or 0 for c in cells) / reads if reads else None,
-            },
+            *numbers(more),
+            details=TimingDetails(
+                size,
+                state,
+                explained_ns=explained.value,
+                traced_ns=traced.value,
+                tracer_ns=(tracer.value, tracer.low, tracer.high) if tracer else None,
+                clock_ns=clock,
+                cpu_wait_ns=waited.value if waited else None,
+                blocks_a_read=sum(c.shared_reads or 0 for c in cells) / reads if reads else None,
+            ),
         )
 
 
@@ -165,7 +178,7 @@ def _told(explained: Estimate, traced: Estimate, more: Estimate) -> str:
     return f"{both}: {units.duration(low)} to {units.duration(high)} {direction}"
 
 
-def _ring(result: Result, storage: str, size: str, buffers: int) -> Iterator[Finding]:
+def _ring(result: BuffersResult, storage: str, size: str, buffers: int) -> Iterator[Ring]:
     """By how much hits grow from scan to scan in one server life, and what the ring implies."""
     cells = [c for state in ("cold", "cached") for c in cells_of(result, storage, size, state)]
     cells = [cell for cell in cells if cell.again]
@@ -187,18 +200,11 @@ def _ring(result: Result, storage: str, size: str, buffers: int) -> Iterator[Fin
         same = "which is all" if low == high == blocks else "not all"
         words = f"the table's {blocks:,} blocks are not more than {quarter}: no ring; the second "
         words += f"scan finds {many} blocks more, {same}"
-    yield Finding(
-        RING,
-        words,
-        storage,
-        value=fmean(grown),
-        units=len(grown),
-        details={"shared_buffers": size, "buffers": buffers, "blocks": blocks,
-                 "ring": has_ring(blocks, buffers), "computed": computed},
-    )  # fmt: skip
+    details = RingDetails(size, buffers, blocks, has_ring(blocks, buffers), computed)
+    yield Ring(words, storage, value=fmean(grown), units=len(grown), details=details)
 
 
-def _after_prewarm(result: Result, storage: str, size: str, but_ring: int) -> str:
+def _after_prewarm(result: BuffersResult, storage: str, size: str, but_ring: int) -> str:
     """Where the table does not fit, how much of what pg_prewarm left stays there."""
     cells = cells_of(result, storage, size, "prewarmed")
     if not cells or max(touched(cell) for cell in cells) <= but_ring:
@@ -208,9 +214,9 @@ def _after_prewarm(result: Result, storage: str, size: str, but_ring: int) -> st
     return f"; after pg_prewarm scans find up to {most:,}{all_but}"
 
 
-def _by_run(result: Result, storage: str, size: str, state: str) -> dict[int, float]:
+def _by_run(result: BuffersResult, storage: str, size: str, state: State) -> dict[int, float]:
     """Elapsed nanoseconds per block touched."""
-    cells = cells_of(result, storage, size, state)  # type: ignore[arg-type]
+    cells = cells_of(result, storage, size, state)
     return {c.run: c.elapsed_s * 1e9 / touched(c) for c in cells if touched(c)}
 
 
@@ -218,12 +224,12 @@ def _each(seconds: float | None, blocks: int | None) -> float | None:
     return seconds * 1e9 / blocks if seconds is not None and blocks else None
 
 
-def _traced_ns(cell: Cell) -> float | None:
+def _traced_ns(cell: BuffersCell) -> float | None:
     took = sum(read.total_ns for read in table_reads(cell))
     return took / cell.shared_reads if cell.shared_reads else None
 
 
-def _untraced_ns(cell: Cell) -> float | None:
+def _untraced_ns(cell: BuffersCell) -> float | None:
     """EXPLAIN's I/O timing per block of the scans after the traced one."""
     own = [a for a in cell.again if a.io_timing_s is not None and a.shared_reads]
     if not own or 2 * sum(a.shared_reads or 0 for a in own) < touched(cell) * len(own):
@@ -235,7 +241,9 @@ def _minus(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left - right
 
 
-def _mean(cells: Iterable[Cell], measure: Callable[[Cell], float | None]) -> Estimate | None:
+def _mean(
+    cells: Iterable[BuffersCell], measure: Callable[[BuffersCell], float | None]
+) -> Estimate | None:
     """The arithmetic mean over runs, which may be negative, with Student's t."""
     values = [value for cell in cells if (value := measure(cell)) is not None]
     if not values:
@@ -245,8 +253,3 @@ def _mean(cells: Iterable[Cell], measure: Callable[[Cell], float | None]) -> Est
         return Estimate(centre, None, None, 1)
     spread = student(len(values) - 1) * stdev(values) / sqrt(len(values))
     return Estimate(centre, centre - spread, centre + spread, len(values))
-
-
-def _numbers(found: Estimate) -> tuple[float, float | None, float | None, int]:
-    """As Finding has them, one after the other."""
-    return found.value, found.low, found.high, found.runs

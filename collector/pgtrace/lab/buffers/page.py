@@ -4,30 +4,29 @@ from collections.abc import Sequence
 
 from ... import units
 from ...model.histogram import Histogram
-from ...model.lab_result import Finding, Result, Storage
+from ...model.lab_result import Storage
 from ...reporters.html.charts import Charts, Group, Layer
 from ...reporters.html.parts import Row, paragraphs, part, table
 from ...reporters.html.reads import NAMES as SOURCES
 from ..core.figures import label
-from ..core.finding_text import findings_of
-from . import findings as buffers_findings
-from .experiment import STATES
-from .figures import LEVELS, Figures, figures, sizes_of, table_reads
-from .findings import NAMES, RING, STATE, TIMING
-from .report import across, told
+from .figures import LEVELS, Figures, figures, table_reads
+from .findings import found_in
+from .measuring import STATES
+from .report import across, of_size, told
+from .result import BuffersFinding, BuffersResult, Ring, StateRatio, Timing
 
 _COLUMNS = ("blocks", "a block")
 
 
-def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
+def chapters(result: BuffersResult, charts: Charts) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content), one chapter for each storage that has runs."""
-    found = findings_of(result, NAMES, buffers_findings.findings)
+    found = found_in(result)
     made = []
     for number, storage in enumerate(result.storages):
         own = [f for f in found if f.storage == storage.name]
         parts = [
             part(f"shared_buffers {size}", _size(result, storage, size, own, charts), opened=True)
-            for size in sizes_of(result)
+            for size in result.options.shared_buffers
             if figures(result, storage.name, size)
         ]
         if parts:
@@ -37,7 +36,11 @@ def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
 
 
 def _size(
-    result: Result, storage: Storage, size: str, found: Sequence[Finding], charts: Charts
+    result: BuffersResult,
+    storage: Storage,
+    size: str,
+    found: Sequence[BuffersFinding],
+    charts: Charts,
 ) -> str:
     of = figures(result, storage.name, size)
     title = f"{label(storage)}, {size}"
@@ -58,8 +61,8 @@ def _size(
         groups += [Group(state, layers)] if layers else []
     if groups:
         parts.append(charts.latencies(f"{title}: latencies of reads", groups, opened=False))
-    here = [f for f in found if f.details.get("shared_buffers") == size]
-    parts.append(paragraphs([told(f) for f in here if f.name in {RING, TIMING, STATE}]))
+    here = of_size(found, size)
+    parts.append(paragraphs([told(f) for f in here if isinstance(f, Ring | Timing | StateRatio)]))
     return "\n".join(parts)
 
 

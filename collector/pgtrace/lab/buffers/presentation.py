@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING
 
-from ...model.lab_result import Result
-from ..core.finding_text import UNDECIDED, capital, findings_of, named, verdict_of
+from ..core.finding_text import UNDECIDED, capital, of_kind, verdict_of
 from ..core.presentation import Chapter, Presentation
-from . import findings as buffers_findings
 from . import report
+from .findings import found_in
+from .result import Blocks, BuffersResult, SizeRatio, StateRatio
 
 if TYPE_CHECKING:
     from ...reporters.html.charts import Charts
@@ -18,13 +18,14 @@ _SAME = "no difference"
 """So begins what a comparison says that shows none."""
 
 
-def _answer(result: Result) -> Iterator[str]:
+def _answer(result: BuffersResult) -> Iterator[str]:
     """Differences first; then how many comparisons show none, and how many do not decide."""
-    found = findings_of(result, report.NAMES, buffers_findings.findings)
-    sizes, states = (named(found, n) for n in (buffers_findings.SIZE, buffers_findings.STATE))
-    for f in (f for f in (*sizes, *states) if not verdict_of(f).startswith((_SAME, UNDECIDED))):
-        of = f"shared_buffers {f.details.get('shared_buffers')}: " if f in states else ""
-        yield f"{of}{report.told(f)}"
+    found = found_in(result)
+    sizes, states = of_kind(found, SizeRatio), of_kind(found, StateRatio)
+    ratios: list[SizeRatio | StateRatio] = [*sizes, *states]
+    for f in (f for f in ratios if not verdict_of(f).startswith((_SAME, UNDECIDED))):
+        size = f"shared_buffers {f.details.shared_buffers}: " if isinstance(f, StateRatio) else ""
+        yield f"{size}{report.told(f)}"
     for every, what in ((sizes, "sizes"), (states, "states")):
         of = f"of {len(every)} comparisons of {what}"
         if same := [f for f in every if verdict_of(f).startswith(_SAME)]:
@@ -33,10 +34,10 @@ def _answer(result: Result) -> Iterator[str]:
             yield f"{len(same)} {of} showed no difference larger than {percent} %."
         if left := sum(verdict_of(f).startswith(UNDECIDED) for f in every):
             yield f"{left} {of} do not decide: more runs would."
-    yield from (f"{capital(verdict_of(f))}." for f in named(found, buffers_findings.BLOCKS))
+    yield from (f"{capital(verdict_of(f))}." for f in of_kind(found, Blocks))
 
 
-def _chapters(result: Result, charts: "Charts") -> list[Chapter]:
+def _chapters(result: BuffersResult, charts: "Charts") -> list[Chapter]:
     from . import page
 
     return page.chapters(result, charts)
@@ -48,5 +49,4 @@ PRESENTATION = Presentation(
     sections=report.sections,
     chapters=_chapters,
     method=report.runs,
-    told=report.NAMES,
 )

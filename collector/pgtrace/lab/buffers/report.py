@@ -3,64 +3,70 @@
 from collections.abc import Mapping, Sequence
 
 from ... import units
-from ...model.lab_result import Finding, Result, Storage
+from ...model.lab_result import Storage
 from ...reporters.sections.sums import SOURCES
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import label
-from ..core.finding_text import capital, findings_of, label_of
+from ..core.finding_text import capital, label_of, of_kind
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import left_out
-from . import findings as buffers_findings
-from .experiment import STATES, State
-from .figures import LEVELS, Figures, figures, hits_of_scans, sizes_of
-from .findings import BLOCKS, ELAPSED, NAMES, RING, SIZE, STATE, TIMING
-
-__all__ = ["NAMES", "runs", "sections"]
+from .figures import LEVELS, Figures, figures, hits_of_scans
+from .findings import found_in
+from .measuring import STATES
+from .result import (
+    Blocks,
+    BuffersFinding,
+    BuffersResult,
+    Elapsed,
+    Ring,
+    SizeRatio,
+    State,
+    StateRatio,
+    Timing,
+)
 
 _NAME = 20
 _BLOCKS, _TIME = 9, 10
 _TABLE = "a table with a row to a page"
 
 
-def sections(result: Result, width: int) -> list[str]:
+def sections(result: BuffersResult, width: int) -> list[str]:
     """Return all that is said of this experiment, but how it was made."""
-    found = findings_of(result, NAMES, buffers_findings.findings)
+    found = found_in(result)
     lines: list[str] = []
     if not result.cells:
         return ["", "No run was finished: there is nothing to show."]
     for storage in result.storages:
         own = [f for f in found if f.storage == storage.name]
-        for size, buffers in sizes_of(result).items():
+        for size, buffers in result.options.shared_buffers.items():
             of = figures(result, storage.name, size)
             if of:
-                here = [f for f in own if f.details.get("shared_buffers") == size]
-                lines += ["", *_size(storage, buffers, of, here, width)]
+                lines += ["", *_size(storage, buffers, of, of_size(own, size), width)]
         lines += ["", f"{escape(label(storage))}: what was found"]
         for said in across(own):
             lines += sentence(said, width, 2)
     return lines
 
 
-def runs(result: Result, width: int) -> list[str]:
+def runs(result: BuffersResult) -> list[str]:
     """Return what was run, how caches were made cold or full, and which runs do not count."""
-    lines = sentence(table_and_runs(result, _TABLE), width)
-    queries = result.options.get("queries")
-    for name, query in queries.items() if isinstance(queries, dict) else ():
-        lines += sentence(f"{capital(name)}: {query}", width)
-    lines += sentence(made(result), width)
+    said = [table_and_runs(result, _TABLE)]
+    for name, query in result.options.queries.items():
+        said.append(f"{capital(name)}: {query}")
+    said.append(made(result))
     for out in left_out(result):
         cell = out.cell
         name = f"{label_of(result, cell.storage)}, {cell.shared_buffers}, {cell.state}"
-        lines += sentence(f"Left out: {name}, run {cell.run}: {out.why}.", width)
-    return lines
+        said.append(f"Left out: {name}, run {cell.run}: {out.why}.")
+    return said
 
 
 def _size(
     storage: Storage,
     buffers: int,
     of: Mapping[State, Figures],
-    found: Sequence[Finding],
+    found: Sequence[BuffersFinding],
     width: int,
 ) -> list[str]:
     size = next(iter(of.values())).size
@@ -76,7 +82,7 @@ def _size(
         lines.append(_row(SOURCES.get(source, source), shown))
     lines += [
         _row("touched", {s: (f"{f.blocks:,}", _time(f.elapsed_ns, f)) for s, f in of.items()}),
-        _row("  95 % over runs", {s: ("", _of(found, ELAPSED, s)) for s in of}),
+        _row("  95 % over runs", {s: ("", _of(found, s)) for s in of}),
         _row("  in traced reads", {s: ("", _time(f.read_ns, f)) for s, f in of.items()}),
         _row("  I/O timing", {s: ("", _time(f.io_timing_ns, f)) for s, f in of.items()}),
         _row("  outside of it", {s: ("", _time(f.outside_ns, f)) for s, f in of.items()}),
@@ -90,12 +96,12 @@ def _size(
         width, 2,
     )  # fmt: skip
     lines += ["", *_scans(of, width)]
-    for f in (f for f in found if f.name == RING):
-        lines += sentence(told(f), width, 2)
-    for f in (f for f in found if f.name == TIMING):
-        lines += _timing(f, width)
-    for f in (f for f in found if f.name == STATE):
-        lines += sentence(told(f), width, 2)
+    for ring in of_kind(found, Ring):
+        lines += sentence(told(ring), width, 2)
+    for timing in of_kind(found, Timing):
+        lines += _timing(timing, width)
+    for ratio in of_kind(found, StateRatio):
+        lines += sentence(told(ratio), width, 2)
     return lines
 
 
@@ -123,8 +129,8 @@ def _faults(f: Figures) -> str:
     return f"{sum(known):,}" if known else "-"
 
 
-def _of(found: Sequence[Finding], name: str, state: str) -> str:
-    own = [f for f in found if f.name == name and f.details.get("state") == state]
+def _of(found: Sequence[BuffersFinding], state: State) -> str:
+    own = [f for f in of_kind(found, Elapsed) if f.details.state == state]
     if not own or own[0].low is None or own[0].high is None:
         return "-"
     low, high = (units.duration(ns, 2) for ns in (own[0].low, own[0].high))
@@ -144,25 +150,24 @@ def _scans(of: Mapping[State, Figures], width: int) -> list[str]:
     return lines
 
 
-def _timing(f: Finding, width: int) -> list[str]:
+def _timing(f: Timing, width: int) -> list[str]:
     lines = sentence(told(f), width, 2)
-    tracer, clock = f.details.get("tracer_ns"), f.details.get("clock_ns")
-    if isinstance(tracer, list) and isinstance(tracer[0], int | float):
-        value, low, high = tracer
+    clock, waited = f.details.clock_ns, f.details.cpu_wait_ns
+    if f.details.tracer_ns:
+        value, low, high = f.details.tracer_ns
         sure = low is not None and high is not None and (low > 0 or high < 0)
-        between = "" if low is None else f" ({_signed(low)} to {_signed(high)})"
+        between = "" if low is None or high is None else f" ({_signed(low)} to {_signed(high)})"
         words = "the tracer's own work" if sure else "for the tracer's own work, not decided"
         lines += sentence(
             f"Of it {words}: {_signed(value)} a block{between}, by which the timing is larger "
             "than in the scans that followed untraced.", width, 4,
         )  # fmt: skip
-    if isinstance(clock, int | float):
+    if clock is not None:
         lines += sentence(
             f"One look at the clock in it: {units.duration(clock)} (pg_test_timing), one for each "
-            f"{_blocks(f.details.get('blocks_a_read'))}.", width, 4,
+            f"{_blocks(f.details.blocks_a_read)}.", width, 4,
         )  # fmt: skip
-    waited = f.details.get("cpu_wait_ns")
-    if isinstance(waited, int | float) and f.value and 2 * waited > f.value:
+    if waited is not None and f.value and 2 * waited > f.value:
         lines += sentence(
             f"In the whole query no CPU was free for {units.duration(waited)} a block: what falls "
             "between EXPLAIN's looks at the clock and the read is in the difference.", width, 4,
@@ -170,8 +175,8 @@ def _timing(f: Finding, width: int) -> list[str]:
     return lines
 
 
-def _blocks(number: object) -> str:
-    if not isinstance(number, int | float):
+def _blocks(number: float | None) -> str:
+    if number is None:
         return "read"
     return "block" if number < 1.05 else f"read of {units.number(number)} blocks"
 
@@ -180,21 +185,28 @@ def _signed(ns: float) -> str:
     return units.duration(ns) if ns >= 0 else f"-{units.duration(-ns)}"
 
 
-def told(f: Finding) -> str:
+def of_size(found: Sequence[BuffersFinding], size: str) -> list[BuffersFinding]:
+    """Those of one size alone."""
+    return [f for f in found if not isinstance(f, Blocks) and f.details.shared_buffers == size]
+
+
+def told(f: BuffersFinding) -> str:
     """A finding as a sentence, with what it is of."""
-    state, against = f.details.get("state"), f.details.get("against")
-    of = {
-        STATE: f"{state}, {against}: ",
-        SIZE: f"{state}, shared_buffers {f.details.get('shared_buffers')} and {against}: ",
-        TIMING: f"{state}: ",
-    }
-    return f"{capital(of.get(f.name, '') + f.verdict)}."
+    of = ""
+    if isinstance(f, StateRatio):
+        of = f"{f.details.state}, {f.details.against}: "
+    elif isinstance(f, SizeRatio):
+        of = f"{f.details.state}, shared_buffers {f.details.shared_buffers} and "
+        of += f"{f.details.against}: "
+    elif isinstance(f, Timing):
+        of = f"{f.details.state}: "
+    return f"{capital(of + f.verdict)}."
 
 
-def across(found: Sequence[Finding]) -> list[str]:
+def across(found: Sequence[BuffersFinding]) -> list[str]:
     """Return what holds over all sizes of a storage, as sentences."""
-    said = [told(f) for name in (BLOCKS, SIZE) for f in found if f.name == name]
-    return [*said, _EXPLAINED] if any(f.name == TIMING for f in found) else said
+    said = [told(f) for kind in (Blocks, SizeRatio) for f in found if isinstance(f, kind)]
+    return [*said, _EXPLAINED] if of_kind(found, Timing) else said
 
 
 _EXPLAINED = (

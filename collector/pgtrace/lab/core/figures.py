@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...model.capture import Io, Kind, Performer, Size, Source
 from ...model.capture import Pattern as Order
 from ...model.histogram import Histogram
-from ...model.lab_result import Cell, Result, Storage
+from ...model.lab_result import QueryCell, Storage, TableResult
 from .valid_runs import BLOCK, PATTERNS, Pattern, counted, reads_of
 
 SOURCES: tuple[Source, ...] = ("page_cache", "readahead_issued", "device", "wait", "unknown")
@@ -81,7 +81,7 @@ def label(storage: Storage) -> str:
     return f"{storage.name} (simulated)" if storage.simulated else storage.name
 
 
-def figures(result: Result) -> list[Figures]:
+def figures(result: TableResult) -> list[Figures]:
     """Those that have runs: storages as they were given, sequential before random."""
     cells = counted(result)
     found = []
@@ -93,7 +93,7 @@ def figures(result: Result) -> list[Figures]:
     return found
 
 
-def _figures(storage: Storage, pattern: Pattern, cells: Sequence[Cell]) -> Figures:
+def _figures(storage: Storage, pattern: Pattern, cells: Sequence[QueryCell]) -> Figures:
     reads = [r for cell in cells for r in reads_of(cell)]
     kinds = sorted(
         {r.kind for r in reads}, key=lambda k: -sum(r.count for r in reads if r.kind == k)

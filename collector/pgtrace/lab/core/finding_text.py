@@ -1,31 +1,31 @@
-"""Which findings a result has, and what is said of one in words, whichever experiment it is of."""
+"""Findings by their kind, and what is said of one in words, whichever experiment it is of."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Iterable
+from typing import TypeVar
 
 from ... import units
 from ...model.lab_result import Finding, Result
+from ...stats.paired import Estimate
 from .figures import label
 
+F = TypeVar("F", bound=Finding)
 UNDECIDED = "not decided"
 """So begins what a finding says that is none."""
 
 
-def findings_of(
-    result: Result, names: Collection[str], compute: Callable[[Result], list[Finding]]
-) -> list[Finding]:
-    """Those of these names; computed where there are none, as of a result that was cut short."""
-    return [f for f in result.findings if f.name in names] or compute(result)
-
-
-def named(found: Sequence[Finding], name: str, **details: str) -> list[Finding]:
-    """Those of a name whose details are these."""
-    every = [f for f in found if f.name == name]
-    return [f for f in every if all(f.details.get(key) == of for key, of in details.items())]
+def of_kind(found: Iterable[Finding], kind: type[F]) -> list[F]:
+    """Those of a kind."""
+    return [f for f in found if isinstance(f, kind)]
 
 
 def verdict_of(f: Finding) -> str:
     """What it says, where it is said already that what it is of is simulated."""
     return f.verdict.removeprefix("simulated: ")
+
+
+def numbers(found: Estimate) -> tuple[float, float | None, float | None, int]:
+    """As a finding has them: value, interval, and how many runs stand behind it."""
+    return found.value, found.low, found.high, found.runs
 
 
 def interval(f: Finding, *, times: bool = False) -> str:

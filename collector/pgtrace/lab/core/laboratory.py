@@ -7,13 +7,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from ... import units
 from ...engines import ProbeType
 from ...errors import PermissionDeniedError, UnsupportedError, UsageError
-from ...model.capture import Host, Kind
-from ...model.lab_result import Cell, Experiment, Result
+from ...model.capture import Host
+from ...model.lab_result import QueryCell, TableOptions, TableResult
 from ...postgres import proc
 from ...postgres.versions import major_of
 from ...tracing.tracer import trace
@@ -37,7 +37,7 @@ from .undo_log import Changes
 
 DIRECT_IO = 16
 """The first version with debug_io_direct."""
-_RELATIONS: tuple[tuple[str, Kind], ...] = (("table", "heap"), ("index", "index"))
+R = TypeVar("R", bound=TableResult)
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
@@ -135,7 +135,7 @@ class Laboratory:
         self._identity = self.server.identity
         self._shared_buffers = self.server.shared_buffers
         table = next(iter(self.tables.values()))
-        self._sizes = {f"{n}_bytes": table.bytes_of(k) for n, k in _RELATIONS}
+        self._table_bytes, self._index_bytes = table.bytes_of("heap"), table.bytes_of("index")
         self._storages = [storages.describe(place) for place in self.setup.places]
 
     def state_of(self, storage: str) -> State:
@@ -145,28 +145,24 @@ class Laboratory:
 
     def result(
         self,
-        experiment: Experiment,
-        cells: list[Cell],
-        options: Mapping[str, Any],
+        kind: type[R],
+        cells: Sequence[QueryCell],
+        options: TableOptions,
         *,
         partial: bool,
-    ) -> Result:
+    ) -> R:
         """What was measured; also when the server is gone."""
         setup = self.setup
-        shared = {
-            "rows": setup.rows,
-            "shared_buffers": self._shared_buffers,
-            "restarted": self.server.restarts,
-            **self._sizes,
-            "cold_by": "drop_caches" if setup.drop_caches else "posix_fadvise",
-            "direct_io": setup.direct_io,
-            "drop_caches": setup.drop_caches,
-            "pg_bin": str(setup.bindir) if setup.bindir else None,
-            "cpu_server": setup.pins.server,
-            "cpu_tracer": setup.pins.tracer,
-        }
-        return Result(
-            experiment=experiment,
+        options.rows = setup.rows
+        if options.shared_buffers is None:  # else it is what the experiment varies
+            options.shared_buffers = self._shared_buffers
+        options.restarted = self.server.restarts
+        options.table_bytes, options.index_bytes = self._table_bytes, self._index_bytes
+        options.cold_by = "drop_caches" if setup.drop_caches else "posix_fadvise"
+        options.direct_io, options.drop_caches = setup.direct_io, setup.drop_caches
+        options.pg_bin = str(setup.bindir) if setup.bindir else None
+        options.cpu_server, options.cpu_tracer = setup.pins.server, setup.pins.tracer
+        return kind(
             partial=partial,
             started=units.stamp(self.started),
             duration_s=(datetime.now(UTC) - self.started).total_seconds(),
@@ -174,7 +170,7 @@ class Laboratory:
             server=self._identity,
             probes=self.runner.kept.probes,
             lost=self.runner.kept.lost,
-            options={**shared, **options},
+            options=options,
             storages=self._storages,
             cells=cells,
         )

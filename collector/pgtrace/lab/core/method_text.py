@@ -1,45 +1,37 @@
-"""How an experiment was run, in words: its table, its runs, its caches, its CPUs.
-
-Options are whatever the file says: each is told if it is what it should be.
-"""
-
-from collections.abc import Mapping
+"""How an experiment was run, in words: its table, its runs, its caches, its CPUs."""
 
 from ... import units
-from ...model.lab_result import Result
+from ...model.lab_result import TableResult
 from .finding_text import capital
 from .valid_runs import counted
 
 
-def table_and_runs(result: Result, table: str = "the benchmark table") -> str:
+def table_and_runs(result: TableResult, table: str = "the benchmark table") -> str:
     """Return what was read, and how often."""
     options = result.options
     parts = []
-    if rows := number(options, "rows"):
-        named = (
-            ("heap", number(options, "table_bytes")),
-            ("index", number(options, "index_bytes")),
-        )
+    if rows := options.rows:
+        named = (("heap", options.table_bytes), ("index", options.index_bytes))
         sizes = [f"{name} {units.size(size)}" for name, size in named if size]
         of = f" ({', '.join(sizes)})" if sizes else ""
         parts.append(f"{table}, {units.count(rows)} rows{of}")
-    if isinstance(options.get("shared_buffers"), str):
-        parts.append(f"shared_buffers {options['shared_buffers']}")
-    made = len({cell.run for cell in result.cells if cell.pattern and cell.plan is None})
-    asked = number(options, "runs") or made
+    if isinstance(options.shared_buffers, str):
+        parts.append(f"shared_buffers {options.shared_buffers}")
+    made = len({cell.run for cell in result.cells})
+    asked = options.runs or made
     runs = f"{made} {'run' if made == 1 else 'runs'}"
     if made != asked:
         runs = f"{made} of {asked} runs"
-    seed = number(options, "seed")
+    seed = options.seed
     order = "" if seed is None else f", in an order drawn at random with seed {seed}"
     parts.append(f"{runs} of each query on each storage{order}")
     return f"{capital('; '.join(parts))}."
 
 
-def made(result: Result) -> str:
+def made(result: TableResult) -> str:
     """How caches were made cold or full, how that was proven, and who ran on which CPU."""
     options = result.options
-    by = options.get("cold_by")
+    by = options.cold_by
     parts = []
     for state, how in (("cold", f"cold by {by}" if by else "cold"), ("cached", "cached")):
         own = [cell for cell in counted(result) if cell.state == state]
@@ -51,22 +43,16 @@ def made(result: Result) -> str:
             parts.append(f"{how}: {share} when a run began, by mincore")
         elif own:
             parts.append(how)
-    if options.get("restarted") is True:
+    if options.restarted:
         parts.append("the server was started again before each run")
-    if options.get("drop_caches") is True:
+    if options.drop_caches:
         parts.append("the whole host's caches were dropped before each run")
-    if options.get("direct_io") is True:
+    if options.direct_io:
         parts.append("direct I/O: past the page cache")
     pinned = [
-        f"{who} on CPU {options[key]}"
-        for who, key in (("server", "cpu_server"), ("tracer", "cpu_tracer"))
-        if options.get(key) is not None
+        f"{who} on CPU {cpu}"
+        for who, cpu in (("server", options.cpu_server), ("tracer", options.cpu_tracer))
+        if cpu is not None
     ]
     parts.append(", ".join(pinned) or "server and tracer were not pinned to CPUs")
     return f"{'. '.join(map(capital, parts))}."
-
-
-def number(options: Mapping[str, object], key: str) -> int | None:
-    """Return an option that is a count, None if it is none."""
-    value = options.get(key)
-    return value if isinstance(value, int) and value >= 0 else None

@@ -2,29 +2,28 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...model.lab_result import Result
 
 if TYPE_CHECKING:
     from ...reporters.html.charts import Charts
 
+R = TypeVar("R", bound=Result)
 Chapter = tuple[str, str, str]
 """Anchor, title, content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Presentation:
+class Presentation(Generic[R]):
     """Lines are those of a text of some width; a sentence is one of them, without a width."""
 
     title: str
-    answer: Callable[[Result], Iterator[str]]
+    answer: Callable[[R], Iterator[str]]
     """What was found, in sentences, the most important first."""
-    sections: Callable[[Result, int], list[str]]
+    sections: Callable[[R, int], list[str]]
     """All that is said of it as text, but how it was made."""
-    chapters: "Callable[[Result, Charts], list[Chapter]]"
+    chapters: "Callable[[R, Charts], list[Chapter]]"
     """The same for a page: only then what draws one is imported."""
-    method: Callable[[Result, int], list[str]]
-    """How it was made."""
-    told: frozenset[str]
-    """Names of findings that are in `sections` and `chapters`."""
+    method: Callable[[R], list[str]]
+    """How it was made, in sentences."""

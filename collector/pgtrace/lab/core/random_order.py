@@ -1,37 +1,39 @@
 """Runs, each of which measures everything once, in an order that is drawn anew."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...errors import NothingCapturedError
-from ...model.lab_result import Cell, Experiment, Result
+from ...model.lab_result import QueryCell, TableOptions, TableResult
 from .interruption import Interrupted, Interruption
 from .laboratory import Laboratory, Setup, laboratory
 from .progress import Progress
 from .rehearsal import rehearse
 
-M = TypeVar("M", bound=tuple[Any, ...])
+M = TypeVar("M", bound=tuple[str | int, ...])
+C = TypeVar("C", bound=QueryCell)
+R = TypeVar("R", bound=TableResult)
 _SEEDS = 1 << 32
 
 
 def in_random_order(
-    experiment: Experiment,
+    kind: type[R],
     setup: Setup,
     measured: Sequence[M],
-    cell: Callable[[Laboratory, int, M], Cell],
+    cell: Callable[[Laboratory, int, M], C],
     *,
     runs: int,
-    options: Mapping[str, Any],
+    options: TableOptions,
     progress: Progress,
     interruption: Interruption,
-    then: Callable[[Laboratory, int, list[Cell]], None] | None = None,
+    then: Callable[[Laboratory, int], None] | None = None,
     like: Callable[[M], M] = lambda one: one,
-) -> Result:
+) -> R:
     """Make a cell of each of `measured` in every run, by `cell(laboratory, run, which)`; `then` is
-    called with the laboratory, the seed, and the cells, to which it may add. `like` is as of
-    rehearse().
+    called with the laboratory and the seed. The result is of this kind, with these options and
+    what the laboratory adds to them. `like` is as of rehearse().
 
     Raises NothingCapturedError if it was interrupted before one run was whole, and what
     laboratory() does; interrupted later, the result is partial.
@@ -39,7 +41,7 @@ def in_random_order(
     seed = Random().randrange(_SEEDS)
     random = Random(seed)
     orders = [random.sample(measured, len(measured)) for _ in range(runs)]
-    cells: list[Cell] = []
+    cells: list[C] = []
     partial = True
     try:
         rehearsal = functools.partial(
@@ -50,16 +52,12 @@ def in_random_order(
             for run, order in enumerate(orders, 1):
                 cells += [cell(lab, run, which) for which in order]
             if then:
-                then(lab, seed, cells)
+                then(lab, seed)
             partial = False
     except Interrupted:
         if not cells:
             raise NothingCapturedError("interrupted before one run was whole") from None
     finally:
         progress.clear()
-    return lab.result(
-        experiment,
-        cells,
-        {"runs": runs, **options, "seed": seed, "order": orders},
-        partial=partial,
-    )
+    options.runs, options.seed, options.order = runs, seed, [[*order] for order in orders]
+    return lab.result(kind, cells, options, partial=partial)

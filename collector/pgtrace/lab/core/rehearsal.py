@@ -5,16 +5,16 @@ once.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ... import units
-from ...model.lab_result import Cell
+from ...model.lab_result import QueryCell
 from . import tables
 from .benchmark_table import INDEX_ROWS
 from .laboratory import Laboratory, Setup
 from .progress import Progress, duration
 
-M = TypeVar("M", bound=tuple[Any, ...])
+M = TypeVar("M", bound=tuple[str | int, ...])
 _BYTES = 16 << 20
 """Of each table."""
 _WORTH_IT = 10
@@ -35,7 +35,7 @@ def rehearse(
     load: Callable[[Setup], Laboratory],
     setup: Setup,
     measured: Sequence[M],
-    cell: Callable[[Laboratory, int, M], Cell],
+    cell: Callable[[Laboratory, int, M], QueryCell],
     *,
     runs: int,
     like: Callable[[M], M],
@@ -67,7 +67,7 @@ def rehearse(
 
 
 def _seconds(
-    lab: Laboratory, setup: Setup, one: M, cell: Callable[[Laboratory, int, M], Cell]
+    lab: Laboratory, setup: Setup, one: M, cell: Callable[[Laboratory, int, M], QueryCell]
 ) -> float:
     """What a measurement will take: what belongs to the table grows with what is read of it."""
     begin = time.monotonic()

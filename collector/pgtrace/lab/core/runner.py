@@ -9,16 +9,15 @@ rows travel, and are thrown away here.
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...engines import ProbeType
 from ...errors import PgtraceError
 from ...linux.block_device import device_counts
-from ...model.capture import Io
-from ...model.lab_result import Repeat
+from ...model.lab_result import QueryCell, Repeat
 from ...tracing.tracer import trace
 from .interruption import Interruption
 from .private_server import LabServer
@@ -28,6 +27,7 @@ from .tables import State, Table
 if TYPE_CHECKING:
     import psycopg
 
+C = TypeVar("C", bound=QueryCell)
 _EXPLAIN = "explain (analyze, buffers, timing off, format json) "
 _IO_TIMING = ("I/O Read Time", "Shared I/O Read Time")
 """Of blocks in shared buffers; the second name from PostgreSQL 17 on. Milliseconds."""
@@ -118,36 +118,6 @@ def libpq_status() -> Any:
     return ExecStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one run took. Seconds, blocks; None is what could not be measured."""
-
-    began_s: float
-    elapsed_s: float
-    """As the client saw it, planning included."""
-    rows: int
-    cpu_s: float | None
-    """Of the backend: what I/O workers took is not in it."""
-    cpu_wait_s: float | None
-    """That it could have run, and no CPU was free."""
-    client_cpu_s: float | None
-    """Of this process, for the rows that it received."""
-    shared_hits: int | None
-    shared_reads: int | None
-    device_requests: int | None
-    device_read_bytes: int | None
-    device_busy_s: float | None
-    page_faults: int | None
-    io_timing_s: float | None
-    resident_before: float
-    io: list[Io]
-    again: list[Repeat]
-
-    def as_cell(self) -> dict[str, Any]:
-        """By the names that a result's Cell has for them."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-
 @dataclass
 class Runner:
     """Makes runs on a server, and keeps what holds for all of them together."""
@@ -160,8 +130,11 @@ class Runner:
     """Called when a query may begin, before its table is made cold or warm."""
     kept: Kept = field(default_factory=Kept)
 
-    def run(self, table: Table, query: Query, state: State) -> Measured:
-        """Measure it once. The session has planned it before: catalogs are not in its reads."""
+    def run(self, table: Table, query: Query, state: State, cell: C) -> C:
+        """Measure it once, and fill the cell, which knows what is varied: seconds and blocks, None
+        where something could not be measured. The time is as the client saw it, planning included.
+        The session has planned it before: catalogs are not in its reads.
+        """
         with contextlib.closing(self.server.fresh(f"{table.options} {query.options}")) as backend:
             pid = backend.info.backend_pid
             query.plan(backend)
@@ -184,25 +157,18 @@ class Runner:
         self.kept.keep(capture)
         requests, read_bytes, busy_ms = _less(device_after, device)
         cpu_s, cpu_wait_s = _less(cpu_after, cpu)
-        return Measured(
-            began_s=began_s,
-            elapsed_s=elapsed,
-            rows=ran.rows,
-            cpu_s=cpu_s,
-            cpu_wait_s=cpu_wait_s,
-            client_cpu_s=ran.client_cpu_s,
-            shared_hits=ran.shared_hits,
-            shared_reads=ran.shared_reads,
-            device_requests=requests,
-            device_read_bytes=read_bytes,
-            # The kernel keeps 32 bits of it, which are full after 50 days
-            device_busy_s=None if busy_ms is None else busy_ms % (1 << 32) / 1e3,
-            page_faults=faults_after - faults,
-            io_timing_s=ran.io_timing_s,
-            resident_before=resident,
-            io=table.named([r for b in capture.backends for r in b.io if b.pid == pid]),
-            again=again,
-        )
+        cell.began_s, cell.elapsed_s, cell.rows = began_s, elapsed, ran.rows
+        cell.cpu_s, cell.cpu_wait_s, cell.client_cpu_s = cpu_s, cpu_wait_s, ran.client_cpu_s
+        cell.shared_hits, cell.shared_reads = ran.shared_hits, ran.shared_reads
+        cell.device_requests, cell.device_read_bytes = requests, read_bytes
+        # The kernel keeps 32 bits of it, which are full after 50 days
+        cell.device_busy_s = None if busy_ms is None else busy_ms % (1 << 32) / 1e3
+        cell.page_faults = faults_after - faults
+        cell.io_timing_s = ran.io_timing_s
+        cell.resident_before = resident
+        cell.io = table.named([r for b in capture.backends for r in b.io if b.pid == pid])
+        cell.again = again
+        return cell
 
 
 def _again(query: Query, backend: "psycopg.Connection[Any]") -> Repeat:

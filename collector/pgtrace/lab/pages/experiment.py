@@ -1,67 +1,101 @@
-"""What a sequential and a random page read really cost, on each storage.
+"""The pages experiment: sequential against random page reads."""
 
-Each run measures both queries on every storage once, in an order that is drawn
-anew: what drifts with time, such as a busy neighbour, hits all alike. Before each measurement the
-server is restarted, and the table's files are evicted from the page cache, or, where the storage
-is memory, brought into it; both are proven.
-"""
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from typing import Any
+from ..core import command_options
 
-from ...model.lab_result import Cell, Finding, Pattern, Result
-from ..core import benchmark_table
-from ..core.interruption import Interruption
-from ..core.laboratory import Laboratory, Setup
-from ..core.progress import Progress
-from ..core.random_order import in_random_order
-from ..core.runner import Query
-from ..planner.sweep import Sweep
+if TYPE_CHECKING:
+    from ..core.interruption import Interruption
+    from ..core.presentation import Presentation
+    from ..core.progress import Progress
+    from .result import PagesResult
 
 
-def queries(rows: int, run: int | None = None) -> dict[Pattern, Query]:
-    """Both, by the pattern in which they read; where what an earlier run read may be in
-    shared buffers still, rows that are this run's own.
+class PagesExperiment:
+    """Measure what a sequential and a random page read cost, on each storage.
+
+    A table is loaded into each; a sequential and an index scan of it run cold, on a server just
+    restarted, in an order drawn at random. Nothing is left at the end, also after Ctrl-C, which
+    keeps the runs that were whole.
     """
-    by_index = (
-        benchmark_table.index_scan(rows)
-        if run is None
-        else benchmark_table.index_scan_of(rows, run)
+
+    examples = (
+        "sudo pgtrace lab pages --storage ssd=/mnt/ssd --memory -o pages.json",
+        "sudo pgtrace lab pages --storage ssd=/mnt/ssd --rows 1000000 --runs 3",
     )
-    return {
-        "sequential": Query(benchmark_table.SEQUENTIAL),
-        "random": Query(by_index, benchmark_table.INDEX_FIRST),
-    }
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        command_options.add_arguments(parser)
+        parser.add_argument(
+            "--memory",
+            action="store_true",
+            help="also the same table held in the page cache",
+        )
+        parser.add_argument(
+            "--rows",
+            type=command_options.number,
+            default=10_000_000,
+            metavar="N",
+            help="of the table (10,000,000, about 1 GiB with its index)",
+        )
+        parser.add_argument(
+            "--direct-io",
+            action="store_true",
+            help="let the server read past the page cache (PostgreSQL 16 and later)",
+        )
+        parser.add_argument(
+            "--planner",
+            action="store_true",
+            help="also time sequential, bitmap and index scans, and say what random_page_cost "
+            "should be: some ten minutes more for an SSD, half an hour for a disk",
+        )
+
+    def prepare(
+        self, args: argparse.Namespace
+    ) -> "Callable[[Progress, Interruption], PagesResult]":
+        """Look at what was asked for."""
+        from dataclasses import replace
+
+        from ..core.private_server import BASE
+        from ..core.storages import MEMORY, Place
+        from ..planner import findings as planner_findings
+        from ..planner.table import MOST_ROWS, ROW_BYTES
+        from . import findings, measuring
+
+        memory = [Place(MEMORY, BASE, "memory")] if args.memory else []
+        private = ("--direct-io", args.direct_io), ("--planner", args.planner)
+        planner_rows = min(args.rows, MOST_ROWS) if args.planner else 0
+        setup = replace(
+            command_options.setup(args, more=memory, private=private),
+            direct_io=args.direct_io,
+            planner_rows=planner_rows,
+            bytes_beside=planner_rows * ROW_BYTES,
+        )
+
+        def measure(progress: "Progress", interruption: "Interruption") -> "PagesResult":
+            result = measuring.measure(setup, args.runs, progress, interruption)
+            result.findings += planner_findings.findings(result)
+            result.findings += findings.findings(result)
+            return result
+
+        return measure
+
+    @property
+    def result(self) -> "type[PagesResult]":
+        """What its file holds."""
+        from .result import PagesResult
+
+        return PagesResult
+
+    @property
+    def presentation(self) -> "Presentation[PagesResult]":
+        """How that is told."""
+        from .presentation import PRESENTATION
+
+        return PRESENTATION
 
 
-def measure(setup: Setup, runs: int, progress: Progress, interruption: Interruption) -> Result:
-    """Do it, and the planner's sweep where the setup has rows for it.
-
-    Raises what in_random_order() does.
-    """
-    shown = queries(setup.rows, None if setup.dsn is None else 1)
-    options: dict[str, Any] = {"queries": {p: query.text for p, query in shown.items()}}
-    measured = [(place.name, pattern) for place in setup.places for pattern in shown]
-    asked: list[Finding] = []
-
-    def sweep(lab: Laboratory, seed: int, cells: list[Cell]) -> None:
-        planned = Sweep(lab, setup.planner_rows, runs, seed)
-        asked.extend(planned.prepare())
-        options["points"] = [point.as_option() for point in planned.points]
-        for cell in planned.cells():
-            cells.append(cell)  # one by one: those before an interruption are kept
-
-    result = in_random_order(
-        "pages", setup, measured, _cell, runs=runs, options=options,
-        progress=progress, interruption=interruption, then=sweep if setup.planner_rows else None,
-    )  # fmt: skip
-    result.findings += asked
-    return result
-
-
-def _cell(lab: Laboratory, run: int, measured: tuple[str, Pattern]) -> Cell:
-    storage, pattern = measured
-    lab.progress.step(f"run {run}, {storage}, {pattern}")
-    state = lab.state_of(storage)
-    query = queries(lab.setup.rows, None if lab.server.restarts else run)[pattern]
-    found = lab.runner.run(lab.tables[storage], query, state)
-    return Cell(storage, run, pattern=pattern, state=state, **found.as_cell())
+EXPERIMENT = PagesExperiment()

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 from ... import units
-from ...model.lab_result import Finding, Result
+from ...model.lab_result import Finding
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import Figures, label
-from ..core.finding_text import capital, interval, label_of
+from ..core.finding_text import capital, interval, label_of, of_kind
 from ..core.valid_runs import PATTERNS, Pattern
-from . import findings as pages_findings
 from . import published as document
+from .result import Between, Cpu, PagesResult, Ratio
 
 _NAME = 40
 _TITLE = f"  {'':<{_NAME}}{'ratio':>8}  {'95 % interval':<20}{'runs':>5}"
@@ -22,12 +22,12 @@ ONE_OF_20 = (
 
 
 def ratios(
-    result: Result, measured: Sequence[Figures], found: Iterable[Finding], width: int
+    result: PagesResult, measured: Sequence[Figures], found: Iterable[Finding], width: int
 ) -> list[str]:
     """Return the table of random by sequential; no lines if no run has both."""
     lines = []
-    for f in (f for f in found if f.name == pages_findings.RATIO):
-        name = f"{label_of(result, f.storage)}, by {f.details.get('by', '?')}"
+    for f in of_kind(found, Ratio):
+        name = f"{label_of(result, f.storage)}, by {f.details.by}"
         lines += _finding(name, f, f"{capital(f.verdict)}.", width)
     if not lines:
         return []
@@ -45,21 +45,21 @@ def ratios(
     )
 
 
-def between(result: Result, found: Iterable[Finding], width: int) -> list[str]:
+def between(result: PagesResult, found: Iterable[Finding], width: int) -> list[str]:
     """Return the table of each two storages; no lines if there is one."""
     lines = []
     names = [storage.name for storage in result.storages]
     pair = ""
-    for f in (f for f in found if f.name == pages_findings.BETWEEN):
+    for f in of_kind(found, Between):
         slow = label_of(result, f.storage)
         both = sorted(
-            (str(name) for name in (f.storage, f.details.get("against"))),
+            (str(name) for name in (f.storage, f.details.against)),
             key=lambda name: names.index(name) if name in names else len(names),
         )
         shown = " and ".join(escape(label_of(result, name)) for name in both)
         if pair != (pair := f"  {shown}"):
             lines.append(pair)
-        name = f"  {f.details.get('pattern', '?')}, {f.details.get('by', '?')}"
+        name = f"  {f.details.pattern}, {f.details.by}"
         words = f.verdict if f.verdict.startswith(slow) else capital(f.verdict)
         lines += _finding(name, f, f"{words}.", width)
     if not lines:
@@ -78,14 +78,14 @@ def _finding(name: str, f: Finding, words: str, width: int) -> list[str]:
     return lines + sentence(words, width, 4 + len(name) - len(name.lstrip()))
 
 
-def cpu(result: Result, found: Iterable[Finding], width: int) -> list[str]:
+def cpu(result: PagesResult, found: Iterable[Finding], width: int) -> list[str]:
     """Return CPU times per tuple in milliseconds, the published unit."""
     lines = []
-    for f in (f for f in found if f.name == pages_findings.CPU):
-        name = f"{label_of(result, f.storage)}, {f.details.get('pattern', '?')}"
+    for f in of_kind(found, Cpu):
+        name = f"{label_of(result, f.storage)}, {f.details.pattern}"
         low, high = (None if v is None else units.number(v / 1e6) for v in (f.low, f.high))
         spread = f"{low} to {high}" if low and high else "one run: none"
-        of_block = f.details.get("of_sequential_block")
+        of_block = f.details.of_sequential_block
         block = "-" if of_block is None else units.number(of_block)
         lines.append(
             f"  {escape(name):<30}{units.number((f.value or 0) / 1e6):>9}  {spread:<22}{block:>12}"
@@ -117,9 +117,7 @@ def published(measured: Iterable[Figures], found: Iterable[Finding], width: int)
         sequential, random = (units.duration(ns) for ns in (row.sequential_ns, row.random_ns))
         lines.append(f"  {row.storage:<40}{sequential:>12}{random:>12}{row.ratio:>8g}")
     ratios_of = {
-        f.storage: f.value
-        for f in found
-        if f.name == pages_findings.RATIO and f.details.get("by") == "read latency"
+        f.storage: f.value for f in of_kind(found, Ratio) if f.details.by == "read latency"
     }
     ours: dict[str, dict[Pattern, Figures]] = {}
     for each in measured:

@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from ... import units
-from ...model.lab_result import Finding, Result, Storage
+from ...model.lab_result import Finding, Storage
 from ...reporters.html.charts import Charts, Group, Layer
 from ...reporters.html.parts import Row, paragraphs, table
 from ...reporters.html.reads import NAMES
 from ...reporters.sections.sums import PERFORMERS
 from ..core.figures import Figures, Part, figures, label
-from ..core.finding_text import capital, findings_of, interval
+from ..core.finding_text import capital, interval, of_kind
 from ..core.valid_runs import PATTERNS, Pattern
-from . import findings as pages_findings
+from .findings import found_in
 from .page_compared import duration, follows, published
+from .result import Block, PagesResult, Served
 from .side_by_side import OVERLAPS, PARTS
 
 _SUMS = (
@@ -23,9 +24,9 @@ _SUMS = (
 _PART = ("reads", "time", "share of time", "a block", "p50", "p99", "max")
 
 
-def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
+def chapters(result: PagesResult, charts: Charts) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content) of each."""
-    found = findings_of(result, pages_findings.NAMES, pages_findings.findings)
+    found = found_in(result)
     measured = figures(result)
     if not measured:
         nothing = paragraphs(["No run was finished: there is nothing to show."])
@@ -74,10 +75,9 @@ def _beside(
 def _sums(of: Figures, found: Sequence[Finding]) -> list[str]:
     part = of.all
     spread = {
-        f.details.get("by"): interval(f, times=True)
-        for f in found
-        if f.name == pages_findings.BLOCK
-        and (f.storage, f.details.get("pattern")) == (of.storage.name, of.pattern)
+        f.details.by: interval(f, times=True)
+        for f in of_kind(found, Block)
+        if (f.storage, f.details.pattern) == (of.storage.name, of.pattern)
     }
     return [
         units.count(of.runs),
@@ -100,11 +100,7 @@ def _storage(
     """Random laid over sequential, with the sources in colour; then what the reads were."""
     groups = [Group(pattern, _layers(of[pattern])) for pattern in PATTERNS if pattern in of]
     groups = [group for group in groups if group.layers]
-    served = [
-        f"{capital(f.verdict)}."
-        for f in found
-        if f.name == pages_findings.SERVED and f.storage == storage.name
-    ]
+    served = [f"{capital(f.verdict)}." for f in of_kind(found, Served) if f.storage == storage.name]
     if not groups:
         return paragraphs(["No reads."])
     name = label(storage)

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 from ... import units
-from ...model.lab_result import Finding, Result
+from ...model.lab_result import Finding
 from ...reporters.html.parts import Row, paragraphs, table
 from ..core.figures import Figures, label
-from ..core.finding_text import capital, interval, label_of
+from ..core.finding_text import capital, interval, label_of, of_kind
 from ..core.valid_runs import PATTERNS, Pattern
-from . import findings as pages_findings
 from . import published as document
 from .finding_tables import ONE_OF_20
+from .result import Between, Cpu, PagesResult, Ratio
 
 _COMPARED = ("ratio", "95 % interval", "pairs of runs", "what it says")
 
@@ -20,37 +20,32 @@ def duration(ns: float | None, digits: int = 3) -> str:
     return "-" if ns is None else units.duration(ns, digits)
 
 
-def follows(result: Result, found: Iterable[Finding]) -> str:
+def follows(result: PagesResult, found: Iterable[Finding]) -> str:
     """Ratios over paired runs, differences between storages, CPU time per tuple."""
-    rows: dict[str, list[Row]] = {pages_findings.RATIO: [], pages_findings.BETWEEN: []}
-    cpu = []
+    ratios, differences, cpu = [], [], []
     for f in found:
         of = label_of(result, f.storage)
-        said = f.verdict if f.name == pages_findings.BETWEEN else capital(f.verdict)
+        said = f.verdict if isinstance(f, Between) else capital(f.verdict)
         words = [str(f.units or 0), f"{said}."]
-        if f.name == pages_findings.RATIO:
-            name = f"{of}, by {f.details.get('by', '?')}"
-        elif f.name == pages_findings.BETWEEN:
-            other = label_of(result, f.details.get("against"))
-            which = f"{f.details.get('pattern', '?')}, {f.details.get('by', '?')}"
-            name = f"{of} by {other}, {which}"
-        elif f.name == pages_findings.CPU:
+        value = "-" if f.value is None else units.number(f.value)
+        if isinstance(f, Ratio):
+            ratios.append(Row(f"{of}, by {f.details.by}", [value, interval(f), *words]))
+        elif isinstance(f, Between):
+            name = f"{of} by {label_of(result, f.details.against)}"
+            name += f", {f.details.pattern}, {f.details.by}"
+            differences.append(Row(name, [value, interval(f), *words]))
+        elif isinstance(f, Cpu):
             bounds = [f"{v / 1e6:.6f}" for v in (f.low, f.high) if v is not None]
             cells = [f"{(f.value or 0) / 1e6:.6f}", " to ".join(bounds) or "one run: none", *words]
-            cpu.append(Row(f"{of}, {f.details.get('pattern', '?')}", cells))
-            continue
-        else:
-            continue
-        value = "-" if f.value is None else units.number(f.value)
-        rows[f.name].append(Row(name, [value, interval(f), *words]))
+            cpu.append(Row(f"{of}, {f.details.pattern}", cells))
     ratio = "Random by sequential, per 8 KiB, over paired runs"
     between = "Between storages, read latency, over paired runs"
     columns = ("ms", "95 % interval", "runs", "what it says")
     published = ", ".join(f"{key} {ms:.6f}" for key, ms in document.CPU_MS.items())
     parts = [
-        _table(ratio, _COMPARED, rows[pages_findings.RATIO]),
-        _table(between, _COMPARED, rows[pages_findings.BETWEEN]),
-        paragraphs([ONE_OF_20] if rows[pages_findings.BETWEEN] else []),
+        _table(ratio, _COMPARED, ratios),
+        _table(between, _COMPARED, differences),
+        paragraphs([ONE_OF_20] if differences else []),
         _table("CPU time of the backend per tuple, in milliseconds", columns, cpu),
     ]
     if cpu:
@@ -66,8 +61,8 @@ def published(measured: Iterable[Figures], found: Iterable[Finding]) -> str:
     """Return digoal's figures of 2014, and ours below them."""
     ratios = {
         f.storage: units.number(f.value)
-        for f in found
-        if f.name == pages_findings.RATIO and f.details.get("by") == "read latency" and f.value
+        for f in of_kind(found, Ratio)
+        if f.details.by == "read latency" and f.value
     }
     block = f"{document.BLOCK_KB} KiB"
     rows = [Row("digoal, 2014")]

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ... import units
-from ...model.lab_result import Result
-from ..core.finding_text import UNDECIDED, findings_of, label_of, named, verdict_of
+from ..core.finding_text import UNDECIDED, label_of, of_kind, verdict_of
 from ..core.presentation import Chapter, Presentation
-from ..planner import findings as planner_findings
 from ..planner import report as planner_report
-from . import findings as pages_findings
+from ..planner.result import Range
 from . import report
+from .findings import found_in
+from .result import Between, Block, PagesResult, Ratio
 
 if TYPE_CHECKING:
     from ...reporters.html.charts import Charts
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 _MOST_PAIRS = 3
 
 
-def _answer(result: Result) -> Iterator[str]:
-    found = findings_of(result, report.NAMES, pages_findings.findings)
-    for f in named(result.findings, planner_findings.RANGE):
-        yield f"{label_of(result, f.storage)}: random_page_cost should be {verdict_of(f)}."
-    blocks = named(found, pages_findings.BLOCK, by="read latency")
-    for f in named(found, pages_findings.RATIO, by="read latency"):
-        own = {b.details.get("pattern"): b.value for b in blocks if b.storage == f.storage}
+def _answer(result: PagesResult) -> Iterator[str]:
+    found = found_in(result)
+    for best in of_kind(result.findings, Range):
+        of = label_of(result, best.storage)
+        yield f"{of}: random_page_cost should be {verdict_of(best)}."
+    blocks = [b for b in of_kind(found, Block) if b.details.by == "read latency"]
+    for f in (f for f in of_kind(found, Ratio) if f.details.by == "read latency"):
+        own = {b.details.pattern: b.value for b in blocks if b.storage == f.storage}
         took = [own.get("random"), own.get("sequential")]
         means = [units.duration(ns) for ns in took if ns is not None]
         words = verdict_of(f)
@@ -34,20 +35,23 @@ def _answer(result: Result) -> Iterator[str]:
             words = f"random and sequential blocks: {words}"
         told = f" ({' and '.join(means)} per 8 KiB)" if len(means) == len(took) else ""
         yield f"{label_of(result, f.storage)}: {words}{told}."
-    between = named(found, pages_findings.BETWEEN, pattern="random", by="mean per 8 KiB")
-    for f in between[:_MOST_PAIRS]:
-        one, other = (label_of(result, name) for name in (f.storage, str(f.details.get("against"))))
-        if verdict_of(f).startswith(f"{one} is slower"):
-            yield f"Random blocks: {verdict_of(f)} as {other}."
+    means_of_random = ("random", "mean per 8 KiB")
+    between = [
+        b for b in of_kind(found, Between) if (b.details.pattern, b.details.by) == means_of_random
+    ]
+    for b in between[:_MOST_PAIRS]:
+        one, other = (label_of(result, name) for name in (b.storage, b.details.against))
+        if verdict_of(b).startswith(f"{one} is slower"):
+            yield f"Random blocks: {verdict_of(b)} as {other}."
         else:
-            yield f"Random blocks, {one} and {other}: {verdict_of(f)}."
+            yield f"Random blocks, {one} and {other}: {verdict_of(b)}."
 
 
-def _sections(result: Result, width: int) -> list[str]:
+def _sections(result: PagesResult, width: int) -> list[str]:
     return report.sections(result, width) + planner_report.sections(result, width)
 
 
-def _chapters(result: Result, charts: "Charts") -> list[Chapter]:
+def _chapters(result: PagesResult, charts: "Charts") -> list[Chapter]:
     from ..planner import page as planner_page
     from . import page
 
@@ -60,5 +64,4 @@ PRESENTATION = Presentation(
     sections=_sections,
     chapters=_chapters,
     method=report.runs,
-    told=report.NAMES | planner_findings.NAMES,
 )

@@ -9,9 +9,9 @@ from ...reporters.sections.sums import PERFORMERS, SOURCES
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import ORDERS, SIZES, Figures, Part, label
-from ..core.finding_text import capital, interval
+from ..core.finding_text import capital, interval, of_kind
 from ..core.valid_runs import PATTERNS, Pattern
-from . import findings as pages_findings
+from .result import Block, By, Served
 
 _NAME = 20
 _COLUMN = 29
@@ -42,10 +42,10 @@ def storage_lines(
         f"{each.runs} {pattern} {'run' if each.runs == 1 else 'runs'}"
         for pattern, each in of.items()
     )
-    intervals: dict[tuple[object, object], str] = {
-        (f.details.get("pattern"), f.details.get("by")): interval(f, times=True)
-        for f in found
-        if f.name == pages_findings.BLOCK and f.storage == storage.name
+    intervals = {
+        (f.details.pattern, f.details.by): interval(f, times=True)
+        for f in of_kind(found, Block)
+        if f.storage == storage.name
     }
     lines = [f"{escape(label(storage))}: {runs} added up", *_sums(of, intervals)]
     for title, parts, names in PARTS:
@@ -54,15 +54,13 @@ def storage_lines(
         lines += _parts("who read", of, lambda f: f.by_performer, PERFORMERS)
         lines += sentence(OVERLAPS, width, 2)
     lines += ["", f"{escape(label(storage))}: latencies of reads", *_histograms(of, width)]
-    for f in found:
-        if f.name == pages_findings.SERVED and f.storage == storage.name:
+    for f in of_kind(found, Served):
+        if f.storage == storage.name:
             lines += sentence(f"{capital(f.verdict)}.", width, 2)
     return lines
 
 
-def _sums(
-    of: Mapping[Pattern, Figures], intervals: Mapping[tuple[object, object], str]
-) -> list[str]:
+def _sums(of: Mapping[Pattern, Figures], intervals: Mapping[tuple[Pattern, By], str]) -> list[str]:
     def row(name: str, shown: Mapping[Pattern, str]) -> str:
         return f"  {name:<{_NAME}}" + "".join(f"{shown.get(p, '-'):>{_COLUMN}}" for p in PATTERNS)
 

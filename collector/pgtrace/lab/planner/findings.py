@@ -1,77 +1,40 @@
 """What follows from the planner's sweep: a range of random_page_cost, and crossing points.
 
-From a result alone, so that a file says the same again. The details of a finding are what a page
-draws.
+From a result alone, so that a file says the same again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import fmean
-from typing import Any
 
-import msgspec
-
-from ...model.lab_result import Cell, Finding, Result, Storage
+from ...model.lab_result import Storage
 from ...stats import paired
-from .points import Circumstance, Point, from_option
+from ..core.finding_text import of_kind
+from .points import Circumstance, Point
 from .regret import PLANS, Plan, Timed, best_range, crossing, fastest_time, held_out, regrets
+from .result import (
+    Crossing,
+    CrossingDetails,
+    HeldOut,
+    Picked,
+    PickedDetails,
+    PlanCell,
+    PlannerFinding,
+    Range,
+    RangeDetails,
+    SweepResult,
+)
 from .verdict import verdict
 
-ASKED, RANGE, CROSSING = "planner", "random_page_cost", "crossing"
-NAMES = frozenset({ASKED, RANGE, CROSSING})
 
-
-class HeldOut(msgspec.Struct):
-    """What a value chosen on half of the points costs on the others, more than the best one there.
-
-    Shares of the fastest plans' time; `spread` is half of the 95 % interval.
-    """
-
-    share: float
-    spread: float
-
-
-class RangeDetails(msgspec.Struct):
-    """Of the finding RANGE. `regret_s` is one for each of `values`, the mean of the runs."""
-
-    values: list[float]
-    regret_s: list[float]
-    fastest_s: float
-    """Of the fastest plans, all points added up."""
-    current: float
-    best: float
-    points: int
-    held_out: HeldOut | None = None
-    sql: str | None = None
-
-
-class CrossingDetails(msgspec.Struct):
-    """Of the finding CROSSING: where plan `first` gives way to plan `then`, and both curves."""
-
-    first: Plan
-    then: Plan
-    circumstance: Circumstance
-    selectivities: list[float]
-    seconds: dict[Plan, list[float]]
-    costs: dict[Plan, list[float]]
-    """In the planner's unit, at its present settings."""
-    believed: float | None = None
-    """Where they cross by the planner's costs; a share of the rows, as the finding's value."""
-    correlation: float | None = None
-    """Of the column with the order of the heap."""
-    between: dict[Plan, list[tuple[float, float] | None]] | None = None
-    """The 95 % intervals of `seconds`, by the runs; None of a plan that was stopped, or of one run.
-    In files of before there were any, None for all."""
-
-
-def findings(result: Result) -> list[Finding]:
+def findings(result: SweepResult) -> list[PlannerFinding]:
     """By storage: the range, then where plans cross. Nothing if the planner was not swept."""
-    found: list[Finding] = []
-    points = [from_option(option) for option in result.options.get("points", ())]
+    found: list[PlannerFinding] = []
+    points = result.options.points
     for storage in result.storages:
-        asked = [f for f in result.findings if (f.name, f.storage) == (ASKED, storage.name)]
-        if points and asked:
-            sweep = _Sweep(result, storage, points, asked[0].details)
+        picked = [f for f in of_kind(result.findings, Picked) if f.storage == storage.name]
+        if points and picked:
+            sweep = _Sweep(result, storage, points, picked[0].details)
             found += [sweep.range(), *sweep.crossings()]
     return found
 
@@ -80,37 +43,38 @@ class _Sweep:
     """One storage's."""
 
     def __init__(
-        self, result: Result, storage: Storage, points: Sequence[Point], asked: Mapping[str, Any]
+        self, result: SweepResult, storage: Storage, points: Sequence[Point], picked: PickedDetails
     ) -> None:
         self._storage = storage
         self._points = points
-        self._asked = asked
-        cells: dict[tuple[int, Plan], dict[int, Cell]] = {}
-        for cell in result.cells:
-            if cell.storage == storage.name and cell.plan and cell.point is not None:
+        self._picked = picked
+        cells: dict[tuple[int, Plan], dict[int, PlanCell]] = {}
+        for cell in result.plans:
+            if cell.storage == storage.name:
                 cells.setdefault((cell.point, cell.plan), {})[cell.run] = cell
         self._cells = cells
         self._used = [n for n in range(len(points)) if (n, "sequential") in cells]
         per_point = [cells[n, "sequential"].keys() for n in self._used]
-        last = {cell.run for cell in result.cells if cell.plan}
+        last = {cell.run for cell in result.plans}
         whole = set.intersection(*map(set, per_point)) if per_point else set()
         # A run that was interrupted lacks plans that nobody stopped
         self._runs = sorted(whole - {max(last)} if result.partial and last else whole)
 
-    def range(self) -> Finding:
+    def range(self) -> Range:
         """What to set, or why not."""
         if not self._runs:
-            return self._finding(RANGE, "not decided: no run of the sweep is whole")
-        values: list[float] = self._asked["values"]
-        current: float = self._asked["current"]
+            return Range(
+                self._mark("not decided: no run of the sweep is whole"), self._storage.name
+            )
+        values, current = self._picked.values, self._picked.current
         points = [self._timed(number) for number in self._in_turns()]
         found = best_range(points, values)
         means = [fmean(each) for each in zip(*regrets(points), strict=True)]
         words, sql = verdict(self._storage, points, values, current)
         out = held_out(points, values)
-        return self._finding(
-            RANGE,
-            words,
+        return Range(
+            self._mark(words),
+            self._storage.name,
             value=values[found.middle],
             low=values[found.low],
             high=values[found.high],
@@ -127,32 +91,34 @@ class _Sweep:
             ),
         )
 
-    def crossings(self) -> Iterator[Finding]:
+    def crossings(self) -> Iterator[Crossing]:
         """Of each circumstance: from which selectivity on another plan is faster."""
         for circumstance in self._circumstances() if self._runs else ():
             for then, first in combinations(PLANS, 2):  # a plan of many pages, and one of few
                 yield from self._crossing(circumstance, first, then)
 
-    def _crossing(self, circumstance: Circumstance, first: Plan, then: Plan) -> Iterator[Finding]:
+    def _crossing(self, circumstance: Circumstance, first: Plan, then: Plan) -> Iterator[Crossing]:
         own = self._of(circumstance)
         at = [self._points[n].selectivity for n in own]
         times = {plan: [self._times(n, plan) for n in own] for plan in (first, then)}
         seconds = {plan: [fmean(each) for each in times[plan]] for plan in times}
-        costs = {plan: [self._asked["costs"][n][plan] for n in own] for plan in times}
+        costs = {plan: [self._picked.costs[n][plan] for n in own] for plan in times}
         each = [
             crossing(at, [t[run] for t in times[first]], [t[run] for t in times[then]])
             for run in range(len(self._runs))
         ]
         known = [one for one in each if one is not None]
         spread = paired.mean(known) if len(known) == len(each) else None
-        yield self._finding(
-            CROSSING,
-            f"{first} scans are faster than {then} scans "
-            f"{_where(at, seconds[first], seconds[then])}; by the planner, "
-            f"{_where(at, costs[first], costs[then])}",
+        yield Crossing(
+            self._mark(
+                f"{first} scans are faster than {then} scans "
+                f"{_where(at, seconds[first], seconds[then])}; by the planner, "
+                f"{_where(at, costs[first], costs[then])}"
+            ),
+            self._storage.name,
             value=crossing(at, seconds[first], seconds[then]),
-            low=spread and spread.low,
-            high=spread and spread.high,
+            low=spread.low if spread else None,
+            high=spread.high if spread else None,
             units=len(self._runs),
             details=CrossingDetails(
                 first=first,
@@ -162,7 +128,7 @@ class _Sweep:
                 seconds=seconds,
                 costs=costs,
                 believed=crossing(at, costs[first], costs[then]),
-                correlation=self._asked["correlations"].get(circumstance.column),
+                correlation=self._picked.correlations.get(circumstance.column),
                 between={plan: [self._between(n, plan) for n in own] for plan in times},
             ),
         )
@@ -197,7 +163,7 @@ class _Sweep:
 
     def _timed(self, number: int) -> Timed:
         times = {plan: self._times(number, plan) for plan in PLANS}
-        return Timed(times, self._asked["picked"][number])
+        return Timed(times, self._picked.picked[number])
 
     def _times(self, number: int, plan: Plan) -> list[float]:
         """Seconds by run. Where it was stopped, or left out after that: how long at least."""
@@ -216,17 +182,8 @@ class _Sweep:
         least = max(stopped, default=0.0)
         return [cells[run].elapsed_s if run in cells else least for run in self._runs]
 
-    def _finding(
-        self,
-        name: str,
-        words: str,
-        details: RangeDetails | CrossingDetails | None = None,
-        **more: Any,
-    ) -> Finding:
-        if self._storage.simulated:
-            words = f"simulated: {words}"
-        known = msgspec.to_builtins(details) if details else {}
-        return Finding(name, words, self._storage.name, details=known, **more)
+    def _mark(self, words: str) -> str:
+        return f"simulated: {words}" if self._storage.simulated else words
 
 
 def _where(at: Sequence[float], first: Sequence[float], then: Sequence[float]) -> str:

@@ -1,46 +1,45 @@
 """The planner's sweep as chapters of a page: where plans cross, and what a setting costs.
 
-All of it comes out of findings' details, whose shape is that of lab/planner/findings.py. A file
-may hold something else there: what does not fit is left out.
+All of it comes out of findings' details. Lists that do not belong together, as a file may hold
+them, are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from ... import units
-from ...model.lab_result import Finding, Result
 from ...reporters.html.charts import Charts, Line, Panel
 from ...reporters.html.parts import Row, escaped, paragraphs, table
-from ..core.finding_text import capital, label_of, verdict_of
-from .findings import CROSSING, RANGE, CrossingDetails, RangeDetails
+from ..core.finding_text import capital, label_of, of_kind, verdict_of
 from .points import Circumstance
 from .regret import Plan
-from .report import HOW, known
+from .report import HOW
+from .result import Crossing, CrossingDetails, Range, RangeDetails, SweepResult
 
 _Between = Mapping[Plan, Sequence[tuple[float, float] | None]]
 _COLOURS: dict[Plan, str] = {"sequential": "s0", "bitmap": "s2", "index": "s1"}
 
 
-def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
+def chapters(result: SweepResult, charts: Charts) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content): one chapter, or none."""
     parts = []
     for storage in result.storages:
         found = [f for f in result.findings if f.storage == storage.name]
         name = label_of(result, storage.name)
-        parts += [_range(name, f, charts) for f in found if f.name == RANGE]
-        parts += list(_crossings(name, [f for f in found if f.name == CROSSING], charts))
+        parts += [_range(name, f, charts) for f in of_kind(found, Range)]
+        parts += list(_crossings(name, of_kind(found, Crossing), charts))
     if not parts:
         return []
     lead = [HOW]
-    if any(cell.stopped for cell in result.cells):
+    if any(cell.stopped for cell in result.plans):
         lead.append("A plan that was stopped is drawn with the time that it takes at least.")
     content = "\n".join([paragraphs(lead), *parts])
     return [("planner", "What random_page_cost should be", content)]
 
 
-def _range(name: str, finding: Finding, charts: Charts) -> str:
+def _range(name: str, finding: Range, charts: Charts) -> str:
     words = verdict_of(finding)
     said = paragraphs([f"{name}, random_page_cost: {words}."])
-    of = known(finding, RangeDetails)
+    of = finding.details
     if of is None or not _is_whole(of):
         return said
     if of.sql:
@@ -70,24 +69,27 @@ def _is_whole(of: RangeDetails) -> bool:
     return of.fastest_s > 0 and len(of.values) == len(of.regret_s) and min(of.values, default=0) > 0
 
 
-def _crossings(name: str, found: Sequence[Finding], charts: Charts) -> Iterator[str]:
+def _crossings(name: str, found: Sequence[Crossing], charts: Charts) -> Iterator[str]:
     """One chart for each circumstance, measured above, as the planner believes below."""
-    told: dict[Circumstance, list[tuple[Finding, CrossingDetails]]] = {}
+    told: dict[Circumstance, list[Crossing]] = {}
     for finding in found:
-        of = known(finding, CrossingDetails)
-        if of is not None and _fits(of):
-            told.setdefault(of.circumstance, []).append((finding, of))
-    for circumstance, pairs in told.items():
-        of = pairs[0][1]
+        if _fits(finding.details):
+            told.setdefault(finding.details.circumstance, []).append(finding)
+    for circumstance, crossings in told.items():
+        pairs = [each.details for each in crossings]
+        of = pairs[0]
         title = f"{name}: plans over selectivity, {_words(circumstance, of.correlation)}"
-        if any(any(each.between.values()) for _, each in pairs if each.between):
+        if any(any(each.between.values()) for each in pairs if each.between):
             title += ", with 95 % intervals"
-        seconds = {plan: s for _, each in pairs for plan, s in each.seconds.items()}
-        costs = {plan: c for _, each in pairs for plan, c in each.costs.items()}
+        seconds = {plan: s for each in pairs for plan, s in each.seconds.items()}
+        costs = {plan: c for each in pairs for plan, c in each.costs.items()}
         at = [100 * selectivity for selectivity in of.selectivities]
         times = {plan: [1e9 * one for one in each] for plan, each in seconds.items()}
-        between = {plan: b for _, each in pairs for plan, b in (each.between or {}).items()}
-        crossed = [(f"{c.first} | {c.then}", f.value, c.believed) for f, c in pairs]
+        between = {plan: b for each in pairs for plan, b in (each.between or {}).items()}
+        crossed = [
+            (f"{c.first} | {c.then}", f.value, c.believed)
+            for f, c in zip(crossings, pairs, strict=True)
+        ]
         measured = [(100 * value, which) for which, value, _ in crossed if value]
         believed = [(100 * value, which) for which, _, value in crossed if value]
         panels = [
@@ -110,7 +112,7 @@ def _crossings(name: str, found: Sequence[Finding], charts: Charts) -> Iterator[
             title, panels, x="share of the rows that is read", unit="percent", columns=columns,
             content=content,
         )  # fmt: skip
-        yield _where([f for f, _ in pairs], [c for _, c in pairs])
+        yield _where(crossings)
 
 
 def _fits(of: CrossingDetails) -> bool:
@@ -162,9 +164,10 @@ def _words(circumstance: Circumstance, correlation: float | None) -> str:
     return ", ".join(words)
 
 
-def _where(found: Sequence[Finding], pairs: Sequence[CrossingDetails]) -> str:
+def _where(found: Sequence[Crossing]) -> str:
     rows = []
-    for finding, of in zip(found, pairs, strict=True):
+    for finding in found:
+        of = finding.details
         spread = "-"
         if finding.low is not None and finding.high is not None:
             spread = f"{100 * finding.low:.2g} to {100 * finding.high:.2g} %"

@@ -4,8 +4,7 @@ Each circumstance is varied alone around a usual one, at every selectivity: a fu
 five times as long, and say little more of one number.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import msgspec
 
 SELECTIVITIES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 VALUES = (
@@ -19,8 +18,7 @@ HALF_CACHED = 0.5
 CLIENTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstance:
+class Circumstance(msgspec.Struct, frozen=True, kw_only=True):
     """What a query meets. `column` is that of table.py which it asks for."""
 
     column: str = "scattered"
@@ -30,16 +28,25 @@ class Circumstance:
     clients: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One point of the sweep."""
+class Point(Circumstance, frozen=True):
+    """One point of the sweep: a selectivity, in a circumstance."""
 
     selectivity: float
-    circumstance: Circumstance
 
-    def as_option(self) -> dict[str, Any]:
-        """By the names that a result has for it."""
-        return {"selectivity": self.selectivity, **asdict(self.circumstance)}
+    @staticmethod
+    def of(selectivity: float, met: Circumstance) -> "Point":
+        """That of one in the other."""
+        return Point(selectivity, **msgspec.structs.asdict(met))
+
+    @property
+    def circumstance(self) -> Circumstance:
+        """Without the selectivity."""
+        return Circumstance(
+            column=self.column,
+            cached=self.cached,
+            io_concurrency=self.io_concurrency,
+            clients=self.clients,
+        )
 
 
 CIRCUMSTANCES = (
@@ -51,10 +58,3 @@ CIRCUMSTANCES = (
     Circumstance(io_concurrency=PREFETCHING),
     Circumstance(clients=CLIENTS),
 )
-
-
-def from_option(option: dict[str, Any]) -> Point:
-    """What as_option() made, also of a file that knows more."""
-    names = Circumstance.__dataclass_fields__
-    given = {name: value for name, value in option.items() if name in names}
-    return Point(option["selectivity"], Circumstance(**given))

@@ -1,16 +1,12 @@
 """The planner's sweep as text: which random_page_cost costs least, and where plans cross."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
-import msgspec
-
-from ...model.lab_result import Finding, Result
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import label
-from ..core.finding_text import verdict_of
-from .findings import CROSSING, NAMES, RANGE, CrossingDetails, RangeDetails
+from ..core.finding_text import of_kind, verdict_of
+from .result import Crossing, PlannerFinding, Range, RangeDetails, SweepResult
 
 _SHOWN = (1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0)
 """Values in the table; all are in the JSON."""
@@ -20,36 +16,26 @@ HOW = (
     "the fastest ones, as a share of these. seq_page_cost stays 1."
 )
 _PLANS = 22
-_Details = TypeVar("_Details", RangeDetails, CrossingDetails)
 
 
-def sections(result: Result, width: int) -> list[str]:
+def sections(result: SweepResult, width: int) -> list[str]:
     """Return the section; no lines if the planner was not swept."""
-    if not any(f.name in NAMES for f in result.findings):
+    if not any(isinstance(f, PlannerFinding) for f in result.findings):
         return []
     lines = ["", "What random_page_cost should be", *sentence(HOW, width, 2)]
     for storage in result.storages:
         own = [f for f in result.findings if f.storage == storage.name]
         current = None
-        for found in (f for f in own if f.name == RANGE):
+        for found in of_kind(own, Range):
             words = verdict_of(found)
             lines += ["", *sentence(f"{label(storage)}: {words}.", width, 2)]
-            details = known(found, RangeDetails)
-            if details:
-                lines += _range(details, found.units or 0, width)
-                current = details.current
-        crossings = [f for f in own if f.name == CROSSING]
+            if found.details:
+                lines += _range(found.details, found.units or 0, width)
+                current = found.details.current
+        crossings = of_kind(own, Crossing)
         if crossings:
             lines += ["", *_crossings(crossings, current)]
     return lines
-
-
-def known(found: Finding, kind: type[_Details]) -> _Details | None:
-    """Return its details; None if the file has others."""
-    try:
-        return msgspec.convert(found.details, kind)
-    except msgspec.ValidationError:
-        return None
 
 
 def _range(details: RangeDetails, runs: int, width: int) -> list[str]:
@@ -75,7 +61,7 @@ def _range(details: RangeDetails, runs: int, width: int) -> list[str]:
     return lines
 
 
-def _crossings(found: Sequence[Finding], current: float | None) -> list[str]:
+def _crossings(found: Sequence[Crossing], current: float | None) -> list[str]:
     believed = f"planner at {current:g}" if current else "planner"
     lines = [
         "    Up to which share of the rows the first plan is faster",
@@ -83,9 +69,7 @@ def _crossings(found: Sequence[Finding], current: float | None) -> list[str]:
         f"{'measured':>9}{believed:>15}",
     ]
     for each in found:
-        details = known(each, CrossingDetails)
-        if details is None:
-            continue
+        details = each.details
         unsure = each.value is not None and each.low is None and (each.units or 0) > 1
         about, plans = details.circumstance, f"{details.first}, {details.then}"
         lines.append(

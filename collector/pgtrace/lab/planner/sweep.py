@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 
-from ...model.lab_result import Cell, Finding
 from ..core.laboratory import Laboratory
 from ..core.tables import Table
 from . import plans as planner_plans
 from . import table as planner_table
-from .findings import ASKED
 from .points import CIRCUMSTANCES, SELECTIVITIES, VALUES, Circumstance, Point
 from .regret import PLANS, Plan
+from .result import Picked, PickedDetails, PlanCell
 from .timing import run_all
 
 STOPPED_AFTER = 4
@@ -47,9 +46,9 @@ class Sweep:
         self._random = Random(self.seed)
         if self.lab.setup.direct_io:  # past the page cache
             self.circumstances = tuple(c for c in self.circumstances if not c.cached)
-        self.points = [Point(s, c) for c in self.circumstances for s in self.selectivities]
+        self.points = [Point.of(s, c) for c in self.circumstances for s in self.selectivities]
 
-    def prepare(self) -> list[Finding]:
+    def prepare(self) -> list[Picked]:
         """Make the tables, and ask the planner."""
         found = []
         for storage in self._storages():
@@ -59,7 +58,7 @@ class Sweep:
                 found.append(self._ask(storage))
         return found
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[PlanCell]:
         """Time everything, run by run, in an order drawn anew for each. A plan that was stopped
         twice is left out, as with more rows it takes no less.
         """
@@ -86,7 +85,7 @@ class Sweep:
         every = self.lab.state_of(storage) == "cold"
         return [n for n, point in enumerate(self.points) if every or point.circumstance.cached == 1]
 
-    def _cell(self, storage: str, run: int, number: int, plan: Plan) -> Cell:
+    def _cell(self, storage: str, run: int, number: int, plan: Plan) -> PlanCell:
         point = self.points[number]
         of = storage, point.circumstance
         limit = None
@@ -101,7 +100,7 @@ class Sweep:
 
     def _time(
         self, storage: str, number: int, plan: Plan, limit: float | None = None, run: int = 0
-    ) -> Cell:
+    ) -> PlanCell:
         point, table = self.points[number], self.tables[storage]
         circumstance = point.circumstance
         # The same rows, and the same share cached, for every plan of a point and run
@@ -128,7 +127,7 @@ class Sweep:
             began_s = (datetime.now(UTC) - self.lab.started).total_seconds()
             with self.lab.runner.interruption.allowed():
                 ran = run_all(clients, queries, plan)
-        return Cell(
+        return PlanCell(
             storage,
             run,
             sum(each.elapsed_s for each in ran) / len(ran),
@@ -141,7 +140,7 @@ class Sweep:
             resident_before=resident,
         )
 
-    def _ask(self, storage: str) -> Finding:
+    def _ask(self, storage: str) -> Picked:
         """What the planner picks at each value, and what it believes each plan to cost now."""
         table = self.tables[storage]
         options = f"{table.options} {planner_plans.ALONE}"
@@ -159,14 +158,14 @@ class Sweep:
                     plans = planner_plans.picked(session, text, values)
                     asked[key] = plans, planner_plans.costs(session, text)
             each = [asked[p.selectivity, p.circumstance.column] for p in self.points]
-            details = {
-                "values": values,
-                "current": row[0],
-                "picked": [plans for plans, _ in each],
-                "costs": [costs for _, costs in each],
-                "correlations": planner_table.correlations(session),
-            }
-        return Finding(ASKED, "what the planner picks, and why", storage, details=details)
+            details = PickedDetails(
+                values=values,
+                current=row[0],
+                picked=[plans for plans, _ in each],
+                costs=[costs for _, costs in each],
+                correlations=planner_table.correlations(session),
+            )
+        return Picked("what the planner picks, and why", storage, details=details)
 
     def _wanted(self, point: Point) -> int:
         return max(1, round(point.selectivity * self.rows))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from ...model.capture import Source
 from ...model.histogram import Histogram
-from ...model.lab_result import Cell, Pattern, Result
+from ...model.lab_result import Pattern
 from ...stats import paired
 from ..core.figures import SOURCES, Part, part
 from ..core.valid_runs import counted, reads_of
+from .result import ReadaheadCell, ReadaheadResult
 
 WAITING: tuple[Source, ...] = ("device", "wait")
 ASKING: tuple[Source, ...] = ("device", "readahead_issued")
@@ -83,10 +84,10 @@ class Step:
         return self.by_source[source].reads if source in self.by_source else 0
 
 
-def steps(result: Result, storage: str, pattern: Pattern) -> list[Step]:
+def steps(result: ReadaheadResult, storage: str, pattern: Pattern) -> list[Step]:
     """Those that have runs, by their read-ahead, ascending."""
     cells = [c for c in counted(result) if (c.storage, c.pattern) == (storage, pattern)]
-    known = sorted({c.read_ahead_sectors for c in cells if c.read_ahead_sectors is not None})
+    known = sorted({c.read_ahead_sectors for c in cells})
     return [_step(s, [c for c in cells if c.read_ahead_sectors == s]) for s in known]
 
 
@@ -141,17 +142,17 @@ def _between(latencies: Histogram, low: int, high: int) -> Histogram:
     return Histogram.from_buckets(rows, 0, rows[0][0], rows[-1][1] - 1)
 
 
-def _step(sectors: int, cells: Sequence[Cell]) -> Step:
+def _step(sectors: int, cells: Sequence[ReadaheadCell]) -> Step:
     reads = [r for cell in cells for r in reads_of(cell)]
     elapsed = {cell.run: cell.elapsed_s for cell in cells if cell.elapsed_s > 0}
     whole = sum(cell.elapsed_s for cell in cells)
 
-    def share(measure: Callable[[Cell], float | None]) -> float | None:
+    def share(measure: Callable[[ReadaheadCell], float | None]) -> float | None:
         values = [measure(cell) for cell in cells]
         known = [v for v in values if v is not None]
         return sum(known) / whole if whole and len(known) == len(cells) else None
 
-    def waited(cell: Cell) -> float | None:
+    def waited(cell: ReadaheadCell) -> float | None:
         own = reads_of(cell)
         if any(r.performed_by != "backend" or r.source == "unknown" for r in own):
             return None

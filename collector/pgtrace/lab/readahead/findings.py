@@ -6,13 +6,28 @@ from collections.abc import Iterator, Sequence
 
 from ... import units
 from ...model.capture import Source
-from ...model.lab_result import Finding, Result, Storage
+from ...model.lab_result import Details, Storage
 from ...stats import paired
+from ..core.finding_text import numbers
 from .figures import Hump, Step, humps, steps
 from .knee import Knee, knee_of, turn_of
+from .result import (
+    Bytes,
+    BytesDetails,
+    HumpDetails,
+    HumpFinding,
+    KneeDetails,
+    KneeFinding,
+    Limit,
+    LimitDetails,
+    Limiter,
+    RandomDetails,
+    RandomReads,
+    ReadaheadFinding,
+    ReadaheadResult,
+    TurnFinding,
+)
 
-KNEE, TURN, LIMIT, BYTES, HUMP, RANDOM = "knee", "turn", "limit", "bytes", "hump", "random"
-NAMES = frozenset({KNEE, TURN, LIMIT, BYTES, HUMP, RANDOM})
 MOST = 2 / 3
 """The share of the time from which on one thing limits a scan alone."""
 BUSY_HOST = 0.1
@@ -28,17 +43,23 @@ _WORDS: dict[Source, str] = {
 }
 
 
-def findings(result: Result) -> list[Finding]:
+def found_in(result: ReadaheadResult) -> list[ReadaheadFinding]:
+    """Those of a result; computed where there are none, as of one that was cut short."""
+    return result.findings or findings(result)
+
+
+def findings(result: ReadaheadResult) -> list[ReadaheadFinding]:
     """Return them by storage, as these were given."""
-    found: list[Finding] = []
+    found: list[ReadaheadFinding] = []
     for storage in result.storages:
         scans = steps(result, storage.name, "sequential")
         by_index = steps(result, storage.name, "random")
         knee = knee_of(scans)
         if knee:
-            found += [_knee(storage, knee), _turn(storage, knee, scans), _limit(storage, knee.at)]
+            found += [_knee(storage, knee), _turn(storage, knee, scans)]
+            found.append(_limit(storage, knee.at))
             found += _random(storage, knee.at, by_index)
-        found += _bytes(storage, scans, result.options.get("table_bytes"))
+        found += _bytes(storage, scans, result.options.table_bytes)
         found += [_hump(storage, step, hump) for step in scans for hump in humps(step)]
     return found
 
@@ -50,7 +71,7 @@ def throughput(step: Step) -> float | None:
     return step.heap.bytes / step.runs / step.time.value
 
 
-def _knee(storage: Storage, knee: Knee) -> Finding:
+def _knee(storage: Storage, knee: Knee) -> KneeFinding:
     at, best, runs = knee.at.sectors, knee.best.sectors, knee.at.runs
     rate = throughput(knee.at)
     shown = f" ({units.rate(rate)})" if rate else ""
@@ -67,22 +88,33 @@ def _knee(storage: Storage, knee: Knee) -> Finding:
         words += f"; the best is the largest that was measured, {best:,}"
     elif best != at:
         words += f"; the best is {best:,}"
-    return _finding(
-        KNEE, storage, words, at, knee.low.sectors if runs > 1 else None,
-        knee.high.sectors if runs > 1 else None, runs,
-        best_sectors=best, bytes_per_second=rate,
-        by_best={str(s): [e.value, e.low, e.high] for s, e in knee.by_best.items()},
-    )  # fmt: skip
+    return KneeFinding(
+        _mark(storage, words),
+        storage.name,
+        at,
+        knee.low.sectors if runs > 1 else None,
+        knee.high.sectors if runs > 1 else None,
+        runs,
+        details=KneeDetails(
+            best,
+            rate,
+            {s: (e.value, e.low, e.high) for s, e in knee.by_best.items()},
+            simulated=storage.simulated,
+        ),
+    )
 
 
-def _turn(storage: Storage, knee: Knee, scans: Sequence[Step]) -> Finding:
+def _turn(storage: Storage, knee: Knee, scans: Sequence[Step]) -> TurnFinding:
     turn = turn_of(knee, scans)
+    details = Details(simulated=True) if storage.simulated else None
     if turn is None:
         last = f"{knee.best.sectors:,} sectors"
-        return _finding(TURN, storage, f"not seen: nothing above {last} was measured")
+        words = _mark(storage, f"not seen: nothing above {last} was measured")
+        return TurnFinding(words, storage.name, details=details)
     possible, likely, certain = turn.possible, turn.likely, turn.certain
     if possible is None:
-        return _finding(TURN, storage, f"none up to {turn.last.sectors:,} sectors")
+        words = _mark(storage, f"none up to {turn.last.sectors:,} sectors")
+        return TurnFinding(words, storage.name, details=details)
     if certain is None:
         shown = f", by the means at {likely.sectors:,} sectors" if likely else ""
         words = f"not decided{shown}; more runs would tell"
@@ -96,13 +128,16 @@ def _turn(storage: Storage, knee: Knee, scans: Sequence[Step]) -> Finding:
             "would tell"
         )
     at, low, high = (step.sectors if step else None for step in (likely, possible, certain))
-    return _finding(TURN, storage, words, at, low, high, knee.by_best[turn.last.sectors].runs)
+    runs = knee.by_best[turn.last.sectors].runs
+    return TurnFinding(_mark(storage, words), storage.name, at, low, high, runs, details)
 
 
-def _limit(storage: Storage, step: Step) -> Finding:
+def _limit(storage: Storage, step: Step) -> Limit:
     """Of the backend's time at one step."""
     on_cpu = None if step.cpu is None else step.cpu + (step.cpu_wait or 0)
-    shares = {"the CPU": on_cpu, "the device": step.waited, "the client": step.client}
+    shares: dict[Limiter, float | None] = {
+        "the CPU": on_cpu, "the device": step.waited, "the client": step.client
+    }  # fmt: skip
     known = {name: share for name, share in shares.items() if share is not None}
     told = {
         "on a CPU": step.cpu,
@@ -114,7 +149,7 @@ def _limit(storage: Storage, step: Step) -> Finding:
         parts.append("waiting for reads not measured, as others made them")
     if step.busy is not None:
         parts.append(f"the device had requests for {units.share(min(1, step.busy))}")
-    name, share = max(known.items(), key=lambda each: each[1], default=("nothing", 0.0))
+    name, share = max(known.items(), key=lambda each: each[1], default=(None, 0.0))
     if share >= MOST:
         words = f"{name} limits"
         if name == "the CPU" and (step.cpu_wait or 0) > BUSY_HOST:
@@ -124,16 +159,28 @@ def _limit(storage: Storage, step: Step) -> Finding:
     else:
         words = "what limits was not measured"
     words += f" at {step.sectors:,} sectors: of the time {', '.join(parts)}"
-    return _finding(
-        LIMIT, storage, words, share if share >= MOST else None, units_=step.runs,
-        sectors=step.sectors, by=name if share >= MOST else None, cpu=step.cpu,
-        cpu_wait=step.cpu_wait, waited=step.waited, busy=step.busy, client=step.client,
-    )  # fmt: skip
+    details = LimitDetails(
+        step.sectors,
+        name if share >= MOST else None,
+        cpu=step.cpu,
+        cpu_wait=step.cpu_wait,
+        waited=step.waited,
+        busy=step.busy,
+        client=step.client,
+        simulated=storage.simulated,
+    )
+    return Limit(
+        _mark(storage, words),
+        storage.name,
+        share if share >= MOST else None,
+        units=step.runs,
+        details=details,
+    )
 
 
-def _bytes(storage: Storage, scans: Sequence[Step], table: object) -> Iterator[Finding]:
+def _bytes(storage: Storage, scans: Sequence[Step], table: int | None) -> Iterator[Bytes]:
     """Of the step that is farthest off."""
-    if not isinstance(table, int) or not table:
+    if not table:
         return
     shares = {s.sectors: s.device_bytes / table for s in scans if s.heap.reads}
     if not shares or any(s.all.reads == s.count("unknown") for s in scans):
@@ -153,13 +200,16 @@ def _bytes(storage: Storage, scans: Sequence[Step], table: object) -> Iterator[F
         else:
             words += ": something was read twice, as the page cache could not hold it"
     words = f"the table has {units.size(table)}, and its reads asked the device for {words}"
-    yield _finding(
-        BYTES, storage, words, worst, units_=sum(s.runs for s in scans),
-        by_sectors={str(s): v for s, v in shares.items()},
-    )  # fmt: skip
+    yield Bytes(
+        _mark(storage, words),
+        storage.name,
+        worst,
+        units=sum(s.runs for s in scans),
+        details=BytesDetails(shares, simulated=storage.simulated),
+    )
 
 
-def _hump(storage: Storage, step: Step, hump: Hump) -> Finding:
+def _hump(storage: Storage, step: Step, hump: Hump) -> HumpFinding:
     most = sorted(hump.by_source.items(), key=lambda each: -each[1])
     said = []
     for source, reads in most:
@@ -180,25 +230,33 @@ def _hump(storage: Storage, step: Step, hump: Hump) -> Finding:
         f"{'read' if hump.reads == 1 else 'reads'}, {units.share(time)} of the time: "
         f"{'; '.join(said)}"
     )
-    return _finding(
-        HUMP, storage, words, hump.p50_ns, units_=step.runs, sectors=step.sectors,
-        low_ns=hump.low_ns, high_ns=hump.high_ns, reads=hump.reads, total_ns=hump.total_ns,
-        by_source=hump.by_source,
-    )  # fmt: skip
+    details = HumpDetails(
+        step.sectors,
+        hump.low_ns,
+        hump.high_ns,
+        hump.reads,
+        hump.total_ns,
+        hump.by_source,
+        simulated=storage.simulated,
+    )
+    return HumpFinding(
+        _mark(storage, words), storage.name, hump.p50_ns, units=step.runs, details=details
+    )
 
 
-def _random(storage: Storage, knee: Step, by_index: Sequence[Step]) -> Iterator[Finding]:
+def _random(storage: Storage, knee: Step, by_index: Sequence[Step]) -> Iterator[RandomReads]:
     """At the scan's knee, against where random reads are fastest."""
     there = [s for s in by_index if s.sectors == knee.sectors]
     if len(by_index) < 2 or not there:
         return
     fastest = min(by_index, key=lambda step: step.time.value)
+    details = RandomDetails(knee.sectors, fastest.sectors, simulated=storage.simulated)
     if fastest is there[0]:
         words = (
             f"with no step was the index scan faster than with the knee, {knee.sectors:,} sectors"
         )
-        yield _finding(RANDOM, storage, words, 1.0, units_=there[0].runs,
-                       sectors=knee.sectors, fastest_sectors=fastest.sectors)  # fmt: skip
+        words = _mark(storage, words)
+        yield RandomReads(words, storage.name, 1.0, units=there[0].runs, details=details)
         return
     ratio = paired.ratio(there[0].elapsed_s, fastest.elapsed_s)
     if ratio:
@@ -206,21 +264,9 @@ def _random(storage: Storage, knee: Step, by_index: Sequence[Step]) -> Iterator[
             f"the index scan at the knee, {knee.sectors:,} sectors, by {fastest.sectors:,}, its "
             f"fastest: {paired.verdict(ratio, '{} as long')}"
         )
-        yield _finding(RANDOM, storage, words, ratio.value, ratio.low, ratio.high, ratio.runs,
-                       sectors=knee.sectors, fastest_sectors=fastest.sectors)  # fmt: skip
+        words = _mark(storage, words)
+        yield RandomReads(words, storage.name, *numbers(ratio), details=details)
 
 
-def _finding(  # noqa: PLR0917 - in the order that a finding has them
-    name: str,
-    storage: Storage,
-    words: str,
-    value: float | None = None,
-    low: float | None = None,
-    high: float | None = None,
-    units_: int | None = None,
-    **details: object,
-) -> Finding:
-    known = {key: value for key, value in details.items() if value is not None}
-    if storage.simulated:
-        words, known = f"simulated: {words}", known | {"simulated": True}
-    return Finding(name, words, storage.name, value, low, high, units_, known)
+def _mark(storage: Storage, words: str) -> str:
+    return f"simulated: {words}" if storage.simulated else words

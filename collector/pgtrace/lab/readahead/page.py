@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 
 from ... import units
-from ...model.lab_result import Finding, Result, Storage
+from ...model.lab_result import Finding, Storage
 from ...reporters.html.charts import Charts, Group, Layer, Line, Panel
 from ...reporters.html.parts import Row, paragraphs, part, table
 from ...reporters.html.reads import NAMES as SOURCES
 from ..core.figures import label
-from ..core.finding_text import capital, findings_of, verdict_of
-from . import findings as readahead_findings
+from ..core.finding_text import capital, of_kind, verdict_of
 from .figures import Step, steps
-from .findings import HUMP, KNEE, NAMES, throughput
+from .findings import found_in, throughput
 from .knee import knee_of
 from .report import SAID
+from .result import HumpFinding, KneeFinding, ReadaheadResult
 
 _X = "read-ahead, sectors"
 
 
-def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
+def chapters(result: ReadaheadResult, charts: Charts) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content), one chapter for each storage that has runs."""
-    found = findings_of(result, NAMES, readahead_findings.findings)
+    found = found_in(result)
     made = []
     for number, storage in enumerate(result.storages):
         own = [f for f in found if f.storage == storage.name]
@@ -29,18 +29,20 @@ def chapters(result: Result, charts: Charts) -> list[tuple[str, str, str]]:
     return [chapter for chapter in made if chapter[2]]
 
 
-def _storage(result: Result, storage: Storage, found: Sequence[Finding], charts: Charts) -> str:
+def _storage(
+    result: ReadaheadResult, storage: Storage, found: Sequence[Finding], charts: Charts
+) -> str:
     scans = steps(result, storage.name, "sequential")
     by_index = {s.sectors: s for s in steps(result, storage.name, "random")}
     if not scans:
         return ""
-    said = [f"{SAID[f.name]}: {verdict_of(f)}." for f in found if f.name in SAID]
+    said = [f"{SAID[type(f)]}: {verdict_of(f)}." for f in found if type(f) in SAID]
     parts = [paragraphs(said), _over_read_ahead(storage, scans, by_index, found, charts)]
     for step in scans:
         about = [
             f"{capital(verdict_of(f))}."
-            for f in found
-            if f.name == HUMP and f.details.get("sectors") == step.sectors
+            for f in of_kind(found, HumpFinding)
+            if f.details.sectors == step.sectors
         ]
         layers = [
             Layer((SOURCES[source],), source, of.latencies)
@@ -71,7 +73,7 @@ def _over_read_ahead(
         return without
     content = table("At each read-ahead", _X, [("", columns)],
                     [_row(s, scans, by_index) for s in drawn])  # fmt: skip
-    knee = next((f for f in found if f.name == KNEE), None)
+    knee = next(iter(of_kind(found, KneeFinding)), None)
     name, band = _knee(knee, drawn)
     marks = [(knee.value, name)] if knee and knee.value else []
     rates = Line(
@@ -97,7 +99,9 @@ def _over_read_ahead(
     return f"{without}\n{chart}"
 
 
-def _knee(knee: Finding | None, drawn: Sequence[Step]) -> tuple[str, tuple[float, float] | None]:
+def _knee(
+    knee: KneeFinding | None, drawn: Sequence[Step]
+) -> tuple[str, tuple[float, float] | None]:
     """Its name, and what is shaded; nothing is where it may be nearly anywhere."""
     if knee is None or knee.low is None or knee.high is None:
         return "knee by the means", None

@@ -3,30 +3,30 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...model.lab_result import Result
-from ..core.finding_text import UNDECIDED, findings_of, label_of, verdict_of
+from ..core.finding_text import UNDECIDED, label_of, verdict_of
 from ..core.presentation import Chapter, Presentation
-from . import findings as readahead_findings
 from . import report
+from .findings import found_in
+from .result import KneeFinding, Limit, ReadaheadResult, TurnFinding
 
 if TYPE_CHECKING:
     from ...reporters.html.charts import Charts
 
 
-def _answer(result: Result) -> Iterator[str]:
+def _answer(result: ReadaheadResult) -> Iterator[str]:
     helps = "more read-ahead stops to help"
-    for f in findings_of(result, report.NAMES, readahead_findings.findings):
+    for f in found_in(result):
         storage, words = label_of(result, f.storage), verdict_of(f)
-        if f.name == readahead_findings.KNEE:
+        if isinstance(f, KneeFinding):
             told = f"where {helps} is" if words.startswith(UNDECIDED) else helps
             yield f"{storage}: {told} {words}."
-        if f.name == readahead_findings.TURN:
+        if isinstance(f, TurnFinding):
             yield f"{storage}: read-ahead at which a scan takes longer again: {words}."
-        if f.name == readahead_findings.LIMIT:
+        if isinstance(f, Limit):
             yield f"{storage}: {words}."
 
 
-def _chapters(result: Result, charts: "Charts") -> list[Chapter]:
+def _chapters(result: ReadaheadResult, charts: "Charts") -> list[Chapter]:
     from . import page
 
     return page.chapters(result, charts)
@@ -38,5 +38,4 @@ PRESENTATION = Presentation(
     sections=report.sections,
     chapters=_chapters,
     method=report.runs,
-    told=report.NAMES,
 )

@@ -4,20 +4,26 @@ from collections.abc import Sequence
 
 from ... import units
 from ...model.capture import Source
-from ...model.lab_result import Finding, Pattern, Result, Storage
+from ...model.lab_result import Finding, Pattern, Storage
 from ...reporters.terminal.chart import chart
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
 from ..core.figures import label
-from ..core.finding_text import capital, findings_of, label_of, verdict_of
+from ..core.finding_text import capital, label_of, of_kind, verdict_of
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import left_out
-from . import findings as readahead_findings
 from .figures import Step, steps
-from .findings import BYTES, HUMP, KNEE, LIMIT, NAMES, RANDOM, TURN, throughput
+from .findings import found_in, throughput
 from .knee import Knee, knee_of
-
-__all__ = ["NAMES", "sections"]
+from .result import (
+    Bytes,
+    HumpFinding,
+    KneeFinding,
+    Limit,
+    RandomReads,
+    ReadaheadResult,
+    TurnFinding,
+)
 
 _WIDEST = 15
 """Characters of an interval; that of two unlike runs may have more."""
@@ -29,12 +35,18 @@ _COUNTED: tuple[tuple[Source, int], ...] = (
 )
 _TABLE = "a table with wide rows"
 _PATTERNS: tuple[Pattern, ...] = ("sequential", "random")
-SAID = {KNEE: "Knee", TURN: "Turn", LIMIT: "Limit", BYTES: "Bytes", RANDOM: "Random reads"}
+SAID: dict[type[Finding], str] = {
+    KneeFinding: "Knee",
+    TurnFinding: "Turn",
+    Limit: "Limit",
+    Bytes: "Bytes",
+    RandomReads: "Random reads",
+}
 
 
-def sections(result: Result, width: int) -> list[str]:
+def sections(result: ReadaheadResult, width: int) -> list[str]:
     """Return all that is said of this experiment, but how it was made."""
-    found = findings_of(result, NAMES, readahead_findings.findings)
+    found = found_in(result)
     lines: list[str] = []
     for storage in result.storages:
         of = {pattern: steps(result, storage.name, pattern) for pattern in _PATTERNS}
@@ -49,24 +61,21 @@ def sections(result: Result, width: int) -> list[str]:
     return lines
 
 
-def runs(result: Result, width: int) -> list[str]:
+def runs(result: ReadaheadResult) -> list[str]:
     """Return what was read, how often, how it was made cold, and what was left out."""
     options = result.options
-    lines = sentence(table_and_runs(result, _TABLE), width)
-    queries = options.get("queries")
-    if isinstance(queries, dict):
-        for pattern in _PATTERNS:
-            if pattern in queries:
-                lines += sentence(f"{capital(pattern)}: {queries[pattern]}", width)
-    lines += sentence(made(result), width)
-    missing = options.get("left_out")
-    for why in missing.values() if isinstance(missing, dict) else ():
-        lines += sentence(f"Left out: {why}.", width)
+    said = [table_and_runs(result, _TABLE)]
+    for pattern in _PATTERNS:
+        if pattern in options.queries:
+            said.append(f"{capital(pattern)}: {options.queries[pattern]}")
+    said.append(made(result))
+    for why in options.left_out.values():
+        said.append(f"Left out: {why}.")
     for out in left_out(result):
         cell = out.cell
         name = f"{label_of(result, cell.storage)}, {cell.pattern}, run {cell.run}"
-        lines += sentence(f"Left out: {name}: {out.why}.", width)
-    return lines
+        said.append(f"Left out: {name}: {out.why}.")
+    return said
 
 
 def _scan(
@@ -98,9 +107,9 @@ def _scan(
         "the backend's reads, and what they asked the device for, by the table's size.", width, 2,
     )  # fmt: skip
     lines.append("")
-    for name in (KNEE, TURN, LIMIT, BYTES):
-        for f in (f for f in found if f.name == name):
-            lines += sentence(f"{SAID[name]}: {verdict_of(f)}.", width, 2)
+    for kind in (KneeFinding, TurnFinding, Limit, Bytes):
+        for f in (f for f in found if isinstance(f, kind)):
+            lines += sentence(f"{SAID[kind]}: {verdict_of(f)}.", width, 2)
     return lines
 
 
@@ -144,8 +153,8 @@ def _by_index(
         )
     asked = by_index[0].all.bytes / by_index[0].runs
     lines += sentence(f"The query's reads are of {units.size(asked)} in a run.", width, 2)
-    for f in (f for f in found if f.name == RANDOM):
-        lines += sentence(f"{SAID[RANDOM]}: {verdict_of(f)}.", width, 2)
+    for f in of_kind(found, RandomReads):
+        lines += sentence(f"{SAID[RandomReads]}: {verdict_of(f)}.", width, 2)
     return lines
 
 
@@ -160,8 +169,8 @@ def _histograms(
             f"{escape(label(storage))}, {step.sectors:,} sectors: its reads in {runs}",
             *chart(step.all.latencies, width),
         ]
-        for f in (f for f in found if f.name == HUMP):
-            if f.details.get("sectors") == step.sectors:
+        for f in of_kind(found, HumpFinding):
+            if f.details.sectors == step.sectors:
                 lines += sentence(f"{capital(verdict_of(f))}.", width, 2)
     return lines
 

@@ -1,292 +1,124 @@
-"""What making data last costs two servers, which do the same work.
+"""The sync experiment: fsync and checkpoints of two servers."""
 
-Each run gives both servers their turn, in an order that is drawn anew: what drifts with time hits
-both alike. In its turn a server is started, gets the tables anew, and does the three
-loads, each with a CHECKPOINT after it. The other one is stopped meanwhile. The loads have a fixed
-number of transactions: the published one ran for a fixed time, so that its servers' checkpoints had
-different work, and their durations did not compare the servers.
-"""
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import os
-import platform
-import re
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from random import Random
-from typing import TYPE_CHECKING, Any
-
-from ... import units
-from ...engines import CheckpointTimes, ProbeType
-from ...errors import NothingCapturedError
-from ...linux.block_device import device_work, since
-from ...model.capture import Host, Operation, Server
-from ...model.lab_result import Cell, Checkpoint, Result
-from ...tracing.tracer import trace
-from ..core import storages
-from ..core.aggregate import by_backend_type
-from ..core.interruption import Interrupted, Interruption
-from ..core.laboratory import check_root
-from ..core.private_server import BASE, WORKED_IN
-from ..core.progress import Progress
-from ..core.session_totals import Kept
-from ..core.storages import Place
-from ..core.undo_log import Changes
-from . import load as sync_load
-from . import servers as sync_servers
-from .load import LOADS, LoadName, Size
-from .servers import ServerSpec, SyncServer
+from ..core import command_options
 
 if TYPE_CHECKING:
-    import psycopg
-
-OPERATIONS: tuple[Operation, ...] = ("write", "fsync")
-DATA = "data"
-_SEEDS = 1 << 31
-_LINE = re.compile(
-    r"checkpoint complete: wrote (\d+) buffers .*write=([\d.]+) s, sync=([\d.]+) s, "
-    r"total=([\d.]+) s; sync files=(\d+)"
-)
+    from ..core.interruption import Interruption
+    from ..core.presentation import Presentation
+    from ..core.progress import Progress
+    from .measuring import Setup
+    from .result import SyncResult
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What was asked for."""
+class SyncExperiment:
+    """Compare what making data last costs two servers: two binaries, or one with other settings.
 
-    servers: Sequence[ServerSpec]
-    size: Size
-    runs: int
-    wal: Place | None = None
-    data: Place | None = None
-    user: str = "postgres"
-    probe_type: ProbeType | None = None
+    The published load, a fixed number of transactions and a bulk insert, each with a CHECKPOINT
+    after it, runs on one and on the other, in an order drawn at random. Nothing is left at the
+    end, also after Ctrl-C, which keeps the turns that were whole.
+    """
+
+    examples = (
+        "sudo pgtrace lab sync --server a=/opt/pg17/bin --server b=/opt/pg18/bin",
+        "sudo pgtrace lab sync --server a=/opt/18/bin --server b=/opt/18/bin,fsync=off",
+    )
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        parser.add_argument(
+            "--server",
+            action="append",
+            default=[],
+            metavar="NAME=BINDIR[,setting=value…]",
+            help="a server's programs, and settings of its own; twice",
+        )
+        for what, held in (("wal", "the WAL"), ("data", "everything else")):
+            parser.add_argument(
+                f"--{what}-storage",
+                metavar="NAME=DIR",
+                help=f"an empty directory for {held} of both, and what to call it "
+                + ("(with the data)" if what == "wal" else "(/var/tmp)"),
+            )
+        for option, default, text in (
+            ("rows", 200_000, "users in the table, from which wide keys are drawn"),
+            ("transactions", 4_000, "of all writers together in each load; as many are read"),
+            ("clients", 8, "writers, and as many readers"),
+            ("bulk-rows", 500_000, "of the bulk insert"),
+        ):
+            parser.add_argument(
+                f"--{option}",
+                type=command_options.number,
+                default=default,
+                metavar="N",
+                help=f"{text} ({default:,})",
+            )
+        command_options.add_runs(parser)
+        command_options.add_user(parser)
+        command_options.add_way(parser)
+        command_options.add_output(parser)
+
+    def prepare(self, args: argparse.Namespace) -> "Callable[[Progress, Interruption], SyncResult]":
+        """Look at what was asked for."""
+        from . import findings, measuring
+
+        setup = _setup(args)
+
+        def measure(progress: "Progress", interruption: "Interruption") -> "SyncResult":
+            result = measuring.measure(setup, progress, interruption)
+            result.findings += findings.findings(result)
+            return result
+
+        return measure
 
     @property
-    def places(self) -> dict[str, Place]:
-        """By what lies there; WAL lies with the data unless it has a place."""
-        found = {"data": self.data or Place(DATA, BASE)}
-        return found if self.wal is None else {**found, "wal": self.wal}
+    def result(self) -> "type[SyncResult]":
+        """What its file holds."""
+        from .result import SyncResult
 
-    def check(self) -> None:
-        """Refuse what cannot go well, before anything is written. Raises PgtraceError's kinds."""
-        check_root()
-        clusters = sync_servers.check(self.servers, self.user)
-        given = {what: place for what, place in (("data", self.data), ("wal", self.wal)) if place}
-        sync_servers.check_places(given, clusters, self.user, 2 * (self.size.bytes + WORKED_IN))
+        return SyncResult
+
+    @property
+    def presentation(self) -> "Presentation[SyncResult]":
+        """How that is told."""
+        from .presentation import PRESENTATION
+
+        return PRESENTATION
 
 
-@dataclass
-class _Work:
-    """What all turns have in common."""
+def _setup(args: argparse.Namespace) -> "Setup":
+    """What the options say. Raises UsageError."""
+    from ...errors import UsageError
+    from ..core.storages import parse
+    from . import servers as sync_servers
+    from .load import Size
+    from .measuring import Setup
 
-    setup: Setup
-    seed: int
-    progress: Progress
-    interruption: Interruption
-    started: datetime
-    kept: Kept = field(default_factory=Kept)
-    settings: dict[str, dict[str, str]] = field(default_factory=dict)
-    identities: dict[str, Server] = field(default_factory=dict)
-
-    def turn(self, server: SyncServer, run: int) -> list[Cell]:
-        """All that one server does in a run."""
-        self.progress.step(f"run {run}, server {server.name}")
-        server.start()
-        with ExitStack() as stack:
-            stack.callback(server.cluster.stop)
-            with self.interruption.allowed():
-                sync_load.make(server, self.setup.size)
-                self.settings[server.name] = server.settings()
-                self.identities[server.name] = server.identity()
-                connection = stack.enter_context(server.connect())
-                return [
-                    cell
-                    for load in LOADS
-                    for cell in (
-                        self._load(server, connection, run, load),
-                        self._checkpoint(server, connection, run, load),
-                    )
-                ]
-
-    def _load(
-        self, server: SyncServer, connection: "psycopg.Connection[Any]", run: int, load: LoadName
-    ) -> Cell:
-        self._settle(server)
-        # One seed of a run and load: both servers get the same keys
-        seed = (self.seed + 3 * run + LOADS.index(load)) % _SEEDS
-        return self._measure(
-            server,
-            Cell(self.setup.places["data"].name, run, 0, server=server.name, load=load),
-            lambda cell: self._done(cell, server, connection, seed),
+    command_options.check_output(args)
+    if args.transactions < args.clients:
+        raise UsageError(
+            f"--transactions {args.transactions} are fewer than --clients {args.clients}: "
+            "give each client one"
         )
-
-    def _done(
-        self, cell: Cell, server: SyncServer, connection: "psycopg.Connection[Any]", seed: int
-    ) -> None:
-        assert cell.load is not None
-        done = sync_load.do(server, connection, cell.load, self.setup.size, seed)
-        cell.phase = "load"
-        cell.elapsed_s, cell.tps, cell.reading_tps = done.elapsed_s, done.tps, done.reading_tps
-
-    def _checkpoint(
-        self, server: SyncServer, connection: "psycopg.Connection[Any]", run: int, load: LoadName
-    ) -> Cell:
-        def do(cell: Cell) -> None:
-            begin = server.cluster.log_size()
-            began = time.perf_counter()
-            connection.execute("checkpoint")
-            cell.elapsed_s = time.perf_counter() - began
-            cell.checkpoint = logged(server.cluster.logged_since(begin))
-
-        name = self.setup.places["data"].name
-        return self._measure(
-            server, Cell(name, run, 0, server=server.name, load=load, phase="checkpoint"), do
+    wal, data = (
+        parse(text, option=option) if text else None
+        for option, text in (
+            ("--wal-storage", args.wal_storage),
+            ("--data-storage", args.data_storage),
         )
-
-    def _measure(self, server: SyncServer, cell: Cell, do: Any) -> Cell:
-        places = {place.name: server.directories[what] for what, place in self.setup.places.items()}
-        with trace(
-            server.cluster.postmaster_pid,
-            probe_type=self.setup.probe_type,
-            operations=OPERATIONS,
-            queries="none",  # whose probes would slow each of them
-            checkpoints=cell.phase == "checkpoint",
-        ) as tracer:
-            before = {name: device_work(directory) for name, directory in places.items()}
-            cell.began_s = (datetime.now(UTC) - self.started).total_seconds()
-            do(cell)
-            if cell.checkpoint:
-                _time(cell.checkpoint, tracer.checkpoint())
-            after = {name: device_work(directory) for name, directory in places.items()}
-        capture = tracer.capture()
-        self.kept.keep(capture)
-        cell.by_backend_type = by_backend_type(capture)
-        worked = {name: since(before[name], after[name]) for name in places}
-        cell.devices = {name: work for name, work in worked.items() if work}
-        return cell
-
-    @staticmethod
-    def _settle(server: SyncServer) -> None:
-        """Have the kernel write what it holds: with fsync off, what it held is of no load."""
-        for directory in server.directories.values():
-            subprocess.run(["/usr/bin/sync", "-f", directory], check=True)
-
-
-def _time(found: Checkpoint, seen: CheckpointTimes) -> None:
-    """Add what was traced."""
-
-    def seconds(begin_ns: int, end_ns: int) -> float | None:
-        return (end_ns - begin_ns) / 1e9 if begin_ns and end_ns else None
-
-    found.write_s = seconds(seen.write_ns, seen.sync_ns)
-    found.sync_s = seconds(seen.sync_ns, seen.synced_ns)
-    found.total_s = seconds(seen.begin_ns, seen.end_ns)
-
-
-def logged(text: str) -> Checkpoint:
-    """What the server's log says of the last checkpoint in it."""
-    lines = _LINE.findall(text)
-    if not lines:
-        return Checkpoint()
-    buffers, write, sync, total, files = lines[-1]
-    return Checkpoint(
-        logged_write_s=float(write),
-        logged_sync_s=float(sync),
-        logged_total_s=float(total),
-        buffers=int(buffers),
-        files=int(files),
+    )
+    return Setup(
+        [sync_servers.parse(text) for text in args.server],
+        Size(args.rows, args.transactions, args.clients, args.bulk_rows),
+        args.runs,
+        wal=wal,
+        data=data,
+        user=args.user,
+        probe_type=args.probe,
     )
 
 
-def measure(setup: Setup, progress: Progress, interruption: Interruption) -> Result:
-    """Do it. Raises NothingCapturedError if it was interrupted before both servers had a whole
-    turn, and what Setup.check() does; interrupted later, the result is partial.
-    """
-    setup.check()
-    random = Random()
-    seed = random.randrange(_SEEDS)
-    names = [asked.name for asked in setup.servers]
-    drawn = Random(seed)
-    orders = [drawn.sample(names, len(names)) for _ in range(setup.runs)]
-    work = _Work(setup, seed, progress, interruption, datetime.now(UTC))
-    cells: list[Cell] = []
-    partial = True
-    try:
-        with Changes() as changes:
-            progress.say("Preparing the servers")
-            with sync_servers.servers(
-                setup.servers, setup.places, changes=changes, user=setup.user
-            ) as made:
-                progress.tell(_plan(setup))
-                by_name = {server.name: server for server in made}
-                progress.plan(sum(map(len, orders)))
-                for run, order in enumerate(orders, 1):
-                    for name in order:
-                        cells += work.turn(by_name[name], run)
-                partial = False
-    except Interrupted:
-        if {cell.server for cell in cells} != set(names):
-            raise NothingCapturedError("interrupted before one run was whole") from None
-    finally:
-        progress.clear()
-    return _result(work, cells, orders, partial=partial)
-
-
-def _plan(setup: Setup) -> str:
-    size, names = setup.size, " and ".join(asked.name for asked in setup.servers)
-    turns = f"{setup.runs} {'turn' if setup.runs == 1 else 'turns'}"
-    return (
-        f"Plan: {names}, {turns} each: {size.rows:,} rows are loaded, "
-        f"then {size.transactions:,} transactions write to all of them, as many to a few, and "
-        f"{size.bulk_rows:,} rows come at once, each with a checkpoint after it. How long that "
-        "takes, the first turn tells."
-    )
-
-
-def _result(
-    work: _Work, cells: list[Cell], orders: Sequence[Sequence[str]], *, partial: bool
-) -> Result:
-    setup, size = work.setup, work.setup.size
-    return Result(
-        experiment="sync",
-        partial=partial,
-        started=units.stamp(work.started),
-        duration_s=(datetime.now(UTC) - work.started).total_seconds(),
-        host=Host(platform.release(), os.cpu_count() or 1),
-        server=work.identities[setup.servers[0].name],
-        probes=work.kept.probes,
-        lost=work.kept.lost,
-        options={
-            "servers": [_about(asked, work) for asked in setup.servers],
-            "differences": sync_servers.differences(
-                {asked.name: work.settings[asked.name] for asked in setup.servers}
-            ),
-            "wal_storage": setup.places.get("wal", setup.places["data"]).name,
-            "data_storage": setup.places["data"].name,
-            "runs": setup.runs,
-            "rows": size.rows,
-            "transactions": size.transactions // size.clients * size.clients,
-            "clients": size.clients,
-            "bulk_rows": size.bulk_rows,
-            "narrow_keys": size.keys("narrow"),
-            "seed": work.seed,
-            "order": [list(order) for order in orders],
-        },
-        storages=[storages.describe(place) for place in setup.places.values()],
-        cells=cells,
-    )
-
-
-def _about(asked: ServerSpec, work: _Work) -> Mapping[str, Any]:
-    settings = work.settings[asked.name]
-    return {
-        "name": asked.name,
-        "bindir": str(asked.bindir),
-        "version": work.identities[asked.name].version,
-        "settings": dict(asked.settings),
-        "fsync": settings.get("fsync"),
-        "wal_sync_method": settings.get("wal_sync_method"),
-    }
+EXPERIMENT = SyncExperiment()

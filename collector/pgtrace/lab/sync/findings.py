@@ -9,19 +9,24 @@ from typing import Literal, NamedTuple
 
 from ... import units
 from ...model.capture import Io
-from ...model.lab_result import Cell, Finding, Result
 from ...stats import paired
-from ..core.finding_text import verdict_of
+from ..core.finding_text import numbers, verdict_of
+from .result import (
+    Difference,
+    DifferenceDetails,
+    LoadName,
+    Phase,
+    SyncCell,
+    SyncResult,
+)
 
 FileKind = Literal["WAL", "data"]
 FILES: tuple[FileKind, ...] = ("WAL", "data")
-Phase = Literal["load", "checkpoint"]
+PHASES: tuple[Phase, ...] = ("load", "checkpoint")
 GIB = 1 << 30
-DIFFERENCE = "difference"
-NAMES = frozenset({DIFFERENCE})
 DURABLE_WRITE = "durable write"
 
-Measure = Callable[[Result, Cell], float | None]
+Measure = Callable[[SyncResult, SyncCell], float | None]
 
 
 class Metric(NamedTuple):
@@ -32,19 +37,18 @@ class Metric(NamedTuple):
     measure: Measure
 
 
-def is_sync(result: Result, server: str | None, each: Io) -> bool:
+def is_sync(result: SyncResult, server: str, each: Io) -> bool:
     """Whether it makes data last."""
     if each.operation == "fsync":
         return True
     return each.operation == "write" and each.kind == "wal" and durable_writes(result, server)
 
 
-def durable_writes(result: Result, server: str | None) -> bool:
+def durable_writes(result: SyncResult, server: str) -> bool:
     """Whether a server's writes of WAL make it last: get_sync_bit() in xlog.c."""
-    for about in result.options.get("servers", ()):
-        if about.get("name") == server:
-            method = str(about.get("wal_sync_method"))
-            return about.get("fsync") == "on" and method.startswith("open_")
+    for about in result.options.servers:
+        if about.name == server:
+            return about.fsync == "on" and (about.wal_sync_method or "").startswith("open_")
     return False
 
 
@@ -53,45 +57,47 @@ def file_kind(each: Io) -> FileKind:
     return "WAL" if each.kind == "wal" else "data"
 
 
-def syncs(result: Result, cell: Cell, kind: FileKind) -> list[Io]:
+def syncs(result: SyncResult, cell: SyncCell, kind: FileKind) -> list[Io]:
     """Those of a cell."""
     return [r for r in _of(cell, kind) if is_sync(result, cell.server, r)]
 
 
-def _of(cell: Cell, kind: FileKind) -> list[Io]:
+def _of(cell: SyncCell, kind: FileKind) -> list[Io]:
     return [r for reads in cell.by_backend_type.values() for r in reads if file_kind(r) == kind]
 
 
-def sync_count(result: Result, cell: Cell, kind: FileKind) -> float:
+def sync_count(result: SyncResult, cell: SyncCell, kind: FileKind) -> float:
     """How many."""
     return sum(r.count for r in syncs(result, cell, kind))
 
 
-def sync_s(result: Result, cell: Cell, kind: FileKind) -> float:
+def sync_s(result: SyncResult, cell: SyncCell, kind: FileKind) -> float:
     """How long they took together; those at one time count each."""
     return sum(r.total_ns for r in syncs(result, cell, kind)) / 1e9
 
 
-def written(_result: Result, cell: Cell, kind: FileKind) -> float:
+def written(_result: SyncResult, cell: SyncCell, kind: FileKind) -> float:
     """Bytes that the server wrote, to the page cache or past it."""
     return sum(r.bytes for r in _of(cell, kind) if r.operation == "write")
 
 
-def sync_s_per_gib(result: Result, cell: Cell, kind: FileKind) -> float | None:
+def sync_s_per_gib(result: SyncResult, cell: SyncCell, kind: FileKind) -> float | None:
     """Seconds of syncs for each GiB that was written; None if nothing was."""
     size = written(result, cell, kind)
     return sync_s(result, cell, kind) * GIB / size if size else None
 
 
-def _by(measure: Callable[[Result, Cell, FileKind], float | None], kind: FileKind) -> Measure:
+def _by(
+    measure: Callable[[SyncResult, SyncCell, FileKind], float | None], kind: FileKind
+) -> Measure:
     return lambda result, cell: measure(result, cell, kind)
 
 
-def _of_device(what: str, key: str) -> Measure:
+def _of_device(storage: str, key: str) -> Measure:
     """A rate of the device under a storage, over the phase."""
 
-    def found(result: Result, cell: Cell) -> float | None:
-        work = cell.devices.get(str(result.options.get(what)))
+    def found(_result: SyncResult, cell: SyncCell) -> float | None:
+        work = cell.devices.get(storage)
         if work is None or not cell.elapsed_s:
             return None
         return float(getattr(work, key)) / cell.elapsed_s
@@ -103,7 +109,7 @@ def _phase(key: str) -> Measure:
     return lambda _result, cell: getattr(cell.checkpoint, key) if cell.checkpoint else None
 
 
-def measures(result: Result, phase: Phase) -> list[Metric]:
+def measures(result: SyncResult, phase: Phase) -> list[Metric]:
     """What is compared of a phase. The device's rates are shown with their own storage."""
     kind: FileKind = "WAL" if phase == "load" else "data"
     told = [
@@ -137,12 +143,9 @@ def measures(result: Result, phase: Phase) -> list[Metric]:
         Metric(f"{kind} sync time", "s", _by(sync_s, kind)),
         Metric(f"{kind} sync time per GiB", "s", _by(sync_s_per_gib, kind)),
     ]
-    places = {"wal_storage": "WAL", "data_storage": "data"}
-    same = result.options.get("wal_storage") == result.options.get("data_storage")
-    for place, name in places.items():
-        if same and place == "wal_storage":
-            continue
-        device = "device" if same else f"{name} device"
+    wal, data = result.options.wal_storage, result.options.data_storage
+    devices = {"device": data} if wal == data else {"WAL device": wal, "data device": data}
+    for device, place in devices.items():
         told += [
             Metric(f"{device} writes", "/s", _of_device(place, "writes")),
             Metric(f"{device} merges", "/s", _of_device(place, "merges")),
@@ -153,7 +156,7 @@ def measures(result: Result, phase: Phase) -> list[Metric]:
 
 
 def by_run(
-    result: Result, server: str, load: str, phase: Phase, measure: Measure
+    result: SyncResult, server: str, load: LoadName, phase: Phase, measure: Measure
 ) -> dict[int, float]:
     """What was measured of a server, by run."""
     found = {}
@@ -165,50 +168,57 @@ def by_run(
     return found
 
 
-def names(result: Result) -> list[str]:
+def names(result: SyncResult) -> list[str]:
     """Of the servers, as they were given."""
-    return [str(about["name"]) for about in result.options.get("servers", ())]
+    return [about.name for about in result.options.servers]
 
 
-def findings(result: Result) -> list[Finding]:
+def found_in(result: SyncResult) -> list[Difference]:
+    """Those of a result; computed where there are none, as of one that was cut short."""
+    return result.findings or findings(result)
+
+
+def findings(result: SyncResult) -> list[Difference]:
     """The second server by the first: each measure of each phase of each load."""
-    found: list[Finding] = []
+    found: list[Difference] = []
     if len(names(result)) != 2:  # a result of something else
         return found
     one, other = names(result)
-    for load in dict.fromkeys(cell.load for cell in result.cells if cell.load):
-        for phase in ("load", "checkpoint"):
+    simulated = any(storage.simulated for storage in result.storages)
+    for load in dict.fromkeys(cell.load for cell in result.cells):
+        for phase in PHASES:
             for told in measures(result, phase):
                 ours, theirs = (
                     by_run(result, name, load, phase, told.measure) for name in (one, other)
                 )
-                finding = compared(one, other, ours, theirs, told.by)
+                details = DifferenceDetails(
+                    load, phase, told.by, of=other, against=one, simulated=simulated
+                )
+                finding = compared(details, ours, theirs)
                 if finding:
-                    finding.details = {"load": load, "phase": phase, "by": told.by, "of": other,
-                                       "against": one}  # fmt: skip
-                    if any(storage.simulated for storage in result.storages):
-                        finding.details["simulated"] = True
-                        finding.verdict = f"simulated: {finding.verdict}"
                     found.append(finding)
     return found
 
 
 def compared(
-    one: str, other: str, ours: Mapping[int, float], theirs: Mapping[int, float], by: str
-) -> Finding | None:
+    details: DifferenceDetails, ours: Mapping[int, float], theirs: Mapping[int, float]
+) -> Difference | None:
     """`theirs` by `ours`, over the runs that have both; None if there are none, or nothing to
     compare. Zeros have no ratio: that a server never does what the other does is a difference.
     """
+    one, other = details.against, details.of
+    mark = "simulated: " if details.simulated else ""
     both = sorted(ours.keys() & theirs.keys())
     pairs = [(ours[run], theirs[run]) for run in both]
     if not pairs or not any(value for pair in pairs for value in pair):
         return None
     if any(0 in pair for pair in pairs):
-        return Finding(DIFFERENCE, _of_zeros(one, other, pairs), units=len(pairs))
+        words = mark + _of_zeros(one, other, pairs)
+        return Difference(words, units=len(pairs), details=details)
     ratio = paired.ratio(theirs, ours)
     assert ratio is not None
-    words = paired.verdict(ratio, f"{other} has {{}} as much as {one}")
-    return Finding(DIFFERENCE, words, None, ratio.value, ratio.low, ratio.high, ratio.runs)
+    words = mark + paired.verdict(ratio, f"{other} has {{}} as much as {one}")
+    return Difference(words, None, *numbers(ratio), details=details)
 
 
 def _of_zeros(one: str, other: str, pairs: Iterable[tuple[float, float]]) -> str:
@@ -220,7 +230,7 @@ def _of_zeros(one: str, other: str, pairs: Iterable[tuple[float, float]]) -> str
     return "not decided: some runs had none"
 
 
-def is_difference(found: Finding) -> bool:
+def is_difference(found: Difference) -> bool:
     """Whether a verdict calls the two different."""
     words = verdict_of(found)
     return not words.startswith(("no difference", "not decided"))
@@ -246,7 +256,7 @@ class Group(NamedTuple):
     call: str
 
 
-def groups(result: Result) -> dict[Group, dict[str, list[Io]]]:
+def groups(result: SyncResult) -> dict[Group, dict[str, list[Io]]]:
     """All syncs, of every phase and run, by server; those that took most time first."""
     found: dict[Group, dict[str, list[Io]]] = {}
     for cell in result.cells:
@@ -254,7 +264,7 @@ def groups(result: Result) -> dict[Group, dict[str, list[Io]]]:
             for each in reads:
                 if is_sync(result, cell.server, each):
                     group = Group(file_kind(each), backend_type, each.call or DURABLE_WRITE)
-                    found.setdefault(group, {}).setdefault(str(cell.server), []).append(each)
+                    found.setdefault(group, {}).setdefault(cell.server, []).append(each)
     return dict(
         sorted(
             found.items(),

@@ -11,16 +11,16 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...errors import PgtraceError
+from .result import LoadName
 
 if TYPE_CHECKING:
     import psycopg
 
     from .servers import SyncServer
 
-LoadName = Literal["wide", "narrow", "bulk"]
 LOADS: tuple[LoadName, ...] = ("wide", "narrow", "bulk")
 NARROW = 1000
 """Keys 1 to so many, as published: pages that are changed again and again."""

@@ -2,12 +2,10 @@
 
 from ... import units
 from ...model.histogram import Histogram
-from ...model.lab_result import Result
 from ...reporters.html.parts import Row, paragraphs, part, table
 from ..core.finding_text import verdict_of
-from .findings import groups, measures, names
+from .findings import PHASES, groups, measures, names
 from .report import (
-    PHASES,
     SHOWN,
     certain,
     differences,
@@ -18,9 +16,10 @@ from .report import (
     title,
     verdicts_of,
 )
+from .result import SyncResult
 
 
-def chapters(result: Result) -> list[tuple[str, str, str]]:
+def chapters(result: SyncResult) -> list[tuple[str, str, str]]:
     """Return (anchor, title, content): one chapter for each load, the syncs, the differences."""
     if len(names(result)) != 2 or not result.cells:
         return []
@@ -48,7 +47,7 @@ def chapters(result: Result) -> list[tuple[str, str, str]]:
     return made
 
 
-def _syncs(result: Result) -> str:
+def _syncs(result: SyncResult) -> str:
     """A table for each kind of file, type of backend and call."""
     made = []
     for group, by_server in groups(result).items():

@@ -3,33 +3,36 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...model.lab_result import Finding, Result
-from ...reporters.terminal.sentence import sentence
 from ..core.finding_text import UNDECIDED, capital, verdict_of
 from ..core.presentation import Chapter, Presentation
 from . import findings as sync_findings
 from . import report
+from .result import Difference, Phase, SyncResult
 
 if TYPE_CHECKING:
     from ...reporters.html.charts import Charts
 
 
-def _answer(result: Result) -> Iterator[str]:
+_ANSWERED: tuple[tuple[Phase, str, str], ...] = (
+    ("load", "elapsed", "the load"),
+    ("checkpoint", "CHECKPOINT", "CHECKPOINT"),
+)
+"""Of each load: phase, measure, and what that is called."""
+
+
+def _answer(result: SyncResult) -> Iterator[str]:
     if len(sync_findings.names(result)) != 2:
         return
     one, other = sync_findings.names(result)
     verdicts = report.verdicts_of(result)
     for load in report.loads(result):
-        for phase, by, what in (
-            ("load", "elapsed", "the load"),
-            ("checkpoint", "CHECKPOINT", "CHECKPOINT"),
-        ):
+        for phase, by, what in _ANSWERED:
             f = verdicts.get((load, phase, by))
             if f is not None and f.value is not None:
                 yield f"{capital(load)}: {_compared(f, what, one, other)}."
 
 
-def _compared(f: Finding, what: str, one: str, other: str) -> str:
+def _compared(f: Difference, what: str, one: str, other: str) -> str:
     words = verdict_of(f)
     if words.startswith(UNDECIDED):
         return f"whether {what} takes longer with {one} or with {other} is {words}"
@@ -40,14 +43,10 @@ def _compared(f: Finding, what: str, one: str, other: str) -> str:
     return f"{what} takes {ends[0]:.0f} to {ends[1]:.0f} % {more} time with {other} than with {one}"
 
 
-def _chapters(result: Result, _: "Charts") -> list[Chapter]:
+def _chapters(result: SyncResult, _: "Charts") -> list[Chapter]:
     from . import page
 
     return page.chapters(result)
-
-
-def _method(result: Result, width: int) -> list[str]:
-    return [line for words in report.runs(result) for line in sentence(words, width)]
 
 
 PRESENTATION = Presentation(
@@ -55,6 +54,5 @@ PRESENTATION = Presentation(
     answer=_answer,
     sections=report.sections,
     chapters=_chapters,
-    method=_method,
-    told=report.NAMES,
+    method=report.runs,
 )

@@ -2,36 +2,32 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from ... import units
 from ...model.histogram import Histogram
-from ...model.lab_result import Finding, Result
 from ...reporters.terminal.sentence import sentence
 from ...terminal_text import escape
-from ..core.finding_text import findings_of, verdict_of
-from . import findings as sync_findings
+from ..core.finding_text import verdict_of
 from .findings import (
-    NAMES,
+    PHASES,
     Group,
     Metric,
-    Phase,
     by_run,
     durable_writes,
+    found_in,
     groups,
     is_difference,
     measures,
     names,
     shown,
 )
+from .result import Difference, LoadName, Phase, SyncResult
 
 _NAME = 24
 _COLUMN = 14
-__all__ = ["NAMES", "runs", "sections"]
-
-PHASES: tuple[Phase, ...] = ("load", "checkpoint")
 _BAR = 14
 
+Verdicts = Mapping[tuple[LoadName, Phase, str], Difference]
 SHOWN: dict[str, Callable[[Histogram], str]] = {
     "calls": lambda h: units.count(h.count),
     "together": lambda h: units.duration(h.total_ns),
@@ -41,7 +37,7 @@ SHOWN: dict[str, Callable[[Histogram], str]] = {
 }
 
 
-def sections(result: Result, width: int) -> list[str]:
+def sections(result: SyncResult, width: int) -> list[str]:
     """Return all that is said of this experiment, but how it was made."""
     if len(names(result)) != 2:
         return []
@@ -59,18 +55,17 @@ def sections(result: Result, width: int) -> list[str]:
     return lines
 
 
-def verdicts_of(result: Result) -> dict[tuple[Any, ...], Finding]:
+def verdicts_of(result: SyncResult) -> Verdicts:
     """By load, phase, and what is compared."""
-    found = findings_of(result, NAMES, sync_findings.findings)
-    return {tuple(f.details.get(key) for key in ("load", "phase", "by")): f for f in found}
+    return {(f.details.load, f.details.phase, f.details.by): f for f in found_in(result)}
 
 
-def loads(result: Result) -> list[str]:
+def loads(result: SyncResult) -> list[LoadName]:
     """Those that were done, in their order."""
-    return list(dict.fromkeys(cell.load for cell in result.cells if cell.load))
+    return list(dict.fromkeys(cell.load for cell in result.cells))
 
 
-def explained(result: Result) -> str:
+def explained(result: SyncResult) -> str:
     """What the tables hold, and how far the server's own log is from what was traced."""
     one, other = names(result)
     return (
@@ -82,51 +77,48 @@ def explained(result: Result) -> str:
     )
 
 
-def runs(result: Result) -> list[str]:
+def runs(result: SyncResult) -> list[str]:
     """Return what the servers are, and how their turns were made."""
     if len(names(result)) != 2:
         return []
     options = result.options
     lines = []
-    for about in options["servers"]:
-        own = ", ".join(f"{name}={value}" for name, value in about["settings"].items())
+    for about in options.servers:
+        own = ", ".join(f"{name}={value}" for name, value in about.settings.items())
         lines.append(
-            f"{about['name']}: PostgreSQL {about['version']} in {about['bindir']}, "
+            f"{about.name}: PostgreSQL {about.version} in {about.bindir}, "
             f"{own or 'no settings of its own'}"
         )
-    differ = options["differences"]
     told = "; ".join(
         f"{name} {' and '.join(f'{value or chr(39) * 2}' for value in values.values())}"
-        for name, values in differ.items()
+        for name, values in options.differences.items()
     )
     lines.append(
         f"Settings in which they differ: {told}." if told else "They differ in no setting."
     )
-    number = options["runs"]
+    number = options.runs
     lines.append(
-        f"The load's tables, {options['rows']:,} users, made anew in each turn; "
+        f"The load's tables, {options.rows:,} users, made anew in each turn; "
         f"{number} {'run' if number == 1 else 'runs'}, each with a turn of both, in an order "
-        f"drawn at random with seed {options['seed']}. WAL in {options['wal_storage']}, data in "
-        f"{options['data_storage']}."
+        f"drawn at random with seed {options.seed}. WAL in {options.wal_storage}, data in "
+        f"{options.data_storage}."
     )
     return lines
 
 
-def title(result: Result, load: str) -> str:
+def title(result: SyncResult, load: LoadName) -> str:
     """What a load is."""
     options = result.options
     if load == "bulk":
-        return f"Bulk: one insert of {options['bulk_rows']:,} rows, then CHECKPOINT"
-    keys = options["rows"] if load == "wide" else options["narrow_keys"]
+        return f"Bulk: one insert of {options.bulk_rows:,} rows, then CHECKPOINT"
+    keys = options.rows if load == "wide" else options.narrow_keys
     return (
-        f"{load.capitalize()}: {options['transactions']:,} transactions by {options['clients']} "
+        f"{load.capitalize()}: {options.transactions:,} transactions by {options.clients} "
         f"writers and as many by as many readers, keys 1 to {keys:,}, then CHECKPOINT"
     )
 
 
-def _phase(
-    result: Result, load: str, phase: Phase, verdicts: Mapping[tuple[Any, ...], Finding]
-) -> list[str]:
+def _phase(result: SyncResult, load: LoadName, phase: Phase, verdicts: Verdicts) -> list[str]:
     one, other = names(result)
     head = f"{escape(one):>{_COLUMN}}{escape(other):>{_COLUMN}}"
     lines = [f"  {phase:<{_NAME}}{head}{'ratio':>10}  95 % interval"]
@@ -144,13 +136,13 @@ def _phase(
     return lines
 
 
-def means(result: Result, load: str, phase: Phase, told: Metric) -> list[str]:
+def means(result: SyncResult, load: LoadName, phase: Phase, told: Metric) -> list[str]:
     """Of each server, over its runs."""
     by_server = [by_run(result, name, load, phase, told.measure) for name in names(result)]
     return [shown(told, fmean(values.values())) if values else "-" for values in by_server]
 
 
-def certain(found: Finding | None) -> tuple[str, str]:
+def certain(found: Difference | None) -> tuple[str, str]:
     """Ratio and interval."""
     if found is None or found.value is None:
         return "-", "-"
@@ -159,7 +151,7 @@ def certain(found: Finding | None) -> tuple[str, str]:
     return units.number(found.value), f"{units.number(found.low)} to {units.number(found.high)}"
 
 
-def _log(result: Result) -> str:
+def _log(result: SyncResult) -> str:
     both = [
         (cell.checkpoint.total_s, cell.checkpoint.logged_total_s)
         for cell in result.cells
@@ -175,7 +167,7 @@ def _log(result: Result) -> str:
     )
 
 
-def _syncs(result: Result) -> list[str]:
+def _syncs(result: SyncResult) -> list[str]:
     """Histograms by kind of file, type of backend and call."""
     lines = []
     one, other = names(result)
@@ -215,15 +207,15 @@ def _histogram(latencies: Sequence[Histogram]) -> list[str]:
     return lines
 
 
-def differences(result: Result) -> list[str]:
+def differences(result: SyncResult) -> list[str]:
     """Those that are some, in words, and how many are none or not decided."""
     found = list(verdicts_of(result).values())
     different = [f for f in found if is_difference(f)]
     told = []
     for f in different:
         words = verdict_of(f).removeprefix("a difference: ")
-        by = str(f.details.get("by")).strip()
-        told.append(f"{f.details.get('load')}, {f.details.get('phase')}, {by}: {words}.")
+        by = f.details.by.strip()
+        told.append(f"{f.details.load}, {f.details.phase}, {by}: {words}.")
     rest = [verdict_of(f) for f in found if not is_difference(f)]
     none = sum(verdict.startswith("no difference") for verdict in rest)
     told.append(

@@ -1,21 +1,16 @@
-"""What the experiments' commands have in common: storages, the server, and the result."""
+"""Options that experiments have in common: storages, the server, and where the result goes."""
 
 import argparse
 import contextlib
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import DatabaseError, PgtraceError, UsageError
-from .. import notes
+from ...errors import UsageError
 
 if TYPE_CHECKING:
-    from ...lab.core.interruption import Interruption
-    from ...lab.core.laboratory import Setup
-    from ...lab.core.progress import Progress
-    from ...lab.core.storages import Place
-    from ...model.lab_result import Result
+    from .laboratory import Setup
+    from .storages import Place
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, own_server: bool = False) -> None:
@@ -106,118 +101,40 @@ def check_output(args: argparse.Namespace) -> None:
 
 def setup(
     args: argparse.Namespace,
-    usual: "Sequence[Place]" = (),
     *,
-    wide: bool = False,
+    usual: "Sequence[Place]" = (),
+    more: "Sequence[Place]" = (),
+    private: Sequence[tuple[str, object]] = (),
     changes_device: bool = False,
 ) -> "Setup":
-    """What the options say: for a table with wide rows, and of an experiment that changes a
-    device's settings; `usual` are the places if none is named. Raises UsageError.
+    """What the options say, which add_arguments() added, and `--rows`. `usual` are the places if
+    there is no other, `more` are beside those that are named; `private` are further options, with
+    what was given, that need a server of its own. Raises UsageError.
     """
-    from ...lab.core import benchmark_table, storages
-    from ...lab.core.cpu_affinity import Pins
-    from ...lab.core.laboratory import Setup
-    from ...lab.core.private_server import BASE
-    from ...lab.planner.table import MOST_ROWS, ROW_BYTES
+    from . import storages
+    from .cpu_affinity import Pins
+    from .laboratory import Setup
 
     check_output(args)
-    own = ("--pg-bin", args.pg_bin), ("--direct-io", args.direct_io), ("--planner", args.planner)
-    for option, given in own:
+    for option, given in ("--pg-bin", args.pg_bin), *private:
         if args.dsn is not None and given:
             raise UsageError(f"{option} is for a server of its own: leave it or --dsn out")
     if args.shared_host and args.dsn is None and not changes_device:
         raise UsageError("--shared-host is for --dsn: a server of its own has no other clients")
-    places = [storages.parse(text) for text in args.storage]
-    if args.memory:
-        places.append(storages.Place(storages.MEMORY, BASE, "memory"))
-    places = places or list(usual)
+    places = [*map(storages.parse, args.storage), *more] or list(usual)
     if not places:
         raise UsageError("which storage? name an empty directory: --storage ssd=/mnt/ssd")
-    planner_rows = min(args.rows, MOST_ROWS) if args.planner else 0
     return Setup(
         places,
         args.rows,
         Pins(args.cpu_server, args.cpu_tracer),
         bindir=args.pg_bin,
         user=args.user,
-        direct_io=args.direct_io,
         drop_caches=args.drop_caches,
         probe_type=args.probe,
         dsn=args.dsn,
         shared_host=args.shared_host,
-        planner_rows=planner_rows,
-        bytes_beside=planner_rows * ROW_BYTES,
-        shape=benchmark_table.WIDE if wide else benchmark_table.NARROW,
     )
-
-
-def run(
-    args: argparse.Namespace, measure: "Callable[[Progress, Interruption], Result]"
-) -> "Result":
-    """Let an experiment be interrupted, and show how far it is."""
-    from ...lab.core.interruption import Interruption
-    from ...lab.core.progress import Progress
-    from ...libbpf import objects
-    from ...linux import tracepoints
-
-    if args.verbose:
-        objects.print_messages()
-        tracepoints.verbose = True
-    progress = Progress(quiet=args.quiet, verbose=args.verbose)
-    interruption = Interruption()
-    try:
-        return measure(progress, interruption)
-    except Exception as error:
-        raise (_of_the_server(args, error) or error) from error
-    finally:
-        progress.clear()
-        interruption.restore()
-
-
-def _of_the_server(args: argparse.Namespace, error: Exception) -> PgtraceError | None:
-    """What the server said against it, in one line; None if the error is another's."""
-    if "psycopg" not in sys.modules:
-        return None
-    import psycopg
-
-    if not isinstance(error, psycopg.Error):
-        return None
-    said = str(error).strip().partition("\n")[0]
-    if args.dsn is not None:
-        return DatabaseError(f"--dsn: {said}; what was made there is removed")
-    return PgtraceError(f"the server gave up: {said}; its disk, its memory or its end may say why")
-
-
-def hand_over(args: argparse.Namespace, result: "Result") -> None:
-    """Write the file, and print: the result itself with --json, else its report."""
-    from ...lab import result_report
-    from ...model import encoding
-
-    data = encoding.encode(result)
-    if args.output:
-        notes.note(args, _write(data, args))
-        if result.partial:
-            notes.note(args, result_report.partial(result))
-    if args.json:
-        sys.stdout.write(data.decode())
-    elif not args.output:
-        from ..report import width
-
-        print(result_report.render(result, width=width(to_file=False)), end="")
-
-
-def _write(data: bytes, args: argparse.Namespace) -> str:
-    """Hours of work are not lost to a full disk: kept elsewhere, and said so."""
-    from ...files import output_file, rescue
-
-    try:
-        return output_file.write(data, args.output, force=args.force)
-    except (OSError, PgtraceError) as error:
-        kept = rescue.keep(data, args.output)
-        if kept is None:  # also on a terminal: a report would not be the result
-            print(data.decode(), end="", flush=True)
-        where = f"was kept: {kept}" if kept else "went to stdout: there is no room elsewhere either"
-        raise PgtraceError(f"{error}. The result {where}") from error
 
 
 def number(text: str) -> int:

@@ -1,0 +1,99 @@
+"""An experiment as a command: it is measured, and its result is written or printed."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DatabaseError, PgtraceError
+from .. import notes
+
+if TYPE_CHECKING:
+    from ...lab.core.experiment import Experiment
+    from ...lab.core.interruption import Interruption
+    from ...lab.core.progress import Progress
+    from ...model.lab_result import Result
+
+
+class ExperimentCommand:
+    """That of one experiment, whose help is the experiment's."""
+
+    def __init__(self, experiment: "Experiment[Any]") -> None:
+        self._experiment = experiment
+        self.__doc__ = experiment.__doc__
+        self.examples = experiment.examples
+        self.prepare_parser = experiment.prepare_parser
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Measure, then write or print."""
+        _hand_over(args, _measured(args, self._experiment.prepare(args)))
+        return 0
+
+
+def _measured(
+    args: argparse.Namespace, measure: "Callable[[Progress, Interruption], Result]"
+) -> "Result":
+    """Let an experiment be interrupted, and show how far it is."""
+    from ...lab.core.interruption import Interruption
+    from ...lab.core.progress import Progress
+    from ...libbpf import objects
+    from ...linux import tracepoints
+
+    if args.verbose:
+        objects.print_messages()
+        tracepoints.verbose = True
+    progress = Progress(quiet=args.quiet, verbose=args.verbose)
+    interruption = Interruption()
+    try:
+        return measure(progress, interruption)
+    except Exception as error:
+        raise (_of_the_server(args, error) or error) from error
+    finally:
+        progress.clear()
+        interruption.restore()
+
+
+def _of_the_server(args: argparse.Namespace, error: Exception) -> PgtraceError | None:
+    """What the server said against it, in one line; None if the error is another's."""
+    if "psycopg" not in sys.modules:
+        return None
+    import psycopg
+
+    if not isinstance(error, psycopg.Error):
+        return None
+    said = str(error).strip().partition("\n")[0]
+    if args.dsn is not None:
+        return DatabaseError(f"--dsn: {said}; what was made there is removed")
+    return PgtraceError(f"the server gave up: {said}; its disk, its memory or its end may say why")
+
+
+def _hand_over(args: argparse.Namespace, result: "Result") -> None:
+    """Write the file, and print: the result itself with --json, else its report."""
+    from ...lab import result_report, result_words
+    from ...model import encoding
+
+    data = encoding.encode(result)
+    if args.output:
+        notes.note(args, _write(data, args))
+        if result.partial:
+            notes.note(args, result_words.partial(result))
+    if args.json:
+        sys.stdout.write(data.decode())
+    elif not args.output:
+        from ..report import width
+
+        print(result_report.render(result, width=width(to_file=False)), end="")
+
+
+def _write(data: bytes, args: argparse.Namespace) -> str:
+    """Hours of work are not lost to a full disk: kept elsewhere, and said so."""
+    from ...files import output_file, rescue
+
+    try:
+        return output_file.write(data, args.output, force=args.force)
+    except (OSError, PgtraceError) as error:
+        kept = rescue.keep(data, args.output)
+        if kept is None:  # also on a terminal: a report would not be the result
+            print(data.decode(), end="", flush=True)
+        where = f"was kept: {kept}" if kept else "went to stdout: there is no room elsewhere either"
+        raise PgtraceError(f"{error}. The result {where}") from error
