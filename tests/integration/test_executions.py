@@ -194,7 +194,7 @@ def test_reports_show_them(server: PrivateCluster, tmp_path: Path) -> None:
         scan(connection, 3)
     file.write_bytes(encode(tracer.capture()))
     shown = run("report", file).out
-    said = "its calls and their time are those of pg_stat_statements. --queries full"
+    said = "Calls of statements and their time are those of pg_stat_statements; --queries full"
     assert said in " ".join(shown.split())
     (line,) = (line for line in shown.splitlines() if f"  {LARGE[:20]}" in line)
     assert "    3  " in line

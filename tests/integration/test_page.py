@@ -28,8 +28,9 @@ from captures import (
 )
 from chromium import COMMAND, Chromium, Page
 from html_page import HtmlPage
+from pgtrace.lab.planner.result import Range, RangeDetails
 from pgtrace.model.capture import Backend, Capture, Heaviest, Interval, IntervalIo
-from pgtrace.model.lab_result import Finding, Result
+from pgtrace.model.lab_result import Result
 
 MS = 1_000_000
 
@@ -49,13 +50,10 @@ def a_capture() -> Capture:
 
 def a_result() -> Result:
     result = lab_results.pages_result(runs=3)
-    details = {"values": [1.0, 2.0, 4.0], "regret_s": [2.0, 0.1, 3.0], "fastest_s": 4.0,
-               "current": 4.0, "best": 2.0, "points": 8}  # fmt: skip
+    details = RangeDetails([1.0, 2.0, 4.0], [2.0, 0.1, 3.0], 4.0, 4.0, 2.0, 8)
     result.findings += [
-        Finding("random_page_cost", "1 to 2", "hdd", 1.5, 1.0, 2.0, 5, details),
-        Finding(
-            "crossing", "up to 3 %", "hdd", 0.03, 0.02, 0.04, 5, lab_results.crossing_details()
-        ),
+        Range("1 to 2", "hdd", 1.5, 1.0, 2.0, 5, details=details),
+        lab_results.crossing(0.03, 0.02, 0.04, 5),
     ]
     return result
 

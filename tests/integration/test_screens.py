@@ -290,6 +290,28 @@ def commit(stage: Stage) -> tuple[str, str]:
         return f"sudo pgtrace attach {' '.join(asked)} {pid}", shown
 
 
+def waiting(stage: Stage) -> tuple[str, str]:
+    """For a lock; what else took a little of the time is a matter of the machine."""
+    with stage.backend() as backend, stage.cluster.connect() as holder:
+        query = f"select count(*) from {benchmark_table.TABLE} where id < 100"
+        backend.execute(f"explain {query}")
+
+        def act() -> None:
+            holder.execute("begin")
+            holder.execute(f"lock table {benchmark_table.TABLE}")
+            batch = threading.Thread(target=backend.execute, args=(query,))
+            batch.start()
+            time.sleep(0.8)
+            holder.execute("commit")
+            batch.join()
+
+        backend.execute(query)
+        pid = backend.info.backend_pid
+        shown = stage.watch(act, "attach", "--time", pid)
+        cut = re.sub(r"(Lock:relation [^·]*) · .*?(?=\n\n)", r"\1 · …", shown, flags=re.DOTALL)
+        return f"sudo pgtrace attach --time {pid}", cut
+
+
 def writes(stage: Stage) -> tuple[str, str]:
     """The end of a report, without what only some runs have."""
     with durable(stage) as lasting, lasting.connect() as backend:
@@ -478,6 +500,7 @@ SCENES = {
     "attach, a query that fails": failing,
     "attach, a query that began before": begun_before,
     "attach, a commit": commit,
+    "attach, a lock": waiting,
     "attach, many short queries": busy,
     "attach --json": json_lines,
     "capture": take,
@@ -509,7 +532,7 @@ _MASKS = [
     (r"^ROW public\.(?:idx_tbl_cost_|tbl_cost_alig)$", "ROW SMALL"),
     (r'le="[^"]+"', "LE"),
     (r"\b\d(?:\.\d+)?e-\d+\b", "0.1"),
-    (r"[·▁▂▃▄▅▆▇█]+", " "),
+    (r"[·▁▂▃▄▅▆▇█▓▒░▚▞▘▖▗▝]+", " "),
     (r"^Tag=\d+\.read\.\w+\.\w+,[\d.,]+,HISTF.*", "TAG"),
     (r"Reads by \w+ \([^)]*\)", "Reads by PROBE_TYPE"),
     (r"Reads by \w+,", "Reads by PROBE_TYPE,"),
@@ -521,7 +544,7 @@ _MASKS = [
     (r": \w+ on \w+(, rotational)?(, read-ahead \d+ KiB)?, in ", ": DEVICE, in "),
     (r'"(filesystem|device|rotational|read_ahead_kb)": [^{,]*', r'"\1": OF THIS HOST'),
     # Which figures there are depends on the noise, and which sources on luck
-    (r"^\d+ reads? (was|were) under way when tracing stopped\.$", ""),
+    (r"^Under way when tracing stopped: .*", ""),
     (r"  not measured: [a-z, ]*needs .*", " FIGURE"),
     (rf"{_FIGURE} +{_FIGURE} to {_FIGURE}", "FIGURE"),
     (r"^    (?:page cache|read-ahead issued|device|wait|unknown) .* FIGURE", "SOURCE"),

@@ -18,7 +18,7 @@ import pytest
 import html_page
 import pgtrace
 from fix_cluster import Connection
-from pgtrace.commands.lab import lab_options
+from pgtrace.commands.lab import experiment
 from pgtrace.errors import PgtraceError
 from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -285,7 +285,7 @@ def test_the_result_of_an_experiment_on_a_full_disk(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     arguments = argparse.Namespace(output=full / "o.json", force=False)
     with pytest.raises(PgtraceError, match=f"No space left .* The result was kept: {tmp_path}/"):
-        lab_options._write(bytes(ROOM), arguments)
+        experiment._write(bytes(ROOM), arguments)
     (kept,) = tmp_path.glob("*.json")
     assert kept.read_bytes() == bytes(ROOM)
 

@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -301,3 +303,61 @@ def test_damage_is_refused_or_harmless(
     except UsageError:
         return
     encoding.encode(taken)
+
+
+TEXT = encoding.encode(CAPTURE)
+KEYS = [match.start() for match in re.finditer(rb'(?<= )"\w+": ', TEXT)]
+
+
+def again(at: int) -> Iterator[bytes]:
+    """The text with the key that begins there once more before it, and in the same layout."""
+    name, indent = TEXT[at:].partition(b":")[0], TEXT[:at].rpartition(b"\n")[2]
+    for value in b"[]", b"{}", b"null", b"0":
+        text = TEXT[:at] + name + b": " + value + b",\n" + indent + TEXT[at:]
+        assert json.loads(text) == json.loads(TEXT)
+        yield text
+
+
+def outcome(path: Path) -> Capture | str:
+    """What is read, or why it is not."""
+    try:
+        return documents.load(path)
+    except UsageError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("at", KEYS)
+def test_a_key_that_is_there_twice_is_refused_wherever_it_is(tmp_path: Path, at: int) -> None:
+    path, name = tmp_path / "a.json", TEXT[at:].split(b'"')[1].decode()
+    for text in again(at):
+        path.write_bytes(text)
+        assert outcome(path) == f"{path} is not to be trusted: it has the key {name!r} twice"
+
+
+def test_what_encode_writes_is_known_by_its_text_whatever_is_in_its_buckets() -> None:
+    assert encoding.is_text_of(CAPTURE, TEXT)
+    assert encoding.is_text_of(CAPTURE, TEXT.replace(b"[8704, 9216, 2]", b"[ 8704,9216, 25]"))
+    for other in TEXT[:-1], TEXT + b" ", TEXT.replace(b"[8704, 9216, 2]", b'["x"]'):
+        assert not encoding.is_text_of(CAPTURE, other)
+
+
+PARTS = [b"", b"}", b"]", b",", b'"', b"\\", b"\n", b"\xff", b"-1", b"9" * 5000, b"NaN", b"[[[",
+         b'"count": 1,', b'"buckets": [],', b'"queries": [],']  # fmt: skip
+
+
+@given(st.data())
+def test_it_makes_no_difference_that_keys_of_own_texts_are_not_looked_through(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Whatever is changed in it: the outcome is as for the text of another program."""
+    path = tmp_path_factory.getbasetemp() / "changed.json"
+    parts = st.sampled_from(PARTS)
+    text = TEXT
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.sampled_from(KEYS) | st.integers(0, len(text)))
+        text = text[:at] + data.draw(parts) + text[at + data.draw(st.integers(0, 3)) :]
+    path.write_bytes(text)
+    found = outcome(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "is_text_of", lambda *_: False)
+        assert found == outcome(path)

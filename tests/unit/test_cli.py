@@ -12,7 +12,7 @@ import pytest
 
 from pgtrace import __version__, commands, errors
 from pgtrace.__main__ import main
-from pgtrace.commands.lab import EXPERIMENTS, LabCommand
+from pgtrace.commands.lab import TABLE, LabCommand
 
 COLLECTOR = Path(commands.__file__).parents[2]
 
@@ -133,7 +133,7 @@ def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> 
         assert words in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [*commands.TABLE, *(f"lab {name}" for name in EXPERIMENTS)])
+@pytest.mark.parametrize("name", [*commands.TABLE, *(f"lab {name}" for name in TABLE)])
 def test_help_fits_80_columns_and_ends_with_examples_that_can_be_parsed(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,8 @@ import pytest
 from pgtrace import commands, errors
 from pgtrace.__main__ import _Parser, main
 from pgtrace.files import documents
-from pgtrace.lab import result_report
+from pgtrace.lab import EXPERIMENTS, result_file, result_report
+from pgtrace.lab.experiments import experiment
 from pgtrace.model import capture, encoding, lab_result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,7 +105,7 @@ def test_every_report_of_a_lab_result_is_what_its_file_says(name: str) -> None:
 
     def drawn(match: re.Match[str]) -> str:
         file, _, title = match["file"].partition(", from ")
-        document = documents.load_any(page.parent / file)
+        document = result_file.load_any(page.parent / file)
         assert isinstance(document, lab_result.Result)
         text = result_report.render(document)
         return match[1] + text[text.index(title) :]
@@ -229,19 +230,53 @@ def test_the_house_names_all_that_is_there() -> None:
 
 
 def structs(kind: object) -> dict[str, type[msgspec.Struct]]:
-    """Every struct that a type leads to, itself included, by name."""
+    """Every struct that a type leads to, itself and what it is derived from included, by name; but
+    findings, of which a row of a table tells."""
     if get_origin(kind) is not None:
         return {n: s for part in get_args(kind) for n, s in structs(part).items()}
     if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
         return {}
-    found: dict[str, type[msgspec.Struct]] = {kind.__name__: kind}
+    found: dict[str, type[msgspec.Struct]] = {}
+    for of in kind.__mro__:
+        if of is not msgspec.Struct and issubclass(of, msgspec.Struct) and own(of):
+            found[of.__name__] = of
     for field in msgspec.structs.fields(kind):
-        found |= structs(field.type)
+        if not [*findings(field.type)]:
+            found |= structs(field.type)
     return found
 
 
+def own(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The keys that a struct has, and no struct that it is derived from."""
+    derived = {
+        name
+        for base in kind.__bases__
+        if issubclass(base, msgspec.Struct)
+        for name in base.__struct_fields__
+    }
+    fields = msgspec.structs.fields(kind)
+    return {f.encode_name: f for f in fields if f.name not in derived}
+
+
+def findings(kind: object) -> Iterator[type[lab_result.Finding]]:
+    """Those that a result may have."""
+    if isinstance(kind, type) and issubclass(kind, lab_result.Finding):
+        yield kind
+    for part in get_args(kind):
+        yield from findings(part)
+
+
+RESULTS = [experiment(name).result for name in EXPERIMENTS]
+FINDINGS = {
+    found
+    for result in RESULTS
+    for field in msgspec.structs.fields(result)
+    if field.name == "findings"
+    for found in findings(field.type)
+}
 STRUCTS = structs(capture.Capture)
-LAB_STRUCTS = structs(lab_result.Result)
+LAB_STRUCTS = {name: found for result in RESULTS for name, found in structs(result).items()}
+LAB_STRUCTS |= {"Finding": lab_result.Finding, "Details": lab_result.Details}
 REFERENCE = dict.fromkeys(LAB_STRUCTS, "lab-result.md") | dict.fromkeys(STRUCTS, "capture.md")
 
 
@@ -265,11 +300,35 @@ def test_every_key_of_a_file_is_in_the_reference(name: str) -> None:
         for key in re.findall(r"`(\w+)`", keys)
     }
     struct = (LAB_STRUCTS | STRUCTS)[name]
-    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    fields = own(struct)
+    if struct.__struct_config__.tag_field:
+        rows.pop(struct.__struct_config__.tag_field, None)
     assert list(rows.keys() ^ fields.keys()) == []
     for key, field in fields.items():
         for word in literals(field.type):
             assert f"`{word}`" in rows[key], f"{key} may be {word}"
+
+
+def keys_of(kind: object) -> Iterator[str]:
+    """Those of details, and of what they lead to."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            yield field.encode_name
+            yield from keys_of(field.type)
+    for part in get_args(kind):
+        yield from keys_of(part)
+
+
+@pytest.mark.parametrize("finding", sorted(FINDINGS, key=lambda f: f.__name__))
+def test_every_finding_is_in_the_reference_with_its_details(
+    finding: type[lab_result.Finding],
+) -> None:
+    text = (DOCS / "reference" / "lab-result.md").read_text().partition("## findings of")[2]
+    name = finding.__struct_config__.tag
+    (row,) = re.findall(rf"^\| `{name}` \|.+\|$", text, re.MULTILINE)
+    (details,) = (f.type for f in msgspec.structs.fields(finding) if f.name == "details")
+    missing = {key for key in keys_of(details) if f"`{key}`" not in row} - {"simulated"}
+    assert not missing, f"{name}, details"
 
 
 def test_the_capture_in_the_reference_is_one(tmp_path: Path) -> None:

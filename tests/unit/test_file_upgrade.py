@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pgtrace.errors import UsageError
 from pgtrace.files import documents
+from pgtrace.lab import result_file
 from pgtrace.model import encoding
 from pgtrace.model.capture import Capture, Excluded, Lost, Total
 from pgtrace.model.lab_result import Result
@@ -69,7 +70,7 @@ def test_each_column_of_a_capture_is_kept_under_its_operation() -> None:
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_published_results_keep_all_their_numbers(path: Path) -> None:
-    old, result = json.loads(path.read_text()), documents.load_any(path)
+    old, result = json.loads(path.read_text()), result_file.load_any(path)
     assert old["schema"] == "pgtrace.lab/1"
     assert isinstance(result, Result)
     new = json.loads(encoding.encode(result))
@@ -78,10 +79,10 @@ def test_published_results_keep_all_their_numbers(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [CAPTURE, RESULTS[0]], ids=["capture", "lab"])
 def test_what_was_upgraded_and_written_is_read_as_it_was(path: Path, tmp_path: Path) -> None:
-    document = documents.load_any(path)
+    document = result_file.load_any(path)
     file = tmp_path / "new.json"
     file.write_bytes(encoding.encode(document))
-    assert documents.load_any(file) == document
+    assert result_file.load_any(file) == document
 
 
 @given(st.data())
@@ -107,6 +108,6 @@ def test_a_damaged_file_of_1_is_refused_in_words(
     file = tmp_path_factory.mktemp("damaged") / "a.json"
     file.write_text(json.dumps(document))
     try:
-        assert isinstance(documents.load_any(file), Capture)
+        assert isinstance(result_file.load_any(file), Capture)
     except UsageError as error:
         assert str(error).startswith(f"{file} ")

@@ -20,8 +20,7 @@ from test_lab_result import RESULT
 from captures import HOSTILE, some_backend, some_capture
 from fuzzing import CORPUS, corpus, fuzzed
 from pgtrace.errors import UsageError
-from pgtrace.files import documents
-from pgtrace.lab import result_report
+from pgtrace.lab import result_file, result_report
 from pgtrace.linux import foreign_files
 from pgtrace.model import encoding
 from pgtrace.model.capture import Capture
@@ -94,7 +93,7 @@ def feed_document(data: bytes) -> None:
     path = Path(f"/dev/shm/pgtrace-fuzz-{os.getpid()}")
     path.write_bytes(data)
     try:
-        found = documents.load_any(path)
+        found = result_file.load_any(path)
     except UsageError:
         return
     finally:

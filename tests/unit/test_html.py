@@ -9,6 +9,7 @@ from math import ceil, log10
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,9 +33,12 @@ from html_page import HtmlPage
 from pgtrace import units
 from pgtrace.__main__ import main
 from pgtrace.files import documents
+from pgtrace.lab import result_file
+from pgtrace.lab.pages.result import Ratio
+from pgtrace.lab.planner.result import PlannerFinding, Range, RangeDetails
+from pgtrace.model import encoding
 from pgtrace.model.capture import Backend, Excluded, Lost, Probes, Tablespace
 from pgtrace.model.histogram import Histogram
-from pgtrace.model.lab_result import Finding
 from pgtrace.reporters.html.charts import Charts, Group, Layer
 
 ASSETS = Path(pgtrace.reporters.html.__file__).parent / "assets"
@@ -197,7 +201,7 @@ def test_how_it_was_measured_and_what_was_lost_is_told() -> None:
     assert "Reads by fentry (vfs_read, vfs_readv), queries by USDT, engine libbpf." in page.text
     assert "The shortest read that was seen took 4.00 µs." in page.text
     assert "Lost, and in no number below: 1,200 reads" in page.text
-    assert "2 reads were under way when tracing stopped." in page.text
+    assert "Under way when tracing stopped: 2 reads." in page.text
     assert "failed 3 in 9.00 µs" in page.text
     assert ("p", "class", "warning") in page.attributes
     assert ("p", "class", "warning") not in page_of(some_backend()).attributes
@@ -446,7 +450,7 @@ def test_the_figures_are_those_of_the_text_report() -> None:
     ratios = page.table("Random by sequential, per 8 KiB, over paired runs")
     (hdd,) = (
         f for f in findings(result)
-        if (f.name, f.storage, f.details.get("by")) == ("ratio", "hdd", "read latency")
+        if isinstance(f, Ratio) and (f.storage, f.details.by) == ("hdd", "read latency")
     )  # fmt: skip
     assert hdd.value
     assert hdd.low
@@ -474,17 +478,14 @@ def test_a_partial_or_empty_result_says_so() -> None:
     assert page.charts == []
 
 
-def with_findings(*found: Finding) -> HtmlPage:
+def with_findings(*found: PlannerFinding) -> HtmlPage:
     result = lab_results.pages_result(runs=2)
     result.findings += found
     return HtmlPage(html_page.render(result))
 
 
 def test_where_plans_cross_is_drawn_as_measured_and_as_believed() -> None:
-    found = Finding(
-        "crossing", "up to 3 %", "hdd", 0.03, 0.02, 0.04, 5, lab_results.crossing_details()
-    )
-    page = with_findings(found)
+    page = with_findings(lab_results.crossing(0.03, 0.02, 0.04, 5))
     chart = page.charts[-1]
     assert chart["title"].startswith("hdd (simulated): plans over selectivity")
     assert [panel["name"] for panel in chart["panels"]] == ["measured time", "planner's cost"]
@@ -503,8 +504,7 @@ def test_where_plans_cross_is_drawn_as_measured_and_as_believed() -> None:
 def test_how_certain_each_plan_s_time_is_is_drawn_and_told() -> None:
     """Of a plan that was stopped nothing is known but how long it took at least."""
     between = {"index": [[0.008, 0.012], None], "sequential": [[0.9, 1.1], [0.8, 1.25]]}
-    details = lab_results.crossing_details() | {"between": between}
-    page = with_findings(Finding("crossing", "up to 3 %", "hdd", 0.03, details=details))
+    page = with_findings(lab_results.crossing(0.03, between=between))
     chart = page.charts[-1]
     assert chart["title"].endswith(", with 95 % intervals")
     told = {(x["keys"][0], x["panel"]): x.get("intervals") for x in chart["layers"]}
@@ -516,18 +516,19 @@ def test_how_certain_each_plan_s_time_is_is_drawn_and_told() -> None:
 
 
 def test_what_a_random_page_cost_loses_is_drawn() -> None:
-    details = {"values": [1.0, 4.0], "regret_s": [2.0, 0.1], "fastest_s": 4.0, "current": 4.0,
-               "best": 4.0, "points": 8, "sql": "ALTER TABLESPACE <x>"}  # fmt: skip
-    page = with_findings(Finding("random_page_cost", "3 to 6", "hdd", 4.0, 3.0, 6.0, 5, details))
+    details = RangeDetails([1.0, 4.0], [2.0, 0.1], 4.0, 4.0, 4.0, 8, sql="ALTER TABLESPACE <x>")
+    page = with_findings(Range("3 to 6", "hdd", 4.0, 3.0, 6.0, 5, details=details))
     chart = page.charts[-1]
     assert chart["panels"][0]["band"] == [3.0, 6.0]
     assert chart["layers"][0]["points"] == [[1.0, 50.0], [4.0, 2.5]]
     assert page.table_of(len(page.charts) - 1).rows["4"] == ["100 ms", "2.5 %"]
     assert "hdd (simulated), random_page_cost: 3 to 6." in page.text
     assert "ALTER TABLESPACE <x>" in page.text
-    for change in ({"values": [0.0, 4.0]}, {"fastest_s": 0.0}, {"regret_s": []}, {"best": "x"}):
-        found = Finding("random_page_cost", "3 to 6", "hdd", details=details | change)
+    for change in ({"values": [0.0, 4.0]}, {"fastest_s": 0.0}, {"regret_s": []}):
+        odd = msgspec.structs.replace(details, **change)
+        found = Range("3 to 6", "hdd", details=odd)
         assert len(with_findings(found).charts) == len(page.charts) - 1
+    assert len(with_findings(Range("not decided", "hdd")).charts) == len(page.charts) - 1
 
 
 @pytest.mark.parametrize(
@@ -535,23 +536,26 @@ def test_what_a_random_page_cost_loses_is_drawn() -> None:
     [
         {"seconds": {"index": [0.01], "sequential": [1.0, 1.0]}},
         {"seconds": {"index": [0.0, -1.0], "sequential": [1.0, 1.0]}},
-        {"seconds": "many"},
-        {"first": "<script>"},
         {"selectivities": []},
-        {"circumstance": None},
         {"between": {"index": [None, None]}},
         {"between": {"index": [None], "sequential": [None, None]}},
         {"between": {"index": [[0.02, 0.01], None], "sequential": [None, None]}},
         {"between": {"index": [[-1.0, 0.02], None], "sequential": [None, None]}},
     ],
 )
-def test_details_of_another_shape_are_not_drawn(change: dict[str, Any]) -> None:
+def test_lists_that_do_not_belong_together_are_not_drawn(change: dict[str, Any]) -> None:
     charts = len(pages(runs=2).charts)
-    found = Finding("crossing", "x", "hdd", 0.03, details=lab_results.crossing_details() | change)
-    assert len(with_findings(found).charts) == charts
+    assert len(with_findings(lab_results.crossing(0.03, **change)).charts) == charts
 
 
-def test_findings_of_no_chapter_are_in_a_table() -> None:
-    page = with_findings(Finding("knee", "it turns at 256", "ssd", 256.0, 128.0, 512.0, 5))
-    row = page.table("Findings").rows["knee"]
-    assert row == ["ssd (simulated)", "256", "128 to 512", "5", "It turns at 256"]
+@pytest.mark.parametrize(
+    "change", [{"seconds": "many"}, {"first": "<script>"}, {"circumstance": None}]
+)
+def test_details_of_another_shape_are_no_lab_result(change: dict[str, Any]) -> None:
+    result = lab_results.pages_result(runs=1)
+    result.findings = [lab_results.crossing(0.03)]
+    whole = json.loads(encoding.encode(result))
+    assert result_file.decode(json.dumps(whole).encode()) == result
+    whole["findings"][0]["details"] |= change
+    with pytest.raises(ValueError, match="findings"):
+        result_file.decode(json.dumps(whole).encode())

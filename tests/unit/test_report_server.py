@@ -361,3 +361,22 @@ def test_reads_of_a_process_that_others_charge_are_counted_once() -> None:
     capture = some_capture(some_backend(io=reads), some_backend(pid=2, io=[], queries=[]))
     found = tables(capture)["Where blocks were found"]
     assert sum(row[0] or 0 for _, row in found.rows) == capture.totals["read"].blocks
+
+
+def test_of_reads_alone_types_of_processes_go_by_their_share_of_the_waiting() -> None:
+    """With p99; there is no room for these beside writes."""
+    long = some_reads([(9_000_000, 700)], kind="heap")
+    capture = some_capture(
+        some_backend(io=[long], queries=[]),
+        some_backend(pid=2, backend_type="autovacuum worker", io=[SLOW, FAST], queries=[]),
+        some_backend(pid=3, backend_type="walsender", io=[SLOW, SLOW, SLOW], queries=[]),
+    )
+    found = tables(capture)["Types of processes"]
+    assert [column.title for column in found.columns] == [
+        "device", "share", "reads", "p99", "reading",
+    ]  # fmt: skip
+    assert [(name, [*row[:3], row[4]]) for name, row in found.rows] == [
+        ("walsender", [900_000_000, 0.75, 900, 900_000_000]),
+        ("autovacuum worker", [300_000_000, 0.25, 1_000, 307_000_000]),
+        ("client backend", [0, 0, 700, 6_300_000_000]),
+    ]

@@ -195,7 +195,7 @@ def test_what_was_lost_or_not_measured_is_said_at_the_top() -> None:
         r"faster than their records were fetched: ",
         report,
     )
-    assert "2 reads were under way when tracing stopped.\n" in report
+    assert "Under way when tracing stopped: 2 reads.\n" in report
     assert "Lost: nothing" not in report
     assert "\nNot measured: writes, fsync, locks, CPU.\n" in report
 

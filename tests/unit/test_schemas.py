@@ -1,6 +1,8 @@
 """JSON Schemas of the files: in docs as the structs have them, and true of what is written."""
 
+import functools
 import json
+import operator
 import os
 from pathlib import Path
 
@@ -10,12 +12,14 @@ import pytest
 
 import captures
 import lab_results
+from pgtrace.lab import EXPERIMENTS
+from pgtrace.lab.experiments import experiment
 from pgtrace.model import encoding
 from pgtrace.model.capture import Capture
-from pgtrace.model.lab_result import Result
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
-KINDS = {"capture": Capture, "lab-result": Result}
+RESULTS = functools.reduce(operator.or_, (experiment(name).result for name in EXPERIMENTS))
+KINDS = {"capture": Capture, "lab-result": RESULTS}
 
 
 def stored(kind: str) -> Path:

@@ -9,8 +9,12 @@ from .. import terminal_text, units
 from ..engines import QueryEvent, ReadsByKey, add_reads
 from ..model.capture import COUNT_CALLS, Capture, Io, Latencies, of_operation
 from ..reporters import losses
+from ..reporters.sections import time_parts
 from ..reporters.terminal import block, capture_report, files
+from ..reporters.terminal.sentence import sentence
+from ..reporters.view import WIDTH
 from ..tracing import statements
+from ..tracing.accounts import Account
 from ..tracing.tracer import Tracer
 from .in_place import InPlace
 
@@ -19,6 +23,8 @@ MOST_A_SECOND = 5
 MOST_STATEMENTS = 10
 MOST_RELATIONS = 5
 FIRST_LOOK_S = 1.0
+BLOCKED_S = 1.0
+"""After so long, who holds a lock is asked."""
 EVERY_S, EVERY_IN_PLACE_S = 5.0, 1.0
 """A running query is looked at so often, unless told otherwise."""
 
@@ -75,7 +81,8 @@ class TextScreen:
         )
         for missing in self._tracer.not_measured:
             self._print(f"Not measured: {missing}")
-        self._print(f"Not measured: {', '.join(block.untraced(engine.operations))}.")
+        if untraced := block.untraced(engine.operations, times=engine.times):
+            self._print(f"Not measured: {', '.join(untraced)}.")
         if backend.activity is None and engine.query_source == "none":
             self._print("What the backend does now cannot be told.")
         running = self._tracer.account().running
@@ -202,7 +209,24 @@ class TextScreen:
         else:
             return
         lead = f"… {units.duration(elapsed)}"
-        self._place.draw(self._block(reads, elapsed, lead, waited_ns))
+        self._place.draw([*self._block(reads, elapsed, lead, waited_ns), *self._blocked(account)])
+
+    def _blocked(self, account: Account) -> list[str]:
+        """Who holds the lock that it waits for since a while."""
+        waits = self._tracer.blockers(account, round(BLOCKED_S * 1e9))
+        if waits is None:
+            return []
+        lock, waited_ns, holders = waits
+        least = "at least " if account.running and account.running.begun_before else ""
+        lines = [f"It waits for a lock ({lock}), for {least}{units.duration(waited_ns)} so far."]
+        for each in holders:
+            who = " ".join(part for part in (each.usename, each.application_name) if part)
+            state = f", {each.state} for {units.duration((each.state_s or 0) * 1e9)}"
+            lines.append(
+                f"Process {each.pid} is before it: {who or '?'}{state if each.state else ''}: "
+                f"{' '.join((each.query or '(not shown)').split())}"
+            )
+        return [part for line in lines for part in sentence(line, WIDTH, 2)]
 
     def _block(
         self, reads: ReadsByKey, elapsed_ns: int, lead: str, waited_ns: int | None = None
@@ -217,6 +241,7 @@ class TextScreen:
             lead=lead,
             waited_ns=waited_ns,
             operations=self._tracer.engine.operations,
+            parts=time_parts.parts(assembly.times(reads), listed, elapsed_ns),
         )
 
     def _sum_up(self) -> None:

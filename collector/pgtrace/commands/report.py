@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class ReportCommand:
     """Show a file: as text, JSON or a page for a browser; a capture also as an HdrHistogram log, a
-    table of comma-separated values, or metrics for Prometheus.
+    table of comma-separated values, folded stacks for flame graphs, or metrics for Prometheus.
 
     Needs no root, no kernel support and no server: only the file.
     """
@@ -55,7 +55,8 @@ class ReportCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Read, render, then print or write."""
-        from ..files import documents, output_file
+        from ..files import output_file
+        from ..lab import result_file
         from ..model.capture import Capture
 
         if args.planner and args.format not in {"text", "json"}:
@@ -65,7 +66,7 @@ class ReportCommand:
         report_views.check(args)
         if args.output is not None:
             output_file.check(args.output, args.force)
-        document, to_file = documents.load_any(args.file), args.output is not None
+        document, to_file = result_file.load_any(args.file), args.output is not None
         gc.freeze()  # what was read stays to the end: the collector need not look at it
         if args.planner and isinstance(document, Capture):
             parts: Iterable[str] = [_planner(document, args, to_file=to_file)]

@@ -15,7 +15,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     group = parser.add_argument_group("text of a capture of several backends, or its table as csv")
     group.add_argument(
-        "--top", type=_positive, metavar="N", help="rows of each table; 10 if not given"
+        "--top",
+        type=_positive,
+        metavar="N",
+        help="rows of each table; 10, or as many as fit a screen, if not given",
     )
     group.add_argument(
         "--sort",
@@ -74,5 +77,5 @@ def view(args: argparse.Namespace, width: int) -> View:
     """What of the document is asked for."""
     part = next((each for each in PARTS if getattr(args, each)), None)
     most = args.top if part else args.top or 10
-    choice = Choice(most, args.sort or "device")
+    choice = Choice(most, args.sort or "device", exact=bool(args.top))
     return View(width, choice, part, args.backend, args.statement, args.since, args.until)

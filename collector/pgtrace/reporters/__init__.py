@@ -19,5 +19,6 @@ FORMATS = {
     "html": Form("reporters.html.capture_page", "lab.result_page"),
     "hlog": Form("reporters.hlog"),
     "csv": Form("reporters.csv_form"),
+    "folded": Form("reporters.folded"),
     "openmetrics": Form("reporters.openmetrics"),
 }

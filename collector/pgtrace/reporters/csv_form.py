@@ -10,6 +10,7 @@ from ..terminal_text import escape
 from .document import Table, Value
 from .sections import top
 from .sections.statements import statements
+from .sections.sums import reads_of
 from .view import Choice, View
 
 _SUFFIXES = {"ns": "_ns", "ns, 2 digits": "_ns"}
@@ -23,7 +24,7 @@ def report(capture: Capture, view: View) -> Iterator[str]:
     """
     whole = Choice(None, view.choice.order)
     if view.part == "relations":
-        tables = top.relation_table(capture, whole)
+        tables = top.relation_table(reads_of(capture), whole)
     elif view.part == "backends":
         tables = [top.backend_table(capture, whole)]
     else:

@@ -39,6 +39,11 @@ def sentences(lost: Lost, totals: Mapping[Operation, Total], calls: int | None) 
             f"{units.count(lost.latencies)} calls are in no histogram of latencies: no chunk was "
             f"left. {_sentence(ROOM)}"
         )
+    if lost.times:
+        found.append(
+            f"{units.count(lost.times)} pieces of processes' time are in no number: there was no "
+            f"room. {_sentence(ROOM)}"
+        )
     return found
 
 
@@ -52,13 +57,13 @@ def _unnamed(number: int, what: str) -> str:
 
 
 def under_way(lost: Lost) -> list[str]:
-    """A line for each operation that was in flight when tracing stopped."""
-    return [
-        f"{units.count(number)} {f'{what} was' if number == 1 else f'{what}s were'} "
-        "under way when tracing stopped."
+    """A line for what was in flight when tracing stopped; none if nothing was."""
+    parts = [
+        f"{units.count(number)} {what if number == 1 else f'{what}s'}"
         for what, number in lost.in_flight.items()
         if number
     ]
+    return [f"Under way when tracing stopped: {', '.join(parts)}."] if parts else []
 
 
 def excluded(

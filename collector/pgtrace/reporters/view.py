@@ -16,6 +16,15 @@ class Choice:
 
     most: int | None = 10
     order: Order = "device"
+    exact: bool = False
+    """Neither fewer, where a screen has no room for them, or some did nothing, nor one more."""
+
+    def rows(self, number: int) -> int:
+        """How many of so many have a row of their own, and are not in that of the rest."""
+        if self.most is None:
+            return number
+        alone = number == self.most + 1 and not self.exact
+        return number if alone else min(number, self.most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ from ...model.capture import (
     Tablespace,
     of_operation,
 )
+from ...model.combined import alike
 from ...model.histogram import Histogram
 from .. import losses
 from ..sections import server as overview
-from ..sections.sums import relation_of, written
+from ..sections.statements import statements as all_statements
+from ..sections.sums import reads_of, relation_of, written
 from ..terminal.capture_report import head, how, lost_of, partial
 from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
@@ -26,7 +28,7 @@ from .charts import Charts, Group, Layer
 from .opening import opening
 from .over_time import over_time
 from .parts import Row, anchor, escaped, paragraphs, part, section, table
-from .reads import COLUMNS, numbers, view
+from .reads import COLUMNS, TOLD, numbers, view
 from .statements import statements, waited
 
 MOST_DRAWN = 20
@@ -34,7 +36,7 @@ MOST_DRAWN = 20
 _NAV = (("time", "Over time"), ("reads", "All reads"), ("read", "What was read"),
         ("writes", "Writes and fsync"), ("backends", "Backends"),
         ("statements", "Statements"))  # fmt: skip
-_ANSWER = ("answer", "over-time")
+_ANSWER = ("answer", "times", "over-time")
 _CALLS = ("write", *get_args(Call))
 _COLOURS = ("s4", "sync", "s0", "s2")
 _OF_WRITES = ("calls", "bytes", "time", "mean", "p50", "p99", "max")
@@ -50,13 +52,15 @@ def render(capture: Capture) -> str:
     charts = Charts()
     when, unfinished, lost = head(capture), partial(capture), lost_of(capture)
     missing = _missing(capture)
+    reads = alike(reads_of(capture), (*TOLD, "tablespace", "relation"))  # added up many times
+    every = all_statements(capture)
     by = {
         "time": over_time(capture),
-        "reads": _everything(capture, charts, missing),
-        "read": _places(capture),
+        "reads": _everything(capture, reads, charts, missing),
+        "read": _places(capture, reads),
         "writes": _writes(capture, charts),
         "backends": _backends(capture, charts, missing),
-        "statements": statements(capture, charts, missing),
+        "statements": statements(capture, every, charts, missing),
     }
     several = len(capture.backends) > 1
     links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in _NAV if by[name])
@@ -64,7 +68,9 @@ def render(capture: Capture) -> str:
     of = f"PostgreSQL {server.version}" if server.version else "PostgreSQL"
     where = f" in {server.data_directory}" if server.data_directory else ""
     simulated = [t.name for t in capture.tablespaces if t.simulated]
-    overviews = overview.sections(capture, Choice()) if capture.backends else []
+    overviews = (
+        overview.sections_of(capture, reads, every, Choice(exact=True)) if capture.backends else []
+    )
     answer = [part for part in overviews if part.name in _ANSWER]
     parts = [
         f"<header>\n<h1>Read latencies of {escaped(of)}</h1>",
@@ -104,10 +110,11 @@ def _reads(backend: Backend) -> list[Io]:
     return of_operation(backend.io)
 
 
-def _everything(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
+def _everything(
+    capture: Capture, reads: Sequence[Io], charts: Charts, missing: Sequence[str]
+) -> str:
     if not capture.backends:
         return paragraphs(["No backend was seen."])
-    reads = [r for backend in capture.backends for r in _reads(backend)]
     only = capture.backends[0] if len(capture.backends) == 1 else None
     return view(
         charts,
@@ -134,8 +141,7 @@ def _excluded(capture: Capture, operations: Sequence[Operation]) -> list[str]:
     return losses.excluded(operations, failed, short)
 
 
-def _places(capture: Capture) -> str:
-    reads = [r for backend in capture.backends for r in _reads(backend)]
+def _places(capture: Capture, reads: Sequence[Io]) -> str:
     if all(r.kind == "unknown" for r in reads):
         return ""
     whole = sum(r.total_ns for r in reads)
@@ -210,8 +216,8 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
         return ""
     whole = sum(r.total_ns for backend in capture.backends for r in _reads(backend))
     ordered = sorted(capture.backends, key=lambda b: -sum(r.total_ns for r in _reads(b)))
-    busy = [b for b in ordered if b.io or b.queries or _anything_excluded(b)]
-    quiet = [str(b.pid) for b in ordered if b not in busy]
+    busy = [b for b in ordered if _is_busy(b)]
+    quiet = [str(b.pid) for b in ordered if not _is_busy(b)]
     rows = [numbers(_who(b), _reads(b), whole) for b in busy[:MOST_DRAWN]]
     rest = [r for b in busy[MOST_DRAWN:] for r in _reads(b)]
     if len(busy) > MOST_DRAWN:
@@ -240,9 +246,9 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def _anything_excluded(backend: Backend) -> bool:
+def _is_busy(backend: Backend) -> bool:
     excluded = *backend.failed.values(), *backend.short.values()
-    return any(each.count for each in excluded)
+    return bool(backend.io or backend.queries or any(each.count for each in excluded))
 
 
 def _who(backend: Backend) -> str:

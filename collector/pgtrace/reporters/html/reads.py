@@ -27,7 +27,7 @@ _SPLITS: tuple[tuple[str, Callable[[Io], str]], ...] = (
     ("past the page cache", lambda r: "direct I/O" if r.direct else "through the page cache"),
 )
 
-_TOLD = (
+TOLD = (
     "source", "scope", "pattern", "size", "kind", "performed_by", "direct", "operation", "call",
 )  # fmt: skip
 
@@ -45,7 +45,7 @@ def view(
     opened: bool = False,
 ) -> str:
     """Return sums, histogram, percentile curves and table of `reads`; `title` goes above charts."""
-    reads = alike(reads, _TOLD)
+    reads = alike(reads, TOLD)
     outside = paragraphs([line.strip() for line in excluded(failed, short)])
     if not any(r.count for r in reads):
         said = "Reads: not measured." if "reads" in missing else "No reads."

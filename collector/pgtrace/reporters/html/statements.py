@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import add
 
 from ... import units
 from ...model.capture import Capture, Query
-from ...model.histogram import Histogram
-from ..sections import statements as sections
+from ..sections.statements import Statement
 from ..sections.sums import time_of
 from ..terminal.capture_report import MOST_STATEMENTS
 from .charts import Charts
@@ -14,9 +15,10 @@ from .parts import Row, anchor, paragraphs, part, table
 from .reads import view
 
 
-def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
-    """Return their table, and for each its facts and charts."""
-    every = sections.statements(capture)
+def statements(
+    capture: Capture, every: Sequence[Statement], charts: Charts, missing: Sequence[str]
+) -> str:
+    """Return the table of all of them, and for each its facts and charts."""
     if not every:
         return paragraphs(["Not measured."]) if capture.probes.queries == "none" else ""
     anchors = list(_anchors(every[:MOST_STATEMENTS]))
@@ -52,7 +54,7 @@ def statements(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def _anchors(every: Sequence[sections.Statement]) -> Iterator[str]:
+def _anchors(every: Sequence[Statement]) -> Iterator[str]:
     """Of one statement there may be several: by other protocols, or begun before tracing."""
     seen: Counter[str] = Counter()
     for statement in every:
@@ -62,14 +64,14 @@ def _anchors(every: Sequence[sections.Statement]) -> Iterator[str]:
         yield anchor("statement", name if seen[name] == 1 else f"{name}-{seen[name]}")
 
 
-def _statement_row(name: str, statements: Sequence[sections.Statement], link: str = "") -> Row:
+def _statement_row(name: str, statements: Sequence[Statement], link: str = "") -> Row:
     queries = [query for s in statements for query in s.queries]
     reads = [r for s in statements for r in s.reads]
-    latency = Histogram.of(query.latency for query in queries if query.latency)
+    latency = reduce(add, (s.latency for s in statements))
     counted = [q for q in queries if q.calls is not None]
     executed = [s.executed for s in statements if s.executed]
     calls = [q.calls or 0 for q in counted] or [each.calls for each in executed]
-    read_ns = sum(time_of(s.reads) for s in statements)
+    read_ns = time_of(reads)
     own_ns = sum(r.total_ns for r in reads if r.performed_by == "backend")
     times = ["-"] * 4
     if latency.count:
@@ -93,7 +95,7 @@ def _statement_row(name: str, statements: Sequence[sections.Statement], link: st
     )
 
 
-def _facts(statement: sections.Statement) -> list[str]:
+def _facts(statement: Statement) -> list[str]:
     query = statement.queries[0]
     facts = [f"{query.protocol.capitalize()} protocol."] if query.calls is not None else []
     if query.query_id is not None:

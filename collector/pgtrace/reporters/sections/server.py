@@ -1,15 +1,17 @@
 """A whole server in one screen: who waited for the device, and for what."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ... import units
-from ...model.capture import Backend, Capture, Io, of_operation
+from ...model.capture import Backend, Capture, Io, Operation, of_operation
 from ..document import Column, Paragraph, Section, Table, Value
 from ..view import Choice
-from . import top
+from . import time_parts, top
 from .answer import verdict
 from .over_time import over_time
-from .statements import statements
+from .statements import Statement, statements
 from .sums import device_ns, reads_of, time_of
 
 _RELATIONS = frozenset({"relation", "heap", "index", "toast", "visibility map", "free space map"})
@@ -19,22 +21,29 @@ _BUFFERS = ("shared_buffers (needs a connection)", "shared_buffers")
 
 def sections(capture: Capture, choice: Choice) -> list[Section]:
     """Return the answer, then what it is made of."""
-    every = statements(capture)
+    return sections_of(capture, reads_of(capture), statements(capture), choice)
+
+
+def sections_of(
+    capture: Capture, reads: Sequence[Io], every: Sequence[Statement], choice: Choice
+) -> list[Section]:
+    """The same, of what reads_of() and statements() return: who shows more has them already."""
     parts = [
         Section("answer", [Paragraph(line) for line in verdict(capture, every)]),
+        Section("times", time_parts.blocks(capture, choice)),
         Section("over-time", over_time(capture)),
-        Section("found", [found(capture)] if "read" in capture.probes.operations else []),
+        Section("found", [found(capture, reads)] if "read" in capture.probes.operations else []),
         Section("top-statements", top.statement_table(every, choice)),
-        Section("top-relations", top.relation_table(capture, choice)),
+        Section("top-relations", top.relation_table(reads, choice)),
         Section("top-writes", top.write_table(capture, choice)),
-        Section("processes", [processes(capture)]),
+        Section("processes", [processes(capture, choice)]),
     ]
     return [part for part in parts if part.blocks]
 
 
-def found(capture: Capture) -> Table:
+def found(capture: Capture, reads: Iterable[Io]) -> Table:
     """At which of three levels the blocks of relations were found."""
-    reads = [r for r in reads_of(capture) if r.kind in _RELATIONS or r.kind == "unknown"]
+    reads = [r for r in reads if r.kind in _RELATIONS or r.kind == "unknown"]
     hits = sum(each.hit for each in capture.buffers) if capture.buffers else None
     levels: list[tuple[str, list[Io]]] = [
         ("page cache", [r for r in reads if r.source in ("page_cache", "readahead_issued")]),
@@ -60,11 +69,15 @@ def found(capture: Capture) -> Table:
     return Table("Where blocks were found", "level", columns, rows)
 
 
-def processes(capture: Capture) -> Table:
-    """What each type of process did; of what was not asked for there is no column."""
+def processes(capture: Capture, choice: Choice) -> Table:
+    """What each type of process did; of what was not asked for there is no column. Those that did
+    nothing are in the row of the rest, unless so many are asked for.
+    """
     operations = capture.probes.operations
-    columns = [Column("device", "ns"), Column("reads"), Column("reading", "ns")]
-    columns = columns if "read" in operations else []
+    alone = operations == ["read"]
+    columns = [Column("device", "ns"), Column("reads")] if "read" in operations else []
+    columns = [*top.COLUMNS] if alone else columns
+    columns += [Column("reading", "ns")] if "read" in operations else []
     for operation, title, doing in (
         ("write", "writes", "writing"),
         ("fsync", "fsyncs", "in fsync"),
@@ -74,21 +87,36 @@ def processes(capture: Capture) -> Table:
     of: defaultdict[str, list[Backend]] = defaultdict(list)
     for backend in capture.backends:
         of[backend.backend_type or "(type not known)"].append(backend)
-    rows = []
+    listed = []
     for name, backends in of.items():
-        everything = [r for backend in backends for r in backend.io]
-        reads = of_operation(everything)
-        row: list[Value] = []
-        if "read" in operations:
-            row += [device_ns(reads), sum(r.count for r in reads), time_of(reads)]
-        for operation in ("write", "fsync"):
-            if operation in operations:
-                own = of_operation(everything, operation)
-                row += [sum(r.count for r in own), time_of(own)]
         number = sum(backend.merged or 1 for backend in backends)
         named = f"{name} ({units.count(number)})" if number > 1 else name
-        rows.append((time_of(everything), named, row))
-    rows.sort(key=lambda each: (-each[0], each[1]))
-    return Table(
-        "Types of processes", "type of process", columns, [(name, row) for _, name, row in rows]
-    )
+        listed.append((named, [r for backend in backends for r in backend.io]))
+    # Beside writes, the time of all of them says who is slow
+    waits = {name: (device_ns(own) or 0) * alone for name, own in listed}
+    listed.sort(key=lambda each: (-waits[each[0]], -time_of(each[1]), each[0]))
+    if not choice.exact:
+        busy = sum(bool(own) for _, own in listed)
+        choice = replace(choice, most=busy if choice.most is None else min(busy, choice.most))
+    shown = listed[: choice.rows(len(listed))]
+    if rest := listed[len(shown) :]:
+        together = [r for _, own in rest for r in own]
+        shown.append((f"({units.count(len(rest))} more)", together))
+    whole = sum(waits.values())
+    rows = [(name, _done(own, operations, whole)) for name, own in shown]
+    return Table("Types of processes", "type of process", columns, rows)
+
+
+def _done(everything: Sequence[Io], operations: Sequence[Operation], whole_ns: int) -> list[Value]:
+    """What somebody did, by operation; of reads alone also the share of all waiting, and p99."""
+    reads = of_operation(everything)
+    if operations == ["read"]:
+        return [*top.figures(reads, whole_ns), time_of(reads)]
+    row: list[Value] = []
+    if "read" in operations:
+        row += [device_ns(reads), sum(r.count for r in reads), time_of(reads)]
+    for operation in ("write", "fsync"):
+        if operation in operations:
+            own = of_operation(everything, operation)
+            row += [sum(r.count for r in own), time_of(own)]
+    return row

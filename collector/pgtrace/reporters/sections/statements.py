@@ -11,9 +11,9 @@ from ...terminal_text import shown
 from .sums import time_of
 
 _TOLD = (
-    "source", "pattern", "size", "scope", "operation", "call", "kind", "tablespace", "relation",
-    "performed_by", "direct",
+    "source", "pattern", "size", "scope", "operation", "call", "kind", "performed_by", "direct",
 )  # fmt: skip
+_PLACES = ("tablespace", "relation")
 
 
 @dataclass(slots=True)
@@ -25,11 +25,9 @@ class Statement:
     executed: Executions | None = None
     """Its calls and their time, where the server alone has counted them."""
     latency: Histogram = field(default_factory=Histogram)
-
-    @property
-    def reads(self) -> list[Io]:
-        """Those of every call, whoever performed them: they may overlap."""
-        return of_operation(r for query in self.queries for r in query.io)
+    reads: list[Io] = field(default_factory=list)
+    """Those of every call, whoever performed them: they may overlap. From where, they do not
+    tell."""
 
     @property
     def text(self) -> str:
@@ -65,7 +63,7 @@ class Statement:
             calls=sum(query.calls or 0 for query in counted) if counted else None,
             errors=sum(query.errors or 0 for query in counted) if counted else None,
             latency=self.latency.to_data() if counted else None,
-            io=alike((r for query in self.queries for r in query.io), _TOLD),
+            io=alike((r for query in self.queries for r in query.io), _TOLD + _PLACES),
             waited_ns=sum(waits) if waits else None,
         )
 
@@ -88,4 +86,6 @@ def statements(capture: Capture) -> list[Statement]:
         statement.latency = Histogram.of(
             query.latency for query in statement.queries if query.latency
         )
+        reads = of_operation(r for query in statement.queries for r in query.io)
+        statement.reads = alike(reads, _TOLD)  # there may be thousands, and each table adds them up
     return sorted(found.values(), key=lambda s: (-(s.elapsed_ns or 0), -time_of(s.reads)))

@@ -9,17 +9,18 @@ from ...model.histogram import Histogram
 from ..document import Column, Table, Value
 from ..view import Choice, Order
 from .statements import Statement
-from .sums import by_name, device_ns, file_of, reads_of, time_of, written
+from .sums import by_name, device_ns, file_of, time_of, written
 
 STATEMENTS = "Statements that waited longest for the device"
 RELATIONS = "Relations that waited longest for the device"
 WRITES = "Writes and fsyncs that took longest"
-_COLUMNS = (
+COLUMNS = (
     Column("device", "ns"),
     Column("share", "share"),
     Column("reads"),
     Column("p99", "ns, 2 digits"),
 )
+"""Of reads, as figures() has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,16 @@ class _Group:
 def statement_table(every: Sequence[Statement], choice: Choice) -> list[Table]:
     """Statements that read; none if none did."""
     groups = [_Group(" ".join(s.text.split()), s.reads, s.calls) for s in every if s.reads]
-    columns = [*_COLUMNS, Column("calls"), Column("per call", "ns")]
+    columns = [*COLUMNS, Column("calls"), Column("per call", "ns")]
     return _top(STATEMENTS, "statement", columns, groups, choice, calls=True)
 
 
-def relation_table(capture: Capture, choice: Choice) -> list[Table]:
+def relation_table(reads: Sequence[Io], choice: Choice) -> list[Table]:
     """Relations, or kinds of files; none where files are not known."""
-    reads = reads_of(capture)
     if all(r.kind == "unknown" for r in reads):
         return []
     groups = [_Group(name, own) for name, own in by_name(reads, file_of)]
-    columns = [*_COLUMNS, Column("bytes", "bytes"), Column("random", "share")]
+    columns = [*COLUMNS, Column("bytes", "bytes"), Column("random", "share")]
     first = "relation" if any(r.relation for r in reads) else "kind of file"
     return _top(RELATIONS, first, columns, groups, choice, calls=False)
 
@@ -72,7 +72,7 @@ def backend_table(capture: Capture, choice: Choice) -> Table:
     """Processes, one by one; those that only wrote, too."""
     rows: list[tuple[str, list[Value]]] = []
     columns = [Column("backend_type", "text"), Column("datname", "text")]
-    columns += [Column("usename", "text"), Column("application_name", "text"), *_COLUMNS]
+    columns += [Column("usename", "text"), Column("application_name", "text"), *COLUMNS]
     columns += [Column("bytes", "bytes"), Column("random", "share")]
     groups = {id(b): _Group(str(b.pid), of_operation(b.io)) for b in capture.backends}
     whole = sum(device_ns(group.reads) or 0 for group in groups.values())
@@ -92,7 +92,7 @@ def write_table(capture: Capture, choice: Choice) -> list[Table]:
         Column("p99", "ns, 2 digits"), Column("max", "ns, 2 digits"),
     ]  # fmt: skip
     rows: list[tuple[str, list[Value]]] = []
-    for name, calls in listed[: choice.most]:
+    for name, calls in listed[: choice.rows(len(listed))]:
         total = Histogram.of(calls)
         size: Value = sum(r.bytes for r in calls) if calls[0].operation == "write" else ""
         row: list[Value] = [total.total_ns, total.count, size]
@@ -116,7 +116,7 @@ def _top(
     if not ordered:
         return []
     whole = sum(device_ns(group.reads) or 0 for group in ordered)
-    shown = ordered[: choice.most]
+    shown = ordered[: choice.rows(len(ordered))]
     rows = [(group.name, _row(group, whole, calls=calls)) for group in shown]
     if rest := ordered[len(shown) :]:
         counted = [group.calls for group in rest if group.calls is not None]
@@ -126,14 +126,21 @@ def _top(
     return [Table(caption, first, columns, rows)]
 
 
-def _row(group: _Group, whole_ns: int, *, calls: bool) -> list[Value]:
-    waited = device_ns(group.reads)
-    row: list[Value] = [
+def figures(reads: Sequence[Io], whole_ns: int) -> list[Value]:
+    """How long they waited for the device, which share of so many nanoseconds; how many there
+    were, and p99 of them.
+    """
+    waited = device_ns(reads)
+    return [
         waited,
         None if waited is None else waited / max(1, whole_ns),
-        sum(r.count for r in group.reads),
-        Histogram.of(group.reads).percentile(99) or 0,
+        sum(r.count for r in reads),
+        Histogram.of(reads).percentile(99) or 0,
     ]
+
+
+def _row(group: _Group, whole_ns: int, *, calls: bool) -> list[Value]:
+    row = figures(group.reads, whole_ns)
     if calls:
         return [*row, group.calls, time_of(group.reads) / group.calls if group.calls else ""]
     followed = sum(r.count for r in group.reads if r.pattern in ("sequential", "near", "random"))

@@ -1,12 +1,15 @@
 """The block of text that stands for some reads: sums, where served, histogram, a sentence."""
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
 from ... import units
 from ...model.capture import READ_ALONE, Excluded, Io, Operation, of_operation
 from ...model.histogram import Histogram
+from ..sections import time_parts
 from ..sections.sums import PERFORMERS, SOURCES, file_of, time_of
+from ..sections.time_parts import Part
 from ..view import WIDTH
 from . import writes
 from .chart import INDENT, chart, kinds, sums
@@ -14,13 +17,17 @@ from .files import grouped
 from .sentence import sentence
 
 NAMES: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsync"}
+_FILLS = "█▓▒░▚▞▘▖▗▝"
 UNTRACED = ("locks", "CPU")
 """What no probe of this version looks at."""
 
 
-def untraced(operations: Sequence[Operation]) -> list[str]:
+def untraced(operations: Sequence[Operation], *, times: bool = False) -> list[str]:
     """What was not looked at: because nobody asked for it, or because no probe does."""
-    return [*(name for each, name in NAMES.items() if each not in operations), *UNTRACED]
+    return [
+        *(name for each, name in NAMES.items() if each not in operations),
+        *(() if times else UNTRACED),
+    ]
 
 
 def block(
@@ -33,13 +40,15 @@ def block(
     short: Excluded | None = None,
     waited_ns: int | None = None,
     operations: Sequence[Operation] = READ_ALONE,
+    parts: Sequence[Part] = (),
     width: int = WIDTH,
 ) -> list[str]:
     """Return the lines for `reads`, made within `elapsed_ns` (None: not known).
 
     `lead` stands before the sums, such as "■ 4.33 s"; what they come to is the next line.
     `not_measured` is what the session lacked, of each the words before a colon; `operations` is
-    what was asked for. `waited_ns` is how long the backend waited for asynchronous reads.
+    what was asked for. `waited_ns` is how long the backend waited for asynchronous reads;
+    `parts` is where all of the time went, if that is known.
     """
     everything, reads = reads, of_operation(reads)
     lead = f"{lead:<{INDENT}}" if len(lead) < INDENT - 1 else f"{lead}  "
@@ -57,10 +66,20 @@ def block(
         lines += [*_served(reads), *([] if one else kinds(reads)), *_details(reads)]
         lines += [*excluded(failed, short), *chart(total, width)]
         lines += writes.lines(everything, operations, width)
-    parts = in_words(reads, elapsed_ns, waited_ns) if any(r.count for r in reads) else []
-    parts += writes.sentence(everything, operations, elapsed_ns)
-    said = sentence(" ".join(f"{part}." for part in parts), width, 2)
-    return [*lines[:1], *said, *lines[1:]]
+    words = in_words(reads, elapsed_ns, waited_ns) if any(r.count for r in reads) else []
+    words += writes.sentence(everything, operations, elapsed_ns)
+    said = sentence(" ".join(f"{each}." for each in words), width, 2)
+    return [*lines[:1], *_divided(parts, width), *said, *lines[1:]]
+
+
+def _divided(parts: Sequence[Part], width: int) -> list[str]:
+    """Where the time went, as a bar and in words."""
+    whole, room = sum(part.ns for part in parts), width - 4
+    if whole <= 0:
+        return []
+    filled = zip(parts, itertools.cycle(_FILLS), strict=False)
+    bar = "".join(fill * round(max(part.ns, 0) / whole * room) for part, fill in filled)
+    return [f"  {bar[:room]}", *sentence(time_parts.in_words(parts, whole), width, 2)]
 
 
 def _served(reads: Sequence[Io]) -> list[str]:

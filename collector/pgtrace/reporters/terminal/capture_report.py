@@ -12,16 +12,16 @@ from ...model.capture import (
     Backend,
     Capture,
     Gap,
-    Io,
     Operation,
     Query,
+    Scope,
     of_operation,
 )
 from ...model.histogram import Histogram
 from ...terminal_text import escape, shown
 from .. import losses
 from ..document import Paragraph, Section
-from ..sections import answer
+from ..sections import answer, time_parts
 from ..sections import statements as sections
 from ..sections.over_time import over_time
 from ..view import WIDTH
@@ -32,6 +32,8 @@ MOST_BACKENDS = 100
 """Backends that are drawn; the others are added up."""
 MOST_STATEMENTS = 20
 """Statements of one backend that are drawn; the others are summed up."""
+_GAPS = 1
+"""Of a server that was away more often, only the first times are told in short."""
 _FUNCTIONS: dict[Operation, str] = {
     "read": "vfs_read, vfs_readv",
     "write": "vfs_write, vfs_writev",
@@ -53,9 +55,14 @@ QUERIES = {
 def measured(way: str, operations: Sequence[Operation]) -> str:
     """What is measured, and how: `Reads by fentry (vfs_read, vfs_readv)`."""
     functions = _SYSTEM_CALLS if way == "tracepoint" else _FUNCTIONS
-    names = ", ".join(NAMES[each] for each in operations)
     where = ", ".join(functions[each] for each in operations)
-    return f"{names[0].upper()}{names[1:]} by {way} ({where})"
+    return f"{traced(way, operations)} ({where})"
+
+
+def traced(way: str, operations: Sequence[Operation]) -> str:
+    """The same without the functions: `Reads by fentry`."""
+    names = ", ".join(NAMES[each] for each in operations)
+    return f"{names[0].upper()}{names[1:]} by {way}"
 
 
 def render(capture: Capture, *, width: int = WIDTH) -> str:
@@ -137,22 +144,56 @@ def head(capture: Capture) -> str:
 
 def how(capture: Capture) -> list[str]:
     """How it was measured, what was not, whether nothing was lost, and when servers were away."""
-    nothing = [] if lost_of(capture) else ["Lost: nothing."]
-    gaps = [_gap(gap) for gap in capture.gaps]
-    return [*_method(capture), *nothing, *losses.under_way(capture.lost), *gaps]
-
-
-def _method(capture: Capture) -> list[str]:
     probes = capture.probes
-    lines = [
+    return [
         f"{measured(probes.type, probes.operations)}, {QUERIES[probes.queries]}, "
-        f"engine {probes.engine}."
+        f"engine {probes.engine}.",
+        *_shortest(capture),
+        *(f"Not measured: {escape(missing)}" for missing in probes.not_measured),
+        *_untraced(capture),
+        *_light(capture),
+        *([] if lost_of(capture) else ["Lost: nothing."]),
+        *losses.under_way(capture.lost),
+        *map(_gap, capture.gaps),
     ]
-    if probes.shortest_ns is not None:
-        lines.append(f"The shortest read that was seen took {units.duration(probes.shortest_ns)}.")
-    lines += [f"Not measured: {escape(missing)}" for missing in probes.not_measured]
-    lines.append(f"Not measured: {', '.join(untraced(probes.operations))}.")
-    return lines + ([_light(capture)] if probes.queries == "memory" else [])
+
+
+def _untraced(capture: Capture) -> list[str]:
+    others = untraced(capture.probes.operations, times=capture.probes.times)
+    return [f"Not measured: {', '.join(others)}."] if others else []
+
+
+def how_in_short(capture: Capture) -> list[str]:
+    """The same in few paragraphs: without the functions, and of many gaps how many."""
+    probes = capture.probes
+    others = ", ".join(untraced(probes.operations, times=probes.times))
+    missing = [*map(escape, probes.not_measured), *([others] if others else [])]
+    first = (
+        f"{traced(probes.type, probes.operations)}, {QUERIES[probes.queries]}, "
+        f"engine {probes.engine}."
+    )
+    gaps = [_gap(gap) for gap in capture.gaps[:_GAPS]]
+    if more := len(capture.gaps) - len(gaps):
+        gaps.append(f"{units.count(more)} more such times, in --backends.")
+    return [
+        " ".join([first, *_shortest(capture), *_light(capture)]),
+        " ".join(
+            [
+                *([f"Not measured: {'; '.join(missing)}."] if missing else []),
+                *([] if lost_of(capture) else ["Lost: nothing."]),
+                *losses.under_way(capture.lost),
+            ]
+        ),
+        *([" ".join(gaps)] if gaps else []),
+    ]
+
+
+def _shortest(capture: Capture) -> list[str]:
+    """What is shorter, no read can be seen to have been."""
+    shortest_ns = capture.probes.shortest_ns
+    if shortest_ns is None:
+        return []
+    return [f"The shortest read that was seen took {units.duration(shortest_ns)}."]
 
 
 def lost_of(capture: Capture) -> list[str]:
@@ -162,18 +203,16 @@ def lost_of(capture: Capture) -> list[str]:
     return losses.sentences(capture.lost, capture.totals, None if light else calls)
 
 
-def _light(capture: Capture) -> str:
-    """What the light tier knows, and what the full one would add."""
-    words, why = "What each statement read is known, without a probe in the server; ", ""
+def _light(capture: Capture) -> list[str]:
+    """What the light tier knows of statements, and what the full one would add."""
+    if capture.probes.queries != "memory":
+        return []
+    words, more = "Calls of statements and their latency are not measured", "them"
     if capture.executions:
-        words += "its calls and their time are those of pg_stat_statements"
+        words = "Calls of statements and their time are those of pg_stat_statements"
         more = "errors and latencies"
-    else:
-        words += "its calls and latency are not"
-        more = "them"
-    if capture.probes.no_calls:
-        why = f" ({escape(capture.probes.no_calls)})"
-    return f"{words}{why}. --queries full adds {more}, by probes in its backends."
+    why = f" ({escape(capture.probes.no_calls)})" if capture.probes.no_calls else ""
+    return [f"{words}{why}; --queries full adds {more}."]
 
 
 def partial(capture: Capture) -> list[str]:
@@ -207,7 +246,7 @@ def _others(capture: Capture, backends: Sequence[Backend], width: int) -> list[s
     """All of them together."""
     queries = [query for backend in backends for query in backend.queries]
     lines = [f"{units.count(len(backends))} more backends, one by one in --format json"]
-    lines += _blocks(capture, [r for b in backends for r in b.io], queries, width)
+    lines += _blocks(capture, backends, queries, width)
     if queries:
         lines += ["", _more(queries, capture.probes.operations)]
     return lines
@@ -225,7 +264,7 @@ def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
     ]
     lines = ["  ".join(escape(part) for part in parts if part)]
     traced_ns = round(capture.duration_s * 1e9)
-    lines += _blocks(capture, backend.io, backend.queries, width, traced_ns)
+    lines += _blocks(capture, [backend], backend.queries, width, traced_ns)
     lines += _apart(backend)
     return [*lines, *statements(capture, backend, width)]
 
@@ -242,13 +281,19 @@ def statements(capture: Capture, backend: Backend, width: int = WIDTH) -> list[s
 
 def _blocks(
     capture: Capture,
-    reads: Sequence[Io],
+    backends: Sequence[Backend],
     queries: Sequence[Query],
     width: int,
     traced_ns: int | None = None,
 ) -> list[str]:
     """What was read in queries, and outside; `traced_ns` is how long one backend could have."""
     missing, operations = capture.probes.not_measured, capture.probes.operations
+    reads = [r for backend in backends for r in backend.io]
+
+    def parts(scope: Scope) -> list[time_parts.Part]:
+        spent = [t for b in backends for t in b.times if t.scope == scope]
+        return time_parts.parts(spent, [r for r in reads if r.scope == scope], None)
+
     if capture.probes.queries == "none":
         lead = "All reads" if operations == ["read"] else "All"
         return block(reads, traced_ns, missing, lead=lead, operations=operations, width=width)
@@ -263,10 +308,19 @@ def _blocks(
             lead="In queries",
             waited_ns=sum(waits) if waits else None,
             operations=operations,
+            parts=parts("query"),
             width=width,
         ),
         "",
-        *block(outside, traced_ns, missing, lead="Outside", operations=operations, width=width),
+        *block(
+            outside,
+            traced_ns,
+            missing,
+            lead="Outside",
+            operations=operations,
+            parts=parts("outside"),
+            width=width,
+        ),
     ]
 
 
@@ -333,6 +387,7 @@ def _statement(
         lead=lead,
         waited_ns=query.waited_ns,
         operations=operations,
+        parts=time_parts.parts(query.times, query.io, elapsed_ns),
         width=width,
     )
 

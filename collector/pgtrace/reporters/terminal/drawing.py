@@ -22,14 +22,16 @@ _NAME = 16
 """Columns of what a row is of, at least: then lines are longer than the terminal is wide."""
 
 
-def lines(sections: Sequence[Section], width: int, *, whole: bool = False) -> list[str]:
-    """Return them, an empty line before each but the first.
+def lines(
+    sections: Sequence[Section], width: int, *, whole: bool = False, dense: bool = False
+) -> list[str]:
+    """Return them, an empty line before each but the first, unless they are to be dense.
 
     What rows are of is cut where the terminal ends; `whole` folds it.
     """
     found: list[str] = []
     for number, section in enumerate(sections):
-        found += [""] * bool(number)
+        found += [""] * bool(number and not dense)
         for block in section.blocks:
             if isinstance(block, Paragraph):
                 found += folded(_printed(Text(kept_together(escape(block.text))), width))

@@ -1,22 +1,23 @@
 """A capture of a whole server as text: the answer in one screen, then how it was measured."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...model.capture import Capture
-from ..document import Paragraph, Section
+from ..document import Paragraph, Section, Table
 from ..sections import server, span
 from ..view import WIDTH, Choice
 from . import capture_report
 from .drawing import lines
 
-OF_REPORT = (
-    "More: --statements, --relations, --backends; --statement ID|TEXT, --backend PID; --top N, "
-    "--sort KEY."
-)
-OF_CAPTURE = (
-    "More, statement by statement and backend by backend: pgtrace capture -o FILE, and pgtrace "
-    "report FILE --help."
-)
+OF_REPORT = "More: --top N, --sort KEY, --statements, --relations, --backends, --help."
+OF_CAPTURE = "More: pgtrace capture -o FILE, and pgtrace report FILE --help."
+LINES = 60
+"""Of a screen."""
+_TOPS = ("times", "top-statements", "top-relations", "top-writes", "processes")
+"""Sections of which the tables have as many rows as there is room for."""
+_FEW = 3
+"""Rows, of which a table has fewer only if not even without empty lines there is room for them."""
 
 
 def render(
@@ -26,17 +27,41 @@ def render(
     more: str = OF_CAPTURE,
     width: int = WIDTH,
 ) -> str:
-    """Return the report; at 80 columns at most 60 lines, if tables have ten rows.
+    """Return the report: one screen, as tables have no more rows than that has room for, unless
+    so many were asked for.
 
     `more` tells how to see the rest.
     """
-    notices = [*capture_report.partial(capture), *capture_report.lost_of(capture)]
-    sections = [
-        _said("head", [capture_report.head(capture), *notices]),
-        *server.sections(capture, choice or Choice()),
-        _said("how", [*capture_report.how(capture), more]),
+    choice = choice or Choice()
+    lost = capture_report.lost_of(capture)
+    notices = [*capture_report.partial(capture), *([" ".join(lost)] if lost else [])]
+    head = _said("head", [capture_report.head(capture), *notices])
+    how = _said("how", [*capture_report.how_in_short(capture), more])
+    found = [head, *server.sections(capture, choice), how]
+    drawn = lines(found, width)
+    if not choice.exact and len(drawn) > LINES:
+        most = _fitting(found, len(drawn) - LINES)
+        dense = most < _FEW
+        if dense:
+            most = _fitting(found, len(drawn) - (len(found) - 1) - LINES)
+        found = [head, *server.sections(capture, replace(choice, most=most)), how]
+        drawn = lines(found, width, dense=dense)
+    return "\n".join(drawn) + "\n"
+
+
+def _fitting(sections: Sequence[Section], over: int) -> int:
+    """How many rows, beside that of the rest, make it shorter by so many lines; at least one."""
+    rows = [
+        len(block.rows)
+        for section in sections
+        if section.name in _TOPS
+        for block in section.blocks
+        if isinstance(block, Table)
     ]
-    return "\n".join(lines(sections, width)) + "\n"
+    for most in range(max(rows, default=1) - 1, 1, -1):
+        if sum(max(0, each - most - 1) for each in rows) >= over:
+            return most
+    return 1
 
 
 def render_one(capture: Capture, name: str, choice: Choice, *, width: int = WIDTH) -> str:

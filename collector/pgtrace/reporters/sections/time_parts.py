@@ -1,0 +1,157 @@
+"""Where the time of a query, a backend, or a server went: parts that add up to it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ... import units
+from ...model.capture import Capture, Io, Latencies, Time, of_operation
+from ...model.histogram import Histogram
+from ..document import Block, Column, Paragraph, Table, Value
+from ..view import Choice
+
+LEAST = 0.01
+"""Share of the time; what is less is summed up."""
+READING, CPU, RUN_QUEUE, STOLEN = "reading", "CPU", "waiting for a CPU", "stolen"
+NAMES = {"cpu": CPU, "run_queue": RUN_QUEUE, "stolen": STOLEN}
+OTHER, UNACCOUNTED = "other", "unaccounted"
+_WAITED = ("device", "wait")
+"""Sources of reads in which a process slept."""
+
+
+class Part(NamedTuple):
+    """One of those into which a time is divided."""
+
+    name: str
+    ns: int
+    detail: str = ""
+
+
+def blocks(capture: Capture, choice: Choice) -> list[Block]:
+    """Where the time of all processes went, but for those that had nothing to do, in a sentence and
+    a table; none if that was not measured.
+    """
+    times = [t for backend in capture.backends for t in backend.times if not is_idle(t)]
+    if not times:
+        return []
+    io = [r for backend in capture.backends for r in backend.io]
+    whole = sum(each.total_ns for each in times)
+    said = in_words(parts(times, io, None, others=True), whole)
+    return [
+        Paragraph(f"Where {units.duration(whole)} of all processes together went: {said}."),
+        _table(times, whole, choice),
+    ]
+
+
+def _table(times: Sequence[Time], whole_ns: int, choice: Choice) -> Table:
+    of: defaultdict[str, list[Latencies]] = defaultdict(list)
+    for each in times:
+        of[name_of(each)].append(each.latency)
+    listed = sorted(of.items(), key=lambda item: -sum(each.sum for each in item[1]))
+    shown = listed[: choice.rows(len(listed))]
+    if rest := listed[len(shown) :]:
+        named = f"({units.count(len(rest))} more)"
+        shown.append((named, [each for _, several in rest for each in several]))
+    rows = [(name, _figures(several, whole_ns)) for name, several in shown]
+    columns = [
+        Column("time", "ns"), Column("share", "share"), Column("times"), Column("mean", "ns"),
+        Column("p50", "ns, 2 digits"), Column("p99", "ns, 2 digits"), Column("max", "ns, 2 digits"),
+    ]  # fmt: skip
+    return Table("Where the time went", "running, or waiting for", columns, rows)
+
+
+def _figures(several: Sequence[Latencies], whole_ns: int) -> list[Value]:
+    total = Histogram.of(several)
+    count = sum(each.count for each in several)
+    percentiles = [total.percentile(50), total.percentile(99)]
+    time = total.total_ns
+    return [time, time / max(1, whole_ns), count, time / max(1, count), *percentiles, total.max_ns]
+
+
+def is_idle(time: Time) -> bool:
+    """Whether it is a wait for something to do: of a client's backend for its next statement, of
+    another process for its next task.
+    """
+    if time.wait_event_type == "Client":
+        return time.wait_event == "ClientRead" and time.scope == "outside"
+    return time.wait_event_type == "Activity"
+
+
+def parts(
+    times: Iterable[Time], io: Sequence[Io], elapsed_ns: int | None, *, others: bool = False
+) -> list[Part]:
+    """What a process did in that time, what took longest first; their sum is `elapsed_ns`. None:
+    that is not known, or all that was measured. With `others`, what others did for it, too. None if
+    it was not measured.
+
+    A read that waits is the same as a sleep of the wait event IO:DataFileRead, and one from the
+    page cache is work of a CPU: both are in `reading`, and are taken off the others. What others
+    did for the process overlaps its time, and is not in it.
+    """
+    who = ("backend", "parallel worker") if others else ("backend",)
+    own = [each for each in times if each.performed_by in who]
+    if not own:
+        return []
+    reads = [r for r in of_operation(io) if r.performed_by in who]
+    elapsed_ns = elapsed_ns or sum(each.total_ns for each in own)
+    sums: Counter[str] = Counter()
+    slept_reading = 0
+    for each in own:
+        if is_reading(each):
+            slept_reading += each.total_ns
+        else:
+            sums[name_of(each)] += each.total_ns
+    # Of a read that goes on, or failed, the sleep alone is counted
+    reading = max(sum(r.total_ns for r in reads), slept_reading)
+    busy = reading - slept_reading
+    for name in (CPU, RUN_QUEUE, STOLEN):
+        # As much as is there: counted once, and no more than passed
+        taken = max(min(busy, sums[name]), 0)
+        sums[name] -= taken
+        busy -= taken
+    sums[READING] = reading - max(busy, 0)
+    found = [Part(name, ns) for name, ns in sums.most_common() if ns > 0]
+    large = [part for part in found if part.ns >= LEAST * elapsed_ns]
+    small = found[len(large) :]
+    shown = [
+        part._replace(detail=_sources(reads)) if part.name == READING else part for part in large
+    ]
+    if small:
+        rest = sum(part.ns for part in small)
+        shown.append(Part(small[0].name if len(small) == 1 else OTHER, rest))
+    left = elapsed_ns - sum(part.ns for part in found)
+    if abs(left) >= LEAST / 10 * elapsed_ns:
+        shown.append(Part(UNACCOUNTED, left))
+    return shown
+
+
+def is_reading(time: Time) -> bool:
+    """Whether it is a sleep in the midst of a read of a file."""
+    return (
+        time.kind == "sleep"
+        and time.wait_event_type == "IO"
+        and (time.wait_event or "").endswith("Read")
+    )
+
+
+def name_of(time: Time) -> str:
+    """What it is called: a wait event as people write it, `Lock:transactionid`."""
+    return NAMES.get(time.kind) or f"{time.wait_event_type}:{time.wait_event}"
+
+
+def in_words(found: Sequence[Part], elapsed_ns: int) -> str:
+    """`reading 394 ms (93 %: device 389 ms, page cache 5.0 ms) · CPU 21 ms (5.0 %) · …`."""
+    said = []
+    for part in found:
+        share = units.percent(part.ns, elapsed_ns)
+        detail = f": {part.detail}" if part.detail else ""
+        said.append(f"{part.name} {units.duration_beside(part.ns, elapsed_ns)} ({share}{detail})")
+    return " · ".join(said)
+
+
+def _sources(reads: Sequence[Io]) -> str:
+    times: Counter[str] = Counter()
+    for r in reads:
+        if r.source != "unknown":
+            times["device" if r.source in _WAITED else "page cache"] += r.total_ns
+    return ", ".join(f"{name} {units.duration(ns)}" for name, ns in times.most_common() if ns)
