@@ -37,8 +37,10 @@ OF_SERVERS = tuple(
         "io_uring",
         "queries",
         "relations",
+        "times",
         "upgrade",
         "versions",
+        "wait_events",
         "workers",
     )
 )

@@ -56,6 +56,7 @@ class Tier:
 TIERS = {
     "light": Tier({"queries": "light"}),
     "full": Tier({"queries": "full"}),
+    "light, time": Tier({"queries": "light", "times": True}),
     "light, everything": Tier(
         {"queries": "light", "by_relation": True, "operations": OPERATIONS}, names=True
     ),

@@ -2,12 +2,15 @@
 
 import random
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
+from pgtrace.model import encoding
 from pgtrace.model.buckets import plain
 from pgtrace.model.capture import (
     Backend,
@@ -35,23 +38,23 @@ _BUCKETS = 16
 
 
 def write(path: Path, size: int) -> None:
-    """Write a capture of at least `size` bytes; the same for the same size."""
+    """Write a capture of at least `size` bytes, as pgtrace would; the same for the same size."""
     drawn, totals, written = random.Random(size), Total(), 0
-    with path.open("wb") as file:
-        head = _members(Capture("2026-01-31T12:00:00.000000Z", 600.0, Host("6.1.0", 8),
-                                Server("15.18", 1, "/data"), Probes("libbpf", "fentry", "usdt"),
-                                Lost(), {}, []))  # fmt: skip
-        for name in ("backends", "totals"):
-            del head[name]
-        written += file.write(_formatted(head)[: -len(b"\n}")] + b',\n  "backends": [')
+    with tempfile.TemporaryFile(dir=path.parent) as backends, path.open("wb") as file:
         for number, backend in enumerate(_backends(drawn)):
             _add(totals, sums_of([backend])["read"])
             text = _formatted(_members(backend)).replace(b"\n", b"\n    ")
-            written += file.write((b"," if number else b"") + b"\n    " + text)
+            written += backends.write((b"," if number else b"") + b"\n    " + text)
             if written >= size:
                 break
-        totals_text = _formatted({"read": _members(totals)}).replace(b"\n", b"\n  ")
-        file.write(b'\n  ],\n  "totals": ' + totals_text + b"\n}\n")
+        whole = Capture("2026-01-31T12:00:00.000000Z", 600.0, Host("6.1.0", 8),
+                        Server("15.18", 1, "/data"), Probes("libbpf", "fentry", "usdt"),
+                        Lost(), {"read": totals}, [])  # fmt: skip
+        before, name, after = encoding.encode(whole).partition(b'"backends": [')
+        file.write(before + name)
+        backends.seek(0)
+        shutil.copyfileobj(backends, file)
+        file.write(b"\n  " + after)
 
 
 def _members(value: Any) -> dict[str, Any]:
