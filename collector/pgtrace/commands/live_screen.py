@@ -11,7 +11,7 @@ from ..model.capture import COUNT_CALLS, Capture, Io, Latencies, of_operation
 from ..reporters import losses
 from ..reporters.sections import time_parts
 from ..reporters.terminal import block, capture_report, files
-from ..reporters.terminal.sentence import sentence
+from ..reporters.terminal.sentence import packed, sentence, wrapped
 from ..reporters.view import WIDTH
 from ..tracing import statements
 from ..tracing.accounts import Account
@@ -67,24 +67,24 @@ class TextScreen:
         backend = target.backends[0]
         version = target.servers[0].version if target.servers else None
         parts = [
-            f"Backend {backend.pid}",
             f"{backend.usename or '?'}@{backend.datname or '?'}" if backend.datname else "",
             backend.backend_type or "",
             f"PostgreSQL {version}" if version else "PostgreSQL",
             backend.activity or "",
         ]
-        self._print("  ".join(terminal_text.escape(part) for part in parts if part))
-        self._print(
+        about = [terminal_text.escape(part) for part in parts if part]
+        self._lines(packed(about, WIDTH, f"Backend {backend.pid}  ", gap="  ", indent=2))
+        self._say(
             f"{capture_report.measured(engine.probe_type, engine.operations)}, "
             f"{capture_report.QUERIES[engine.query_source]}. "
             "Ctrl-C to stop."
         )
         for missing in self._tracer.not_measured:
-            self._print(f"Not measured: {missing}")
+            self._say(f"Not measured: {missing}")
         if untraced := block.untraced(engine.operations, times=engine.times):
-            self._print(f"Not measured: {', '.join(untraced)}.")
+            self._say(f"Not measured: {', '.join(untraced)}.")
         if backend.activity is None and engine.query_source == "none":
-            self._print("What the backend does now cannot be told.")
+            self._say("What the backend does now cannot be told.")
         running = self._tracer.account().running
         if running:
             self._announce(running)
@@ -109,21 +109,23 @@ class TextScreen:
         taken = self._tracer.stop()
         self._take_ended()
         self._sum_up()
-        self._lines(capture_report.partial(taken))
+        for line in capture_report.partial(taken):
+            self._say(line)
         if not taken.backends:
             return
         backend = taken.backends[0]
         running = next((query for query in backend.queries if query.unfinished), None)
         if running:
-            self._print(f"▷ not ended: {terminal_text.escape(running.text or '(text not known)')}")
+            self._text(f"▷ not ended: {running.text or '(text not known)'}")
             operations, missing = taken.probes.operations, taken.probes.not_measured
             self._lines(block.block(running.io, None, missing, lead="…", operations=operations))
         if len({reads.relation for reads in backend.io}) > 1:
             self._lines(["", *files.tables(taken, most=MOST_RELATIONS)])
         ended = "The backend ended. " if reason == "backend ended" else ""
         outside = [reads for reads in backend.io if reads.scope == "outside"]
-        self._print(
-            f"\n{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
+        self._print("")
+        self._say(
+            f"{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
             f"{self._ended(taken)}{self._counted(backend.io)}, "
             f"{units.count(sum(reads.count for reads in outside))} of them outside queries."
         )
@@ -132,14 +134,14 @@ class TextScreen:
             for of in (backend.failed, backend.short)
         )
         if parts := losses.excluded(losses.OPERATIONS, failed, short):
-            self._print(f"Not among them: {', '.join(parts)}.")
+            self._say(f"Not among them: {', '.join(parts)}.")
         if taken.probes.queries == "memory":
             self._lines(capture_report.statements(taken, backend))
         counted = taken.probes.queries != "memory"
         for line in losses.sentences(taken.lost, taken.totals, self._queries if counted else None):
-            self._print(line.replace("in no number below", "in no number above"))
+            self._say(line.replace("in no number below", "in no number above"))
         for line in losses.under_way(taken.lost):
-            self._print(line)
+            self._say(line)
 
     def _ended(self, taken: Capture) -> str:
         """How many queries ended, where that was measured."""
@@ -181,10 +183,11 @@ class TextScreen:
         began = self._tracer.wall_time(event.start_ns).astimezone().strftime("%H:%M:%S")
         shown = "(text not known)"
         if event.text is not None:
-            shown = terminal_text.escape(terminal_text.decode(event.text, event.text_cut))
+            shown = terminal_text.decode(event.text, event.text_cut)
         before = "begun before " if event.begun_before else ""
         shown = shown or "(empty query)"
-        self._print(f"\n▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
+        self._print("")
+        self._text(f"▶ {before}{began}  {shown}{' …' if event.text_cut else ''}")
 
     def _show(self, event: QueryEvent) -> None:
         self._announce(event)
@@ -259,8 +262,9 @@ class TextScreen:
             add_reads(reads, event.reads)
         now = time.strftime("%H:%M:%S")
         errors = sum(event.error for event in events)
-        self._print(
-            f"\n▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
+        self._print("")
+        self._say(
+            f"▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
             f"{self._counted(self._tracer.assembly.reads(reads))}"
         )
         found = self._tracer.assembly.queries(sums)
@@ -269,13 +273,18 @@ class TextScreen:
             mean = latency.sum / max(latency.count, 1)
             counted = self._counted(query.io, device=True)
             name = "(other)" if query.text is None else query.text or "(empty query)"
-            self._print(
+            self._text(
                 f"  {units.count(latency.count):>7} calls  mean {units.duration(mean):>8}  "
-                f"max {units.duration(latency.max):>8}  {counted}  "
-                f"{terminal_text.escape(name)}"
+                f"max {units.duration(latency.max):>8}  {counted}  {name}"
             )
         if len(found) > MOST_STATEMENTS:
             self._print(f"  and {len(found) - MOST_STATEMENTS} more statements")
+
+    def _say(self, words: str) -> None:
+        self._lines(sentence(words, WIDTH))
+
+    def _text(self, statement: str) -> None:
+        self._lines(wrapped(terminal_text.escape(statement), WIDTH))
 
     def _print(self, line: str) -> None:
         self._place.clear()

@@ -15,7 +15,7 @@ HOW = (
     "The regret of a value is the time of the plans that the planner picks with it, less that of "
     "the fastest ones, as a share of these. seq_page_cost stays 1."
 )
-_PLANS = 22
+_PLANS = 18
 
 
 def sections(result: SweepResult, width: int) -> list[str]:
@@ -66,7 +66,7 @@ def _crossings(found: Sequence[Crossing], current: float | None) -> list[str]:
     lines = [
         "    Up to which share of the rows the first plan is faster",
         f"    {'column':<10}{'cached':>7}{'prefetch':>9}{'clients':>8}  {'plans':<{_PLANS}}"
-        f"{'measured':>9}{believed:>15}",
+        f"{'measured':>9}{believed:>13}",
     ]
     for each in found:
         details = each.details
@@ -75,7 +75,7 @@ def _crossings(found: Sequence[Crossing], current: float | None) -> list[str]:
         lines.append(
             f"    {escape(about.column):<10}{100 * about.cached:>5.0f} %"
             f"{about.io_concurrency:>9}{about.clients:>8}  {plans:<{_PLANS}}"
-            f"{_share(each.value) + '?' * unsure:>9}{_share(details.believed):>15}"
+            f"{_share(each.value) + '?' * unsure:>9}{_share(details.believed):>13}"
         )
     if any("%?" in line for line in lines):
         lines.append("    ? not in every run")

@@ -24,7 +24,7 @@ from .findings import (
 from .result import Difference, LoadName, Phase, SyncResult
 
 _NAME = 24
-_COLUMN = 14
+_COLUMN = 13
 _BAR = 14
 
 Verdicts = Mapping[tuple[LoadName, Phase, str], Difference]

@@ -46,7 +46,7 @@ def view(
 ) -> str:
     """Return sums, histogram, percentile curves and table of `reads`; `title` goes above charts."""
     reads = alike(reads, TOLD)
-    outside = paragraphs([line.strip() for line in excluded(failed, short)])
+    outside = paragraphs(["   ".join(parts)] if (parts := excluded(failed, short)) else [])
     if not any(r.count for r in reads):
         said = "Reads: not measured." if "reads" in missing else "No reads."
         return paragraphs([said]) + outside

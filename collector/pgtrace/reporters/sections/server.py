@@ -92,9 +92,12 @@ def processes(capture: Capture, choice: Choice) -> Table:
         number = sum(backend.merged or 1 for backend in backends)
         named = f"{name} ({units.count(number)})" if number > 1 else name
         listed.append((named, [r for backend in backends for r in backend.io]))
-    # Beside writes, the time of all of them says who is slow
-    waits = {name: (device_ns(own) or 0) * alone for name, own in listed}
-    listed.sort(key=lambda each: (-waits[each[0]], -time_of(each[1]), each[0]))
+    waits = {name: device_ns(own) or 0 for name, own in listed}
+    if choice.order == "device" and not alone:
+        # Beside writes, the time of all of them says who is slow
+        listed.sort(key=lambda each: (-time_of(each[1]), each[0]))
+    else:
+        listed.sort(key=lambda each: top.Group(each[0], of_operation(each[1])).key(choice.order))
     if not choice.exact:
         busy = sum(bool(own) for _, own in listed)
         choice = replace(choice, most=busy if choice.most is None else min(busy, choice.most))

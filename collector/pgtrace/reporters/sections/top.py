@@ -24,7 +24,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Group:
     """What a row is of."""
 
     name: str
@@ -53,7 +53,7 @@ class _Group:
 
 def statement_table(every: Sequence[Statement], choice: Choice) -> list[Table]:
     """Statements that read; none if none did."""
-    groups = [_Group(" ".join(s.text.split()), s.reads, s.calls) for s in every if s.reads]
+    groups = [Group(" ".join(s.text.split()), s.reads, s.calls) for s in every if s.reads]
     columns = [*COLUMNS, Column("calls"), Column("per call", "ns")]
     return _top(STATEMENTS, "statement", columns, groups, choice, calls=True)
 
@@ -62,7 +62,7 @@ def relation_table(reads: Sequence[Io], choice: Choice) -> list[Table]:
     """Relations, or kinds of files; none where files are not known."""
     if all(r.kind == "unknown" for r in reads):
         return []
-    groups = [_Group(name, own) for name, own in by_name(reads, file_of)]
+    groups = [Group(name, own) for name, own in by_name(reads, file_of)]
     columns = [*COLUMNS, Column("bytes", "bytes"), Column("random", "share")]
     first = "relation" if any(r.relation for r in reads) else "kind of file"
     return _top(RELATIONS, first, columns, groups, choice, calls=False)
@@ -74,7 +74,7 @@ def backend_table(capture: Capture, choice: Choice) -> Table:
     columns = [Column("backend_type", "text"), Column("datname", "text")]
     columns += [Column("usename", "text"), Column("application_name", "text"), *COLUMNS]
     columns += [Column("bytes", "bytes"), Column("random", "share")]
-    groups = {id(b): _Group(str(b.pid), of_operation(b.io)) for b in capture.backends}
+    groups = {id(b): Group(str(b.pid), of_operation(b.io)) for b in capture.backends}
     whole = sum(device_ns(group.reads) or 0 for group in groups.values())
     ordered = sorted(capture.backends, key=lambda b: (*groups[id(b)].key(choice.order)[:2], b.pid))
     for each in ordered[: choice.most]:
@@ -107,7 +107,7 @@ def _top(
     caption: str,
     first: str,
     columns: Sequence[Column],
-    groups: Iterable[_Group],
+    groups: Iterable[Group],
     choice: Choice,
     *,
     calls: bool,
@@ -121,7 +121,7 @@ def _top(
     if rest := ordered[len(shown) :]:
         counted = [group.calls for group in rest if group.calls is not None]
         reads = [r for group in rest for r in group.reads]
-        left = _Group(f"({units.count(len(rest))} more)", reads, sum(counted) if counted else None)
+        left = Group(f"({units.count(len(rest))} more)", reads, sum(counted) if counted else None)
         rows.append((left.name, _row(left, whole, calls=calls)))
     return [Table(caption, first, columns, rows)]
 
@@ -139,7 +139,7 @@ def figures(reads: Sequence[Io], whole_ns: int) -> list[Value]:
     ]
 
 
-def _row(group: _Group, whole_ns: int, *, calls: bool) -> list[Value]:
+def _row(group: Group, whole_ns: int, *, calls: bool) -> list[Value]:
     row = figures(group.reads, whole_ns)
     if calls:
         return [*row, group.calls, time_of(group.reads) / group.calls if group.calls else ""]

@@ -12,9 +12,9 @@ from ..sections.sums import PERFORMERS, SOURCES, file_of, time_of
 from ..sections.time_parts import Part
 from ..view import WIDTH
 from . import writes
-from .chart import INDENT, chart, kinds, sums
+from .chart import chart, kinds, sums
 from .files import grouped
-from .sentence import sentence
+from .sentence import INDENT, packed, sentence
 
 NAMES: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsync"}
 _FILLS = "█▓▒░▚▞▘▖▗▝"
@@ -56,16 +56,17 @@ def block(
         lines = writes.lines(everything, operations, width, lead)
     elif not any(r.count for r in reads):
         lacked = "reads" in (missing.partition(":")[0] for missing in not_measured)
-        lines = [lead + ("reads: not measured" if lacked else "no reads")]
-        lines += [*excluded(failed, short), *writes.lines(everything, operations, width)]
+        lines = packed(["reads: not measured" if lacked else "no reads"], width, lead)
+        lines += not_counted(failed, short, width)
+        lines += writes.lines(everything, operations, width)
     else:
         total = Histogram.of(reads)
-        lines = [lead + sums(reads, total, "read", "reads")]
+        lines = sums(reads, total, ("read", "reads"), width, lead)
         # Of one relation, the sentence says all of it
         one = len({file_of(r) for r in reads}) == 1 and reads[0].relation
-        lines += [*_served(reads), *([] if one else kinds(reads)), *_details(reads)]
-        lines += [*excluded(failed, short), *chart(total, width)]
-        lines += writes.lines(everything, operations, width)
+        lines += [*packed(_served(reads), width), *([] if one else kinds(reads, width))]
+        lines += [*_details(reads, width), *not_counted(failed, short, width)]
+        lines += [*chart(total, width), *writes.lines(everything, operations, width)]
     words = in_words(reads, elapsed_ns, waited_ns) if any(r.count for r in reads) else []
     words += writes.sentence(everything, operations, elapsed_ns)
     said = sentence(" ".join(f"{each}." for each in words), width, 2)
@@ -89,15 +90,15 @@ def _served(reads: Sequence[Io]) -> list[str]:
         counts[r.source] += r.count
     unknown = counts.pop("unknown", 0)
     if not any(counts.values()):
-        return [" " * INDENT + "where they were served: not measured"]
+        return ["where they were served: not measured"]
     parts = [f"{name} {units.count(counts[source])}" for source, name in SOURCES.items()]
     if unknown:
         parts.append(f"unknown {units.count(unknown)}")
     parts.append(f"from device {units.size(sum(r.device_bytes for r in reads))}")
-    return [" " * INDENT + "   ".join(parts)]
+    return parts
 
 
-def _details(reads: Sequence[Io]) -> list[str]:
+def _details(reads: Sequence[Io], width: int) -> list[str]:
     """Who read, how many blocks at a time, and past the page cache: where it is not the usual."""
     parts = []
     count = sum(r.count for r in reads)
@@ -117,19 +118,26 @@ def _details(reads: Sequence[Io]) -> list[str]:
     direct = sum(r.count for r in reads if r.direct)
     if direct:
         parts.append(f"direct I/O {units.count(direct)}")
-    return [" " * INDENT + "   ".join(parts)] if parts else []
+    return packed(parts, width) if parts else []
 
 
-def excluded(failed: Excluded | None, short: Excluded | None, what: str = "") -> list[str]:
-    """Return the line for reads in no histogram, or `what` else; none if there were none."""
-    parts = [what] if what else []
+def not_counted(
+    failed: Excluded | None, short: Excluded | None, width: int = WIDTH, what: str = ""
+) -> list[str]:
+    """Return the lines of excluded(), for reads or `what` else."""
+    parts = excluded(failed, short)
+    return packed([*([what] if what else []), *parts], width) if parts else []
+
+
+def excluded(failed: Excluded | None, short: Excluded | None) -> list[str]:
+    """Return figures of what is in no histogram; none if nothing is left out."""
+    parts = []
     if failed and failed.count:
         parts.append(f"failed {units.count(failed.count)} in {units.duration(failed.total_ns)}")
     if short and short.count:
         got = f"got {units.size(short.bytes)} in {units.duration(short.total_ns)}"
         parts.append(f"came short {units.count(short.count)}, {got}")
-    found = len(parts) > bool(what)
-    return [" " * INDENT + "   ".join([*parts, "(not counted above)"])] if found else []
+    return [*parts, "(not counted above)"] if parts else []
 
 
 def in_words(reads: Sequence[Io], elapsed_ns: int | None, waited_ns: int | None) -> list[str]:

@@ -2,7 +2,6 @@
 one.
 """
 
-import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -26,7 +25,8 @@ from ..sections import statements as sections
 from ..sections.over_time import over_time
 from ..view import WIDTH
 from . import executed, files
-from .block import NAMES, block, excluded, untraced
+from .block import NAMES, block, not_counted, untraced
+from .sentence import packed, sentence, wrapped
 
 MOST_BACKENDS = 100
 """Backends that are drawn; the others are added up."""
@@ -66,15 +66,13 @@ def traced(way: str, operations: Sequence[Operation]) -> str:
 
 
 def render(capture: Capture, *, width: int = WIDTH) -> str:
-    """Return the report. Bars and statements fit `width` columns; sentences of how it was measured
-    are left whole.
-    """
-    lines = [head(capture), *partial(capture), *lost_of(capture), *_answer(capture, width)]
+    """Return the report, in lines of at most `width` columns."""
+    lines = [*_begin(capture, width), *_answer(capture, width)]
     if calls := executed.table(capture, width):
         lines += ["", *calls]
     busy, silent = [], []
     for backend in capture.backends:
-        if backend.io or backend.queries or _apart(backend):
+        if backend.io or backend.queries or _apart(backend, width):
             busy.append(backend)
         else:
             silent.append(str(backend.pid))
@@ -88,13 +86,21 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
         names = [NAMES[each] for each in capture.probes.operations] + ["queries"] * counted
         nothing = f"Neither {' nor '.join(names)}" if len(names) > 1 else f"No {names[0]}"
         text = f"{nothing}: {'backend' if len(silent) == 1 else 'backends'} "
-        lines += ["", *_wrap(text + ", ".join(silent), width)]
+        lines += ["", *wrapped(text + ", ".join(silent), width)]
     if not capture.backends:
         lines += ["", "No backend was seen."]
-    read = files.tables(capture)
+    read = files.tables(capture, width=width)
     if read:
         lines += ["", *read]
-    return "\n".join([*lines, "", *how(capture)]) + "\n"
+    return "\n".join([*lines, "", *_said(how(capture), width)]) + "\n"
+
+
+def _begin(capture: Capture, width: int) -> list[str]:
+    return _said([head(capture), *partial(capture), *lost_of(capture)], width)
+
+
+def _said(sentences: Sequence[str], width: int) -> list[str]:
+    return [line for each in sentences for line in sentence(each, width)]
 
 
 def _answer(capture: Capture, width: int) -> list[str]:
@@ -110,7 +116,7 @@ def _answer(capture: Capture, width: int) -> list[str]:
 
 def render_backends(capture: Capture, backends: Sequence[Backend], *, width: int = WIDTH) -> str:
     """Return the report of these alone."""
-    lines = [head(capture), *lost_of(capture)]
+    lines = _begin(capture, width)
     for backend in backends:
         lines += ["", *_backend(capture, backend, width)]
     return "\n".join(lines) + "\n"
@@ -120,7 +126,7 @@ def render_statements(capture: Capture, words: str, *, width: int = WIDTH) -> st
     """Return the report of those with this query_id, or with these words in their text, each over
     all backends; None if there are none.
     """
-    lines = [head(capture), *lost_of(capture)]
+    lines = _begin(capture, width)
     found = [each for each in sections.statements(capture) if each.is_called(words)]
     for each in found:
         of = (
@@ -248,7 +254,7 @@ def _others(capture: Capture, backends: Sequence[Backend], width: int) -> list[s
     lines = [f"{units.count(len(backends))} more backends, one by one in --format json"]
     lines += _blocks(capture, backends, queries, width)
     if queries:
-        lines += ["", _more(queries, capture.probes.operations)]
+        lines += ["", *sentence(_more(queries, capture.probes.operations), width)]
     return lines
 
 
@@ -256,16 +262,16 @@ def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
     who = f"{backend.usename or '?'}@{backend.datname or '?'}"
     version = capture.server.version
     parts = [
-        f"Backend {backend.pid}",
         who if backend.usename or backend.datname else None,
         backend.backend_type,
         f"PostgreSQL {version}" if version else None,
         backend.application_name,
     ]
-    lines = ["  ".join(escape(part) for part in parts if part)]
+    about = [escape(part) for part in parts if part]
+    lines = packed(about, width, f"Backend {backend.pid}  ", gap="  ", indent=2)
     traced_ns = round(capture.duration_s * 1e9)
     lines += _blocks(capture, [backend], backend.queries, width, traced_ns)
-    lines += _apart(backend)
+    lines += _apart(backend, width)
     return [*lines, *statements(capture, backend, width)]
 
 
@@ -276,7 +282,7 @@ def statements(capture: Capture, backend: Backend, width: int = WIDTH) -> list[s
     for query in backend.queries[:MOST_STATEMENTS]:
         lines += ["", *_statement(query, missing, operations, width)]
     rest = backend.queries[MOST_STATEMENTS:]
-    return [*lines, "", _more(rest, operations)] if rest else lines
+    return [*lines, "", *sentence(_more(rest, operations), width)] if rest else lines
 
 
 def _blocks(
@@ -344,12 +350,12 @@ def _more(queries: Sequence[Query], operations: Sequence[Operation]) -> str:
     )
 
 
-def _apart(backend: Backend) -> list[str]:
+def _apart(backend: Backend, width: int) -> list[str]:
     """What failed or came short."""
     return [
-        *excluded(backend.failed.get("read"), backend.short.get("read")),
-        *excluded(backend.failed.get("write"), backend.short.get("write"), "writes:"),
-        *excluded(backend.failed.get("fsync"), None, "fsync:"),
+        *not_counted(backend.failed.get("read"), backend.short.get("read"), width),
+        *not_counted(backend.failed.get("write"), backend.short.get("write"), width, "writes:"),
+        *not_counted(backend.failed.get("fsync"), None, width, "fsync:"),
     ]
 
 
@@ -357,7 +363,7 @@ def _statement(
     query: Query, missing: Sequence[str], operations: Sequence[Operation], width: int
 ) -> list[str]:
     text = shown(query.text and escape(query.text), cut=query.text_cut)
-    lines = _wrap(f"▶ {text}", width)
+    lines = wrapped(f"▶ {text}", width)
     latency, parts = query.latency, []
     if query.calls is not None and query.errors is not None:
         calls = f"{units.count(query.calls)} {'call' if query.calls == 1 else 'calls'}"
@@ -373,7 +379,7 @@ def _statement(
     if query.query_id is not None:
         parts.append(f"query_id {query.query_id}")
     if parts:
-        lines.append("  " + "   ".join(parts))
+        lines += packed(parts, width, "  ", indent=2)
     if query.begun_before:
         lines.append("  Begun before tracing: time and reads count from when tracing began.")
     if query.unfinished:
@@ -390,7 +396,3 @@ def _statement(
         parts=time_parts.parts(query.times, query.io, elapsed_ns),
         width=width,
     )
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(width, 20), subsequent_indent="  ", break_on_hyphens=False)

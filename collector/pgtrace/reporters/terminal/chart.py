@@ -7,30 +7,35 @@ from ... import units
 from ...model.capture import Io
 from ...model.histogram import Histogram
 from ..view import WIDTH
+from .sentence import packed
 
 LONGEST_BAR = 48
 SHORTEST_BAR = 8
-INDENT = 12
 
 
-def sums(reads: Sequence[Io], total: Histogram, one: str, many: str) -> str:
-    """How many, how much, how long. Percentiles are right within 3.2 %, so two digits do."""
+def sums(
+    reads: Sequence[Io], total: Histogram, name: tuple[str, str], width: int, lead: str
+) -> list[str]:
+    """How many (`name` is what one is called, and many are), how much, how long: one line behind
+    `lead`, or one of the times where that is too long.
+
+    Percentiles are right within 3.2 %, so two digits do.
+    """
     p50, p99 = total.percentile(50) or 0, total.percentile(99) or 0
     count = sum(r.count for r in reads)
     size = [] if reads[0].operation == "fsync" else [units.size(sum(r.bytes for r in reads))]
-    return "   ".join(
-        [
-            f"{units.count(count)} {one if count == 1 else many}",
-            *size,
-            f"mean {units.duration(total.total_ns / count)}",
-            f"p50 {units.duration(p50, 2)}",
-            f"p99 {units.duration(p99, 2)}",
-            f"max {units.duration(total.max_ns or 0, 2)}",
-        ]
-    )
+    sizes = [f"{units.count(count)} {name[count != 1]}", *size]
+    times = [
+        f"mean {units.duration(total.total_ns / count)}",
+        f"p50 {units.duration(p50, 2)}",
+        f"p99 {units.duration(p99, 2)}",
+        f"max {units.duration(total.max_ns or 0, 2)}",
+    ]
+    whole = packed([*sizes, *times], width, lead)
+    return whole if len(whole) == 1 else [*packed(sizes, width, lead), *packed(times, width)]
 
 
-def kinds(reads: Sequence[Io]) -> list[str]:
+def kinds(reads: Sequence[Io], width: int = WIDTH) -> list[str]:
     """Of which files, where there is more to say than that it was relations."""
     counts: Counter[str] = Counter()
     times: Counter[str] = Counter()
@@ -43,7 +48,7 @@ def kinds(reads: Sequence[Io]) -> list[str]:
         f"{kind} {units.count(counts[kind])} in {units.duration(time)}"
         for kind, time in times.most_common()
     ]
-    return [" " * INDENT + "   ".join(parts)]
+    return packed(parts, width)
 
 
 def chart(latencies: Histogram, width: int = WIDTH, what: str = "reads") -> list[str]:

@@ -1,38 +1,42 @@
 """What was read: a table by kind or by relation, and one by tablespace; and what was written."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from ... import units
 from ...model.capture import Capture, Io, Tablespace, of_operation
 from ...model.histogram import Histogram
-from ...terminal_text import escape
 from ..sections.sums import device_ns, relation_of, time_of, written
+from ..view import WIDTH
+from .sentence import row, sentence
 
 MOST_RELATIONS = 20
 """Unless told otherwise; the others are added up in one."""
 _KNOWN_PATTERNS = frozenset({"sequential", "near", "random"})
 
 
-def tables(capture: Capture, *, most: int = MOST_RELATIONS) -> list[str]:
+def tables(capture: Capture, *, most: int = MOST_RELATIONS, width: int = WIDTH) -> list[str]:
     """Return the tables over all backends; none where the files of reads are not known.
 
-    Names stand last, and are left whole. `most` relations have a line of their own.
+    Names stand last, and are folded. `most` relations have a row of their own.
     """
     reads = of_operation(r for backend in capture.backends for r in backend.io)
-    writes = _written(capture)
+    writes = _written(capture, width)
     if all(r.kind == "unknown" for r in reads):
         return writes
     if any(r.relation for r in reads):
-        lines = _table("relation", grouped(reads, relation_of), most=most)
+        lines = _table("relation", grouped(reads, relation_of), width, most=most)
     else:
-        lines = _table("kind", grouped(reads, lambda r: r.kind))
-    spaces_about = {space.name: f"{space.name}: {about(space)}" for space in capture.tablespaces}
+        lines = _table("kind", grouped(reads, lambda r: r.kind), width)
     spaces = grouped(reads, lambda r: r.tablespace or "(no tablespace)")
-    named = [(spaces_about.get(name, name), of_it) for name, of_it in spaces]
-    return [*lines, "", *_table("tablespace", named), *([""] if writes else []), *writes]
+    lines += ["", *_table("tablespace", spaces, width)]
+    abouts = {space.name: f"{space.name}: {about(space)}." for space in capture.tablespaces}
+    for name, _ in spaces:
+        lines += sentence(abouts[name], width) if name in abouts else []
+    return [*lines, *([""] if writes else []), *writes]
 
 
-def _written(capture: Capture) -> list[str]:
+def _written(capture: Capture, width: int) -> list[str]:
     found = written(capture)
     if not found:
         return []
@@ -41,15 +45,15 @@ def _written(capture: Capture) -> list[str]:
     for name, of_it in found:
         total = Histogram.of(of_it)
         sized = of_it[0].operation == "write"
-        lines.append(
+        numbers = (
             f"{units.count(total.count):>11}"
             f"{units.size(sum(r.bytes for r in of_it)) if sized else '':>11}"
             f"{units.duration(total.total_ns / max(total.count, 1)):>10}"
             f"{units.duration_beside(total.total_ns, whole):>10}"
             f"{units.duration(total.percentile(99) or 0, 2):>9}"
             f"{units.duration(total.max_ns or 0, 2):>8}"
-            f"  {escape(name)}"
         )
+        lines += row(numbers, name, width)
     return lines
 
 
@@ -64,6 +68,7 @@ def grouped(reads: Sequence[Io], name: Callable[[Io], str]) -> list[tuple[str, l
 def _table(
     title: str,
     groups: Sequence[tuple[str, list[Io]]],
+    width: int,
     *,
     most: int | None = None,
 ) -> list[str]:
@@ -74,7 +79,8 @@ def _table(
         shown.append((f"({units.count(len(rest))} more)", left))
     whole = sum(time_of(reads) for _, reads in groups)
     head = f"{'reads':>11}{'size':>11}{'mean':>10}{'time':>10}{'device':>9}{'random':>8}  {title}"
-    return [head, *(f"{_numbers(reads, whole)}  {escape(name)}" for name, reads in shown)]
+    rows = (row(_numbers(reads, whole), name, width) for name, reads in shown)
+    return [head, *itertools.chain.from_iterable(rows)]
 
 
 def _numbers(reads: Sequence[Io], whole_ns: int) -> str:

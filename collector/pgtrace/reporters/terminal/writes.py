@@ -7,7 +7,8 @@ from typing import get_args
 from ... import units
 from ...model.capture import Call, Io, Operation, of_operation
 from ...model.histogram import Histogram
-from .chart import INDENT, chart, kinds, sums
+from .chart import chart, kinds, sums
+from .sentence import packed
 
 _SOURCES = {
     "page_cache": "page cache",
@@ -19,24 +20,20 @@ _SOURCES = {
 def lines(
     reads: Sequence[Io], operations: Sequence[Operation], width: int, lead: str = ""
 ) -> list[str]:
-    """Return the lines of writes and fsyncs, as far as they were asked for.
+    """Return the lines of writes and fsyncs, as far as they were asked for, behind `lead`.
 
-    Each system call that makes writes last has sums and a histogram of its own. `lead` stands
-    before the first line.
+    Each system call that makes writes last has sums and a histogram of its own.
     """
     found: list[str] = []
     if "write" in operations:
-        found += _part(of_operation(reads, "write"), "write", "writes", "writes", width)
+        writes = of_operation(reads, "write")
+        found += _part(writes, ("write", "writes"), width, lead)
     if "fsync" in operations:
         fsyncs = of_operation(reads, "fsync")
-        for call in get_args(Call):
+        calls = [call for call in get_args(Call) if any(r.call == call for r in fsyncs)]
+        for call in calls or ["fsync"]:
             of_call = [r for r in fsyncs if r.call == call]
-            if of_call:
-                found += _part(of_call, call, call, "calls", width)
-        if not fsyncs:
-            found += _part([], "fsync", "fsync", "calls", width)
-    if found and lead:
-        found[0] = lead + found[0][INDENT:]
+            found += _part(of_call, (call, call), width, "" if found else lead)
     return found
 
 
@@ -58,9 +55,9 @@ def sentence(
     return parts
 
 
-def _part(reads: Sequence[Io], one: str, many: str, what: str, width: int) -> list[str]:
+def _part(reads: Sequence[Io], name: tuple[str, str], width: int, lead: str) -> list[str]:
     if not any(r.count for r in reads):
-        return [f"{'':{INDENT}}no {many}"]
+        return packed([f"no {name[1]}"], width, lead)
     total = Histogram.of(reads)
     counts: Counter[str] = Counter()
     for r in reads:
@@ -69,7 +66,7 @@ def _part(reads: Sequence[Io], one: str, many: str, what: str, width: int) -> li
     direct = sum(r.count for r in reads if r.direct)
     if direct:
         told.append(f"direct I/O {units.count(direct)}")
-    found = [" " * INDENT + sums(reads, total, one, many)]
-    if told:
-        found.append(" " * INDENT + "   ".join(told))
-    return [*found, *kinds(reads), *chart(total, width, what)]
+    what = "writes" if name[0] == "write" else "calls"
+    found = sums(reads, total, name, width, lead)
+    found += packed(told, width) if told else []
+    return [*found, *kinds(reads, width), *chart(total, width, what)]
