@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from pgtrace import commands, errors
 from pgtrace.__main__ import _Parser, main
 from pgtrace.files import documents
 from pgtrace.lab import EXPERIMENTS, result_file, result_report
+from pgtrace.lab.answers import answer
 from pgtrace.lab.experiments import experiment
 from pgtrace.model import capture, encoding, lab_result
 
@@ -42,6 +44,7 @@ _REPORT = re.compile(
     r"^(<!-- report: (?P<file>[^\n]+) -->\n\n?```text\n\$ [^\n]+\n)(?P<text>.*?)(?=^```$)",
     re.MULTILINE | re.DOTALL,
 )
+_FOUND = re.compile(r"^(<!-- found: (?P<file>[^\n]+) -->\n\n)(?:[- ] [^\n]*\n)*", re.MULTILINE)
 _RUN = re.compile(r"^<!-- run: ([^\n]+) -->\n\n?```console\n", re.MULTILINE)
 
 
@@ -103,14 +106,24 @@ def test_every_screen_is_compared_with_a_real_one(name: str) -> None:
 def test_every_report_of_a_lab_result_is_what_its_file_says(name: str) -> None:
     page = ROOT / name
 
-    def drawn(match: re.Match[str]) -> str:
-        file, _, title = match["file"].partition(", from ")
+    def load(file: str) -> lab_result.Result:
         document = result_file.load_any(page.parent / file)
         assert isinstance(document, lab_result.Result)
-        text = result_report.render(document)
+        return document
+
+    def drawn(match: re.Match[str]) -> str:
+        file, _, title = match["file"].partition(", from ")
+        text = result_report.render(load(file))
         return match[1] + text[text.index(title) :]
 
-    real = _REPORT.sub(drawn, page.read_text())
+    def found(match: re.Match[str]) -> str:
+        sentences = answer(load(match["file"]))
+        return match[1] + "".join(
+            textwrap.fill(said, 84, initial_indent="- ", subsequent_indent="  ") + "\n"
+            for said in sentences
+        )
+
+    real = _FOUND.sub(found, _REPORT.sub(drawn, page.read_text()))
     if "PGTRACE_UPDATE_DOCS" in os.environ:
         page.write_text(real)
     else:
