@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from test_charging import blocks, create, explain, of, performers, read_bytes, the_query
 
+from child import wait_for
 from fix_cluster import Connection, Server, make_cold
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture
@@ -162,6 +163,8 @@ def test_threads_of_a_backend_are_no_backends(uring: PrivateCluster, tracing: Tr
     with uring.connect() as connection:
         for i in range(AT_ONCE):
             create(connection, f"of_{i}", BLOCKS // 10)
+        before = connection.info.backend_pid
+    wait_for(lambda: not Path(f"/proc/{before}").exists())
 
     def use(i: int) -> tuple[int, int, str]:
         with uring.connect() as connection:
