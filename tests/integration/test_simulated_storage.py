@@ -101,6 +101,7 @@ def others() -> list[str]:
     return loops()
 
 
+@pytest.mark.usefixtures("sleepless_cpus")
 @pytest.mark.parametrize("latency_us", [200, 2000])
 def test_each_request_takes_what_was_chosen(tmp_path: Path, latency_us: int) -> None:
     """By the clock of the reader and by the log. What the way to the device takes is measured

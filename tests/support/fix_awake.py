@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,9 +75,23 @@ def spinner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def awake_cpus(spinner: Path) -> Iterator[None]:
     """While this host wakes CPUs late, none sleeps; nobody who wants one waits for it."""
+    with _spinning(spinner) if waking_ns() > LATE_NS else nullcontext():
+        yield
+
+
+@pytest.fixture
+def sleepless_cpus(spinner: Path) -> Iterator[None]:
+    """No CPU sleeps, whatever this host does: where tens of microseconds decide. A host that polls
+    for a while before it gives a CPU away wakes it in 5 µs, or later in 50.
+    """
+    with _spinning(spinner):
+        yield
+
+
+@contextmanager
+def _spinning(spinner: Path) -> Iterator[None]:
     with ExitStack() as stack:
-        if waking_ns() > LATE_NS:
-            for cpu in sorted(os.sched_getaffinity(0)):
-                process = stack.enter_context(subprocess.Popen([spinner, f"{cpu}"]))
-                stack.callback(process.kill)
+        for cpu in sorted(os.sched_getaffinity(0)):
+            process = stack.enter_context(subprocess.Popen([spinner, f"{cpu}"]))
+            stack.callback(process.kill)
         yield
