@@ -26,14 +26,14 @@ def test_kinds_and_tablespaces() -> None:
     capture = some_capture(Backend(1, io=SCANS[:2]), Backend(2, io=SCANS[2:]))
     capture.tablespaces = SPACES
     assert files.tables(capture) == [
-        "      reads       size      mean      time   device  random  kind",
-        "      4,563   35.6 MiB    480 µs    2.19 s    100 %   100 %  heap",
-        "      2,000   15.6 MiB   9.00 µs   18.0 ms      0 %    50 %  index",
-        "         10   80.0 KiB   20.0 µs    200 µs        ?       ?  wal",
+        "     reads       size     mean     time  device  random  kind",
+        "     4,563   35.6 MiB   480 µs   2.19 s   100 %   100 %  heap",
+        "     2,000   15.6 MiB  9.00 µs  18.0 ms     0 %    50 %  index",
+        "        10   80.0 KiB  20.0 µs   200 µs       ?       ?  wal",
         "",
-        "      reads       size      mean      time   device  random  tablespace",
-        "      6,563   51.3 MiB    336 µs    2.21 s     99 %    85 %  pg_default",
-        "         10   80.0 KiB   20.0 µs    200 µs        ?       ?  (no tablespace)",
+        "     reads       size     mean     time  device  random  tablespace",
+        "     6,563   51.3 MiB   336 µs   2.21 s    99 %    85 %  pg_default",
+        "        10   80.0 KiB  20.0 µs   200 µs       ?       ?  (no tablespace)",
         "pg_default: ext4 on sda, rotational, read-ahead 128 KiB, in /srv/data.",
     ]
     assert "\n".join(files.tables(capture)) in capture_report.render(capture)
@@ -57,8 +57,14 @@ def test_names_cannot_act_on_a_terminal_and_are_folded() -> None:
     lines = files.tables(some_capture(Backend(1, io=[read(1_000, relation=name)])))
     shown = r'public."a \x1b[31mvery\u202e long name of a relation, longer than most are" (heap)'
     own = lines[1 : lines.index("")]
-    assert " ".join(line[61:] for line in own) == shown
-    assert [line[:61].strip() for line in own[1:]] == [""] * (len(own) - 1)
+    assert " ".join(line[57:] for line in own) == shown
+    assert [line[:57].strip() for line in own[1:]] == [""] * (len(own) - 1)
+
+
+def test_a_name_without_spaces_is_never_broken_where_a_line_has_room_for_it() -> None:
+    name = "public.a_table_with_quite_a_long_name"
+    lines = files.tables(some_capture(Backend(1, io=[read(1_000, relation=name)])))
+    assert lines[2] == f"{f'{name} (heap)':>80}"
 
 
 def test_where_no_file_is_known_nothing_is_said() -> None:

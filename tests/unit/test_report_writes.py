@@ -118,8 +118,8 @@ def test_the_table_tells_call_file_and_type_of_backend() -> None:
     taken = some_capture(some_backend(io=ALL), checkpointer, probes=PROBES)
     shown = files.tables(taken)
     table = shown[next(i for i, line in enumerate(shown) if "what, of, by" in line) :]
-    rows = [number for number, line in enumerate(table) if line[:59].strip()]
-    folded = [" ".join(each[61:] for each in table[a:b]) for a, b in pairwise([*rows, len(table)])]
+    rows = [number for number, line in enumerate(table) if line[:55].strip()]
+    folded = [" ".join(each[57:] for each in table[a:b]) for a, b in pairwise([*rows, len(table)])]
     assert folded == [
         "what, of, by",
         "write, wal, client backend",

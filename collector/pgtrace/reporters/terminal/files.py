@@ -41,16 +41,16 @@ def _written(capture: Capture, width: int) -> list[str]:
     if not found:
         return []
     whole = sum(time_of(of_it) for _, of_it in found)
-    lines = [f"{'calls':>11}{'size':>11}{'mean':>10}{'time':>10}{'p99':>9}{'max':>8}  what, of, by"]
+    lines = [f"{'calls':>10}{'size':>11}{'mean':>9}{'time':>9}{'p99':>8}{'max':>8}  what, of, by"]
     for name, of_it in found:
         total = Histogram.of(of_it)
         sized = of_it[0].operation == "write"
         numbers = (
-            f"{units.count(total.count):>11}"
+            f"{units.count(total.count):>10}"
             f"{units.size(sum(r.bytes for r in of_it)) if sized else '':>11}"
-            f"{units.duration(total.total_ns / max(total.count, 1)):>10}"
-            f"{units.duration_beside(total.total_ns, whole):>10}"
-            f"{units.duration(total.percentile(99) or 0, 2):>9}"
+            f"{units.duration(total.total_ns / max(total.count, 1)):>9}"
+            f"{units.duration_beside(total.total_ns, whole):>9}"
+            f"{units.duration(total.percentile(99) or 0, 2):>8}"
             f"{units.duration(total.max_ns or 0, 2):>8}"
         )
         lines += row(numbers, name, width)
@@ -78,7 +78,7 @@ def _table(
         left = [r for _, reads in rest for r in reads]
         shown.append((f"({units.count(len(rest))} more)", left))
     whole = sum(time_of(reads) for _, reads in groups)
-    head = f"{'reads':>11}{'size':>11}{'mean':>10}{'time':>10}{'device':>9}{'random':>8}  {title}"
+    head = f"{'reads':>10}{'size':>11}{'mean':>9}{'time':>9}{'device':>8}{'random':>8}  {title}"
     rows = (row(_numbers(reads, whole), name, width) for name, reads in shown)
     return [head, *itertools.chain.from_iterable(rows)]
 
@@ -90,11 +90,11 @@ def _numbers(reads: Sequence[Io], whole_ns: int) -> str:
     followed = sum(r.count for r in reads if r.pattern in _KNOWN_PATTERNS)
     random = sum(r.count for r in reads if r.pattern == "random")
     return (
-        f"{units.count(count):>11}"
+        f"{units.count(count):>10}"
         f"{units.size(sum(r.bytes for r in reads)):>11}"
-        f"{units.duration(time / max(count, 1)):>10}"
-        f"{units.duration_beside(time, whole_ns):>10}"
-        f"{'?' if device is None else units.percent(device, time):>9}"
+        f"{units.duration(time / max(count, 1)):>9}"
+        f"{units.duration_beside(time, whole_ns):>9}"
+        f"{'?' if device is None else units.percent(device, time):>8}"
         f"{units.percent(random, followed) if followed else '?':>8}"
     )
 

@@ -9,8 +9,8 @@ NARROWEST = 40
 INDENT = 12
 """Of figures, below what they are of."""
 _GAP, _LESS = " " * 3, " " * 2
-_NAME = 16
-"""Columns of a name at least."""
+_BELOW = 4
+"""Columns by which a name is indented at least that stands below its numbers."""
 
 
 def sentence(text: str, width: int, indent: int = 0) -> list[str]:
@@ -59,10 +59,15 @@ def packed(
 
 
 def row(numbers: str, name: str, width: int) -> list[str]:
-    """Return a row of a table, the name folded in the room that numbers leave."""
-    left = max(width - len(numbers) - 2, _NAME)
-    first, *others = textwrap.wrap(escape(name), left, break_on_hyphens=False) or [""]
-    return [f"{numbers}  {first}".rstrip(), *(" " * (len(numbers) + 2) + each for each in others)]
+    """Return a row of a table, the name folded at its spaces in the room that numbers leave; one
+    of which a word is too long for that stands below, to the right.
+    """
+    name, at = escape(name), len(numbers) + 2
+    if any(len(word) > width - at for word in name.split()):
+        below = textwrap.wrap(name, width - _BELOW, break_on_hyphens=False)
+        return [numbers, *(f"{each:>{width}}" for each in below)]
+    first, *others = textwrap.wrap(name, width - at, break_on_hyphens=False) or [""]
+    return [f"{numbers}  {first}".rstrip(), *(" " * at + each for each in others)]
 
 
 def _broken(line: str, width: int, indent: int) -> list[str]:
