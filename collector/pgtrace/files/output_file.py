@@ -7,7 +7,6 @@ child that has become that user. linux/whose_path.py tells which.
 import errno
 import os
 import pwd
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -155,4 +154,4 @@ def _linked(temporary: str, directory: int, name: str) -> bool:
 
 
 def _new_name(before: str, after: str) -> str:
-    return f"{before}{secrets.token_hex(8)}{after}"
+    return f"{before}{os.urandom(8).hex()}{after}"

@@ -4,27 +4,10 @@ identifier or a comment ends.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-_TOKENS = re.compile(
-    r"""
-      (?P<space>   [ \t\n\r\f\v]+ | --[^\n\r]* )
-    | (?P<comment> /\* )
-    | (?P<escaped> [eE]' )
-    | (?P<plain>   (?: [uU]& | [bBxXnN] )?' )
-    | (?P<quoted>  (?: [uU]& )?" )
-    | (?P<dollar>  \$ (?: [A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_\x80-\U0010ffff]* )? \$ )
-    | (?P<param>   \$[0-9]+ )
-    | (?P<tag>     \$[A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_\x80-\U0010ffff]* )
-    | (?P<name>    [A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_$\x80-\U0010ffff]* )
-    | (?P<range>   \.\. )
-    | (?P<number>  (?: [0-9][0-9_]* (?: \. (?!\.) [0-9_]* )? | \.[0-9][0-9_]* )
-                   (?: [eE][+-]?[0-9]+ )? [A-Za-z0-9_\x80-\U0010ffff]* )
-    | (?P<other>   . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 _END = {
     "escaped": re.compile(r"(?:[^'\\]|\\.|'')*+'", re.DOTALL),
     "plain": re.compile(r"(?:[^']|'')*+'"),
@@ -44,6 +27,29 @@ class Token(NamedTuple):
     start: int
     end: int
     complete: bool = True
+
+
+@cache
+def _tokens() -> re.Pattern[str]:
+    """Made once a text is scanned: a fortieth of what it takes to start, and that may scan none."""
+    return re.compile(
+        r"""
+          (?P<space>   [ \t\n\r\f\v]+ | --[^\n\r]* )
+        | (?P<comment> /\* )
+        | (?P<escaped> [eE]' )
+        | (?P<plain>   (?: [uU]& | [bBxXnN] )?' )
+        | (?P<quoted>  (?: [uU]& )?" )
+        | (?P<dollar>  \$ (?: [A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_\x80-\U0010ffff]* )? \$ )
+        | (?P<param>   \$[0-9]+ )
+        | (?P<tag>     \$[A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_\x80-\U0010ffff]* )
+        | (?P<name>    [A-Za-z_\x80-\U0010ffff] [A-Za-z0-9_$\x80-\U0010ffff]* )
+        | (?P<range>   \.\. )
+        | (?P<number>  (?: [0-9][0-9_]* (?: \. (?!\.) [0-9_]* )? | \.[0-9][0-9_]* )
+                       (?: [eE][+-]?[0-9]+ )? [A-Za-z0-9_\x80-\U0010ffff]* )
+        | (?P<other>   . )
+        """,
+        re.VERBOSE | re.DOTALL,
+    )
 
 
 def _end(text: str, kind: str, position: int) -> int:
@@ -74,9 +80,9 @@ def scan(text: str, *, escapes: bool) -> Iterator[Token]:
     that does not begin, which is an error everywhere; escaped, plain and dollar are strings. Only
     the last token can be incomplete.
     """
-    position = 0
+    position, tokens = 0, _tokens()
     while position < len(text):
-        match = _TOKENS.match(text, position)
+        match = tokens.match(text, position)
         if match is None or match.lastgroup is None:
             raise AssertionError("any character is a token")
         kind, end = match.lastgroup, match.end()
