@@ -151,9 +151,9 @@ def test_the_report_has_levels_and_scans(result: Result, tmp_path: Path) -> None
     shown = run("report", file)
     assert shown.code == 0, shown.err
     for words in (
-        "disk, shared_buffers 128kB (16 buffers)",
+        "disk, shared_buffers 128kB\n  16 buffers; ",
         f"In all {len(result.cells)} scans hits and blocks read are the blocks",
-        "cached     0, 32, 64, 96, 128",
+        "cached: 0, 32, 64, 96, 128.",
         "One look at the clock",
     ):
         assert words in shown.out

@@ -27,6 +27,8 @@ class Table:
     """The number of the chart whose table it is."""
     head: list[str] = field(default_factory=list)
     rows: dict[str, list[str]] = field(default_factory=dict)
+    listed: list[tuple[str, list[str]]] = field(default_factory=list)
+    """All rows, also those that have a name in common."""
 
 
 class HtmlPage(HTMLParser):
@@ -85,6 +87,7 @@ class HtmlPage(HTMLParser):
         elif scope in ("row", "rowgroup"):
             self._row = self._cell
             self.tables[-1].rows[self._row] = []
+            self.tables[-1].listed.append((self._row, self.tables[-1].rows[self._row]))
         elif tag == "td" and not any(name == "thead" for name, _ in self._open):
             self.tables[-1].rows[self._row].append(self._cell)
         elif tag == "script":

@@ -55,7 +55,7 @@ def test_nothing_is_said_where_no_run_was_finished() -> None:
     result = lab_results.pages_result()
     result.cells = []
     assert answer(result) == []
-    assert "\nNo run was finished: there is nothing to show.\n" in result_report.render(result)
+    assert "\n  No run was finished: there is nothing to show.\n" in result_report.render(result)
 
 
 def test_losses_are_told_before_what_was_found() -> None:

@@ -323,10 +323,11 @@ def test_the_page_draws_what_the_text_says() -> None:
     page = HtmlPage(html_page.render(measured))
     over = page.table("At each read-ahead")
     assert [int(name.replace(",", "")) for name in over.rows] == sorted(DOCUMENT_S)
-    assert list(page.table("Without read-ahead").rows) == ["0"]
+    scan = page.table("ssd (simulated): the scan, by read-ahead")
+    assert list(scan.rows) == ["0", *over.rows]
     (chart,) = [c for c in page.charts if c["kind"] == "lines"]
-    scan = chart["layers"][0]["points"]
-    assert max(scan, key=lambda point: point[1])[0] in (8192, 32768)
+    points = chart["layers"][0]["points"]
+    assert max(points, key=lambda point: point[1])[0] in (8192, 32768)
     assert chart["panels"][0]["marks"] == [[8192, "knee"]]
     assert len([c for c in page.charts if c["kind"] == "latencies"]) == len(DOCUMENT_S) + 1
     for words in ("Knee: at 8,192 sectors", "Turn: at 327,680 sectors", "tmpfs is memory"):

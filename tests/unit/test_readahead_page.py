@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from pgtrace.lab import result_file
-from pgtrace.lab.readahead import page
+from pgtrace.lab.readahead import report
 from pgtrace.lab.readahead.findings import findings
 from pgtrace.lab.readahead.result import KneeFinding, ReadaheadResult
 from pgtrace.reporters.html.charts import Charts
+from pgtrace.reporters.html.drawing import drawn
 
 FILE = Path(__file__).parents[2] / "docs" / "experiments" / "readahead.json"
 
@@ -24,27 +25,27 @@ def result() -> ReadaheadResult:
 
 def chart(result: ReadaheadResult) -> dict[str, Any]:
     charts = Charts()
-    page.chapters(result, charts)
+    drawn(report.sections(result), charts)
     return next(each for each in charts.data if each["kind"] == "lines")
 
 
 def test_each_point_lies_in_its_interval(result: ReadaheadResult) -> None:
-    drawn = chart(result)
-    assert len(drawn["layers"]) == 2
-    for layer in drawn["layers"]:
+    told = chart(result)
+    assert len(told["layers"]) == 2
+    for layer in told["layers"]:
         assert len(layer["points"]) == len(layer["intervals"]) > 2
         for (_, y), (low, high) in zip(layer["points"], layer["intervals"], strict=True):
             assert low < y < high
-    assert "95 % intervals" in drawn["title"]
+    assert "95 % intervals" in told["title"]
 
 
 def test_of_one_run_there_is_none(result: ReadaheadResult) -> None:
     result.cells = [cell for cell in result.cells if cell.run == 1]
     result.findings = findings(result)
-    drawn = chart(result)
-    assert {each for layer in drawn["layers"] for each in layer["intervals"]} == {None}
-    assert "interval" not in drawn["title"]
-    panel = drawn["panels"][0]
+    told = chart(result)
+    assert {each for layer in told["layers"] for each in layer["intervals"]} == {None}
+    assert "interval" not in told["title"]
+    panel = told["panels"][0]
     assert (panel["band"], panel["marks"][0][1]) == (None, "knee by the means")
 
 
@@ -63,8 +64,8 @@ def test_nothing_is_shaded_where_the_knee_may_be_nearly_anywhere(
         msgspec.structs.replace(f, low=low, high=high) if isinstance(f, KneeFinding) else f
         for f in result.findings
     ]
-    drawn = chart(result)
-    panel = drawn["panels"][0]
+    told = chart(result)
+    panel = told["panels"][0]
     assert panel["band"] == ((low, high) if shaded else None)
     assert panel["marks"] == [(1024, name)]
-    assert ("certainly lies is shaded" in drawn["title"]) is shaded
+    assert ("certainly lies is shaded" in told["title"]) is shaded

@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 
 from ..model.lab_result import Result
+from ..reporters.terminal.chapters import chapters
 from ..reporters.terminal.sentence import sentence
 from ..reporters.view import WIDTH, View
 from .answers import answer
-from .core.figures import label
-from .experiments import experiment
-from .result_words import about, head, how
+from .result_words import head, how, sections
 
 
 def report(result: Result, view: View) -> list[str]:
@@ -18,14 +17,11 @@ def report(result: Result, view: View) -> list[str]:
 
 def render(result: Result, *, width: int = WIDTH) -> str:
     """Return the report. Sentences and bars fit `width` columns; tables need 80."""
-    of = experiment(result.experiment).presentation
     lines = _folded(head(result), width)
     if found := answer(result):
         lines += ["", *_folded(found, width)]
-    lines += of.sections(result, width)
-    storages = [f"{label(storage)}: {about(storage)}" for storage in result.storages]
-    made = [*storages, *of.method(result), *how(result)]
-    lines += ["", "How it was measured", *_folded(made, width)]
+    lines += chapters(sections(result), width)
+    lines += ["", "How it was measured", *_folded(how(result), width)]
     return "\n".join(lines) + "\n"
 
 

@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 
 from .. import units
 from ..model.lab_result import Device, Result, Storage
+from ..reporters.document import Paragraph, Section
 from ..reporters.terminal.capture_report import QUERIES, measured
 from .answers import lost
+from .core.figures import label
 from .experiments import experiment
 
 
@@ -38,11 +40,20 @@ def partial(result: Result) -> str:
     return f"Partial: {whole} of {'?' if asked is None else asked} runs, then interrupted."
 
 
+def sections(result: Result) -> list[Section]:
+    """Return what was measured, as data."""
+    nothing = Paragraph("No run was finished: there is nothing to show.")
+    found = experiment(result.experiment).presentation.sections(result)
+    return found or [Section("nothing", [nothing], "What was measured")]
+
+
 def how(result: Result) -> list[str]:
-    """Return by what it was measured, what was not, and what was lost."""
+    """Return on what it was made, how, and by what; what was not measured, and what was lost."""
+    said = [f"{label(storage)}: {about(storage)}" for storage in result.storages]
+    said += experiment(result.experiment).presentation.method(result)
     probes = result.probes
     way = measured(probes.type, probes.operations)
-    said = [f"{way}, {QUERIES[probes.queries]}, engine {probes.engine}."]
+    said += [f"{way}, {QUERIES[probes.queries]}, engine {probes.engine}."]
     if probes.shortest_ns is not None:
         said.append(
             f"The shortest read that was seen took {units.duration(probes.shortest_ns)}: what is "

@@ -2,17 +2,12 @@
 
 from collections.abc import Iterator
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ..core.finding_text import UNDECIDED, capital, of_kind, verdict_of
-from ..core.presentation import Chapter, Presentation
+from ..core.presentation import Presentation
 from . import report
 from .findings import found_in
 from .result import Blocks, BuffersResult, SizeRatio, StateRatio
-
-if TYPE_CHECKING:
-    from ...reporters.html.charts import Charts
-
 
 _SAME = "no difference"
 """So begins what a comparison says that shows none."""
@@ -37,16 +32,9 @@ def _answer(result: BuffersResult) -> Iterator[str]:
     yield from (f"{capital(verdict_of(f))}." for f in of_kind(found, Blocks))
 
 
-def _chapters(result: BuffersResult, charts: "Charts") -> list[Chapter]:
-    from . import page
-
-    return page.chapters(result, charts)
-
-
 PRESENTATION = Presentation(
     title="shared_buffers",
     answer=_answer,
     sections=report.sections,
-    chapters=_chapters,
     method=report.runs,
 )

@@ -1,17 +1,27 @@
-"""The buffers experiment as text: each size, its three states side by side, and what follows."""
+"""The buffers experiment as a document: each size, its three states side by side, what follows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ... import units
-from ...model.lab_result import Storage
+from ...model.histogram import Histogram
+from ...reporters.document import (
+    Block,
+    Column,
+    Group,
+    Latencies,
+    Layer,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    Value,
+)
 from ...reporters.sections.sums import SOURCES
-from ...reporters.terminal.sentence import sentence
-from ...terminal_text import escape
 from ..core.figures import label
 from ..core.finding_text import capital, label_of, of_kind
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import left_out
-from .figures import LEVELS, Figures, figures, hits_of_scans
+from .figures import LEVELS, Figures, figures, hits_of_scans, table_reads
 from .findings import found_in
 from .measuring import STATES
 from .result import (
@@ -26,27 +36,31 @@ from .result import (
     Timing,
 )
 
-_NAME = 20
-_BLOCKS, _TIME = 9, 10
 _TABLE = "a table with a row to a page"
+_NAMES = SOURCES | {"unknown": "unknown"}
 
 
-def sections(result: BuffersResult, width: int) -> list[str]:
+def sections(result: BuffersResult) -> list[Section]:
     """Return all that is said of this experiment, but how it was made."""
     found = found_in(result)
-    lines: list[str] = []
-    if not result.cells:
-        return ["", "No run was finished: there is nothing to show."]
-    for storage in result.storages:
+    parts: list[Section] = []
+    for number, storage in enumerate(result.storages):
         own = [f for f in found if f.storage == storage.name]
+        blocks: list[Block] = []
         for size, buffers in result.options.shared_buffers.items():
             of = figures(result, storage.name, size)
             if of:
-                lines += ["", *_size(storage, buffers, of, of_size(own, size), width)]
-        lines += ["", f"{escape(label(storage))}: what was found"]
-        for said in across(own):
-            lines += sentence(said, width, 2)
-    return lines
+                title = f"{label(storage)}, shared_buffers {size}"
+                here = [
+                    f for f in own if not isinstance(f, Blocks) and f.details.shared_buffers == size
+                ]
+                blocks.append(Part(title, list(_size(title, buffers, of, here))))
+        if blocks:
+            blocks.append(
+                Part(f"{label(storage)}: what was found", [*map(Paragraph, _across(own))])
+            )
+            parts.append(Section(f"buffers-{number}", blocks, label(storage)))
+    return parts
 
 
 def runs(result: BuffersResult) -> list[str]:
@@ -63,73 +77,99 @@ def runs(result: BuffersResult) -> list[str]:
 
 
 def _size(
-    storage: Storage,
-    buffers: int,
-    of: Mapping[State, Figures],
-    found: Sequence[BuffersFinding],
-    width: int,
-) -> list[str]:
-    size = next(iter(of.values())).size
+    title: str, buffers: int, of: Mapping[State, Figures], found: Sequence[BuffersFinding]
+) -> Iterator[Block]:
     counts = ", ".join(f"{len(each.cells)} {state}" for state, each in of.items())
-    lines = sentence(
-        f"{label(storage)}, shared_buffers {size} ({buffers:,} buffers); added up: {counts}", width
+    yield Paragraph(f"{buffers:,} buffers; runs added up: {counts}.")
+    yield _levels(title, of)
+    yield _times(title, of, found)
+    yield Paragraph(
+        "A block: the mean time of one at that level; of those touched, of the whole query. A hit "
+        "makes no call that could be timed. Outside is what is not in EXPLAIN's own I/O timing."
     )
-    lines.append(_row("", {s: ("", f"{s:>18}") for s in of}))
-    lines.append(_row("", dict.fromkeys(of, ("blocks", "a block"))))
-    lines.append(_row("shared hits", {s: (f"{f.hits:,}", "-") for s, f in of.items()}))
-    for source in LEVELS:
-        shown = {s: _level(f, source) for s, f in of.items()}
-        lines.append(_row(SOURCES.get(source, source), shown))
-    lines += [
-        _row("touched", {s: (f"{f.blocks:,}", _time(f.elapsed_ns, f)) for s, f in of.items()}),
-        _row("  95 % over runs", {s: ("", _of(found, s)) for s in of}),
-        _row("  in traced reads", {s: ("", _time(f.read_ns, f)) for s, f in of.items()}),
-        _row("  I/O timing", {s: ("", _time(f.io_timing_ns, f)) for s, f in of.items()}),
-        _row("  outside of it", {s: ("", _time(f.outside_ns, f)) for s, f in of.items()}),
-        _row("  no CPU was free", {s: ("", _time(f.cpu_wait_ns, f)) for s, f in of.items()}),
-        _row("page faults", {s: (_faults(f), "") for s, f in of.items()}),
-    ]
-    lines += sentence(
-        "A block: the mean time of one at that level; of those touched, of the whole query, of "
-        "its reads, of EXPLAIN's own I/O timing, of all else, and of waiting for a CPU. A hit "
-        "makes no call that could be timed.",
-        width, 2,
-    )  # fmt: skip
-    lines += ["", *_scans(of, width)]
+    groups = [Group(state, layers) for state, each in of.items() if (layers := _layers(each))]
+    if groups:
+        yield Latencies(f"{title}: latencies of reads", groups, detail=True)
+    yield Paragraph("Shared hits of scans one after the other, until the server is restarted:")
+    for state, each in of.items():
+        columns = zip(*(hits_of_scans(cell) for cell in each.cells), strict=False)
+        shown = [
+            f"{min(c):,}" if min(c) == max(c) else f"{min(c):,} to {max(c):,}" for c in columns
+        ]
+        yield Paragraph(f"{state}: {', '.join(shown)}.")
     for ring in of_kind(found, Ring):
-        lines += sentence(told(ring), width, 2)
+        yield Paragraph(told(ring))
     for timing in of_kind(found, Timing):
-        lines += _timing(timing, width)
+        yield from map(Paragraph, _timing(timing))
     for ratio in of_kind(found, StateRatio):
-        lines += sentence(told(ratio), width, 2)
-    return lines
+        yield Paragraph(told(ratio))
 
 
-def _row(name: str, shown: Mapping[State, tuple[str, str]]) -> str:
-    line = f"  {name:<{_NAME - 2}}"
-    for state in STATES:
-        blocks, time = shown.get(state, ("-", "-"))
-        wide = len(time) > _TIME - 1
-        line += f"{time:>{_BLOCKS + _TIME}}" if wide else f"{blocks:>{_BLOCKS}}{time:>{_TIME}}"
-    return line.rstrip()
+def _layers(of: Figures) -> list[Layer]:
+    """Its reads by where they were served."""
+    reads = [read for cell in of.cells for read in table_reads(cell)]
+    by_source = {s: [r for r in reads if r.source == s] for s in LEVELS}
+    return [Layer((_NAMES[s],), s, Histogram.of(own)) for s, own in by_source.items() if own]
 
 
-def _level(f: Figures, source: str) -> tuple[str, str]:
-    level = f.levels[source]  # type: ignore[index]
-    mean = "-" if level.block_ns is None else units.duration(level.block_ns)
-    return f"{level.blocks:,}", mean
+def _levels(title: str, of: Mapping[State, Figures]) -> Table:
+    """At which level blocks were found, of each state."""
+
+    def row(name: str, shown: Mapping[State, tuple[Value, Value]]) -> tuple[str, list[Value]]:
+        return name, [value for state in STATES for value in shown.get(state, ("-", "-"))]
+
+    rows = [row("shared hits", {s: (f.hits, "-") for s, f in of.items()})]
+    for source in LEVELS:
+        levels = {s: f.levels[source] for s, f in of.items()}
+        shown = {s: (one.blocks, _or_none(one.block_ns)) for s, one in levels.items()}
+        rows.append(row(_NAMES[source], shown))
+    rows.append(row("touched", {s: (f.blocks, _a_block(f.elapsed_ns, f)) for s, f in of.items()}))
+    rows.append(row("page faults", {s: (_faults(f), "-") for s, f in of.items()}))
+    columns = [
+        column
+        for s in STATES
+        for column in (Column("blocks", "count", s), Column("a block", "ns", s))
+    ]
+    return Table(f"{title}: where blocks were found", "level", columns, rows, named=True)
 
 
-def _time(ns: float | None, f: Figures) -> str:
-    return "-" if ns is None or not f.blocks else units.duration(ns / f.blocks)
+def _times(title: str, of: Mapping[State, Figures], found: Sequence[BuffersFinding]) -> Table:
+    """Where the time of a query went, by the blocks that it touched."""
+    rows = [
+        (
+            state,
+            [
+                _a_block(f.elapsed_ns, f),
+                _interval(found, state),
+                *(
+                    _a_block(ns, f)
+                    for ns in (f.read_ns, f.io_timing_ns, f.outside_ns, f.cpu_wait_ns)
+                ),
+            ],
+        )
+        for state, f in of.items()
+    ]
+    columns = [Column("elapsed", "ns"), Column("95 % interval", "text")]
+    columns += [Column(name, "ns") for name in ("in reads", "I/O timing", "outside", "no CPU")]
+    return Table(f"{title}: time by blocks touched", "", columns, rows, named=True)
 
 
-def _faults(f: Figures) -> str:
+def _or_none(ns: float | None) -> Value:
+    return "-" if ns is None else ns
+
+
+def _a_block(ns: float | None, f: Figures) -> Value:
+    if ns is None:
+        return None
+    return ns / f.blocks if f.blocks else "-"
+
+
+def _faults(f: Figures) -> int | None:
     known = [cell.page_faults for cell in f.cells if cell.page_faults is not None]
-    return f"{sum(known):,}" if known else "-"
+    return sum(known) if known else None
 
 
-def _of(found: Sequence[BuffersFinding], state: State) -> str:
+def _interval(found: Sequence[BuffersFinding], state: State) -> str:
     own = [f for f in of_kind(found, Elapsed) if f.details.state == state]
     if not own or own[0].low is None or own[0].high is None:
         return "-"
@@ -138,41 +178,28 @@ def _of(found: Sequence[BuffersFinding], state: State) -> str:
     return f"{low.removesuffix(f' {unit}') if high.endswith(unit) else low} to {high}"
 
 
-def _scans(of: Mapping[State, Figures], width: int) -> list[str]:
-    """Hits of one scan after the other in a server life; the least to the most of all runs."""
-    lines = ["  Shared hits of scans one after the other, until the server is restarted"]
-    for state, each in of.items():
-        columns = zip(*(hits_of_scans(cell) for cell in each.cells), strict=False)
-        shown = [
-            f"{min(c):,}" if min(c) == max(c) else f"{min(c):,} to {max(c):,}" for c in columns
-        ]
-        lines += sentence(f"{state:<10} {', '.join(shown)}", width, 4)
-    return lines
-
-
-def _timing(f: Timing, width: int) -> list[str]:
-    lines = sentence(told(f), width, 2)
+def _timing(f: Timing) -> Iterator[str]:
+    yield told(f)
     clock, waited = f.details.clock_ns, f.details.cpu_wait_ns
     if f.details.tracer_ns:
         value, low, high = f.details.tracer_ns
         sure = low is not None and high is not None and (low > 0 or high < 0)
         between = "" if low is None or high is None else f" ({_signed(low)} to {_signed(high)})"
         words = "the tracer's own work" if sure else "for the tracer's own work, not decided"
-        lines += sentence(
+        yield (
             f"Of it {words}: {_signed(value)} a block{between}, by which the timing is larger "
-            "than in the scans that followed untraced.", width, 4,
-        )  # fmt: skip
+            "than in the scans that followed untraced."
+        )
     if clock is not None:
-        lines += sentence(
+        yield (
             f"One look at the clock in it: {units.duration(clock)} (pg_test_timing), one for each "
-            f"{_blocks(f.details.blocks_a_read)}.", width, 4,
-        )  # fmt: skip
+            f"{_blocks(f.details.blocks_a_read)}."
+        )
     if waited is not None and f.value and 2 * waited > f.value:
-        lines += sentence(
+        yield (
             f"In the whole query no CPU was free for {units.duration(waited)} a block: what falls "
-            "between EXPLAIN's looks at the clock and the read is in the difference.", width, 4,
-        )  # fmt: skip
-    return lines
+            "between EXPLAIN's looks at the clock and the read is in the difference."
+        )
 
 
 def _blocks(number: float | None) -> str:
@@ -183,11 +210,6 @@ def _blocks(number: float | None) -> str:
 
 def _signed(ns: float) -> str:
     return units.duration(ns) if ns >= 0 else f"-{units.duration(-ns)}"
-
-
-def of_size(found: Sequence[BuffersFinding], size: str) -> list[BuffersFinding]:
-    """Those of one size alone."""
-    return [f for f in found if not isinstance(f, Blocks) and f.details.shared_buffers == size]
 
 
 def told(f: BuffersFinding) -> str:
@@ -203,7 +225,7 @@ def told(f: BuffersFinding) -> str:
     return f"{capital(of + f.verdict)}."
 
 
-def across(found: Sequence[BuffersFinding]) -> list[str]:
+def _across(found: Sequence[BuffersFinding]) -> list[str]:
     """Return what holds over all sizes of a storage, as sentences."""
     said = [told(f) for kind in (Blocks, SizeRatio) for f in found if isinstance(f, kind)]
     return [*said, _EXPLAINED] if of_kind(found, Timing) else said

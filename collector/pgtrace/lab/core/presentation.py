@@ -2,28 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ...model.lab_result import Result
-
-if TYPE_CHECKING:
-    from ...reporters.html.charts import Charts
+from ...reporters.document import Section
 
 R = TypeVar("R", bound=Result)
-Chapter = tuple[str, str, str]
-"""Anchor, title, content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presentation(Generic[R]):
-    """Lines are those of a text of some width; a sentence is one of them, without a width."""
+    """Sentences are whole, each with its stop."""
 
     title: str
     answer: Callable[[R], Iterator[str]]
-    """What was found, in sentences, the most important first."""
-    sections: Callable[[R, int], list[str]]
-    """All that is said of it as text, but how it was made."""
-    chapters: "Callable[[R, Charts], list[Chapter]]"
-    """The same for a page: only then what draws one is imported."""
+    """What was found, the most important first."""
+    sections: Callable[[R], list[Section]]
+    """All that is said of it, but how it was made."""
     method: Callable[[R], list[str]]
-    """How it was made, in sentences."""
+    """How it was made."""

@@ -1,19 +1,16 @@
 """How a result of the pages experiment is told."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ... import units
+from ...reporters.document import Section
 from ..core.finding_text import UNDECIDED, label_of, of_kind, verdict_of
-from ..core.presentation import Chapter, Presentation
+from ..core.presentation import Presentation
 from ..planner import report as planner_report
 from ..planner.result import Range
 from . import report
 from .findings import found_in
 from .result import Between, Block, PagesResult, Ratio
-
-if TYPE_CHECKING:
-    from ...reporters.html.charts import Charts
 
 _MOST_PAIRS = 3
 
@@ -47,21 +44,13 @@ def _answer(result: PagesResult) -> Iterator[str]:
             yield f"Random blocks, {one} and {other}: {verdict_of(b)}."
 
 
-def _sections(result: PagesResult, width: int) -> list[str]:
-    return report.sections(result, width) + planner_report.sections(result, width)
-
-
-def _chapters(result: PagesResult, charts: "Charts") -> list[Chapter]:
-    from ..planner import page as planner_page
-    from . import page
-
-    return page.chapters(result, charts) + planner_page.chapters(result, charts)
+def _sections(result: PagesResult) -> list[Section]:
+    return report.sections(result) + planner_report.sections(result)
 
 
 PRESENTATION = Presentation(
     title="Pages, sequential against random",
     answer=_answer,
     sections=_sections,
-    chapters=_chapters,
     method=report.runs,
 )

@@ -1,31 +1,34 @@
-"""The pages experiment as text: how it was run, each storage's figures, and what follows."""
+"""The pages experiment as a document: each storage's figures, what follows, how it was run."""
 
 from ...model.lab_result import QueryCell
+from ...reporters.document import Section
 from ..core.figures import figures
 from ..core.finding_text import capital, label_of
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import PATTERNS, left_out, unproven
-from .finding_tables import between, cpu, published, ratios
+from .compared import follows, published
 from .findings import found_in
 from .result import PagesResult
-from .side_by_side import storage_lines
+from .side_by_side import every_storage, storage_section
 
 
-def sections(result: PagesResult, width: int) -> list[str]:
+def sections(result: PagesResult) -> list[Section]:
     """Return all that is said of this experiment, but how it was made."""
     found = found_in(result)
-    lines: list[str] = []
     measured = figures(result)
     if not measured:
-        return ["", "No run was finished: there is nothing to show."]
-    for storage in result.storages:
+        return []
+    parts = []
+    for number, storage in enumerate(result.storages):
         of = {each.pattern: each for each in measured if each.storage is storage}
         if of:
-            lines += ["", *storage_lines(storage, of, found, width)]
-    lines += ratios(result, measured, found, width)
-    lines += between(result, found, width)
-    lines += cpu(result, found, width)
-    return [*lines, *published(measured, found, width)]
+            parts.append(storage_section(number, storage, of, found))
+    return [
+        every_storage(result, measured, found),
+        *parts,
+        *follows(result, measured, found),
+        published(measured, found),
+    ]
 
 
 def runs(result: PagesResult) -> list[str]:

@@ -1,23 +1,30 @@
-"""One storage of the pages experiment: sequential and random side by side, as text."""
+"""Storages of the pages experiment: sequential and random side by side."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import units
 from ...model.lab_result import Finding, Storage
+from ...reporters.document import (
+    Block,
+    Column,
+    Group,
+    Latencies,
+    Layer,
+    Paragraph,
+    Percentiles,
+    Section,
+    Table,
+    Value,
+)
 from ...reporters.sections.sums import PERFORMERS, SOURCES
-from ...reporters.terminal.sentence import sentence
-from ...terminal_text import escape
 from ..core.figures import ORDERS, SIZES, Figures, Part, label
 from ..core.finding_text import capital, interval, of_kind
-from ..core.valid_runs import PATTERNS, Pattern
-from .result import Block, By, Served
+from ..core.valid_runs import Pattern
+from .result import Block as BlockFinding
+from .result import By, PagesResult, Served
 
-_NAME = 20
-_COLUMN = 29
-"""What stands for a pattern, after the name of the row."""
-_SHORTEST_BAR = 4
-PARTS: tuple[tuple[str, Callable[[Figures], Mapping[Any, Part]], Mapping[str, str]], ...] = (
+_PARTS: tuple[tuple[str, Callable[[Figures], Mapping[Any, Part]], Mapping[str, str]], ...] = (
     ("where served", lambda f: f.by_source, SOURCES),
     ("what was read", lambda f: f.by_kind, {}),
     (
@@ -28,122 +35,138 @@ PARTS: tuple[tuple[str, Callable[[Figures], Mapping[Any, Part]], Mapping[str, st
     ("in what order", lambda f: f.by_order, {order: order for order in ORDERS}),
 )
 """Titles, what stands below them, and what that is called, in its order."""
-
-OVERLAPS = (
+_PERFORMED = ("who read", lambda f: f.by_performer, PERFORMERS)
+_OVERLAPS = (
     "What I/O workers and io_uring read overlaps with the backend's work: compare the elapsed time."
 )
 
 
-def storage_lines(
-    storage: Storage, of: Mapping[Pattern, Figures], found: Sequence[Finding], width: int
-) -> list[str]:
-    """Return its table, its histograms, and where its time went."""
-    runs = ", ".join(
-        f"{each.runs} {pattern} {'run' if each.runs == 1 else 'runs'}"
-        for pattern, each in of.items()
-    )
-    intervals = {
-        (f.details.pattern, f.details.by): interval(f, times=True)
-        for f in of_kind(found, Block)
-        if f.storage == storage.name
+def every_storage(
+    result: PagesResult, measured: Sequence[Figures], found: Sequence[Finding]
+) -> Section:
+    """Sums of all of them beside each other."""
+    rows: list[tuple[str, list[Value]]] = []
+    for row in zip(*(_sums(of, found) for of in measured), strict=True):
+        values = [value for _, value in row]
+        if set(values) != {None}:
+            rows.append((row[0][0], values))
+    columns = [Column(of.pattern, "text", label(of.storage)) for of in measured]
+    blocks: list[Block] = [
+        Paragraph("Means are per block of 8 KiB, percentiles and the longest of a read."),
+        Table("All runs added up", "", columns, rows, named=True),
+    ]
+    colours = {storage.name: _colour(n) for n, storage in enumerate(result.storages)}
+    layers = [
+        _layer((label(of.storage), of.pattern), of, colours[of.storage.name])
+        for of in measured
+        if of.all.reads
+    ]
+    if layers:
+        blocks.append(Percentiles("Percentiles of a read, every storage", layers))
+    return Section("sums", blocks, "Sequential and random")
+
+
+def _colour(number: int) -> str:
+    return f"s{number % 6}"
+
+
+def _layer(keys: tuple[str, ...], of: Figures, colour: str) -> Layer:
+    return Layer(keys, colour, of.all.latencies, outlined=of.pattern == "random")
+
+
+def _sums(of: Figures, found: Sequence[Finding]) -> list[tuple[str, Value]]:
+    """What each is called, and how it is shown; None: not counted."""
+    between: dict[By, str] = {
+        f.details.by: interval(f, times=True)
+        for f in of_kind(found, BlockFinding)
+        if (f.storage, f.details.pattern) == (of.storage.name, of.pattern)
     }
-    lines = [f"{escape(label(storage))}: {runs} added up", *_sums(of, intervals)]
-    for title, parts, names in PARTS:
-        lines += _parts(title, of, parts, names)
-    if any(set(each.by_performer) - {"backend"} for each in of.values()):
-        lines += _parts("who read", of, lambda f: f.by_performer, PERFORMERS)
-        lines += sentence(OVERLAPS, width, 2)
-    lines += ["", f"{escape(label(storage))}: latencies of reads", *_histograms(of, width)]
-    for f in of_kind(found, Served):
-        if f.storage == storage.name:
-            lines += sentence(f"{capital(f.verdict)}.", width, 2)
-    return lines
-
-
-def _sums(of: Mapping[Pattern, Figures], intervals: Mapping[tuple[Pattern, By], str]) -> list[str]:
-    def row(name: str, shown: Mapping[Pattern, str]) -> str:
-        return f"  {name:<{_NAME}}" + "".join(f"{shown.get(p, '-'):>{_COLUMN}}" for p in PATTERNS)
-
-    def known(name: str, counts: Mapping[Pattern, int | None]) -> list[str]:
-        shown = {p: units.count(n) for p, n in counts.items() if n is not None}
-        return [row(name, shown)] if shown else []
 
     def duration(ns: float | None, digits: int = 3) -> str:
         return "-" if ns is None else units.duration(ns, digits)
 
-    def percentile(p: float) -> dict[Pattern, str]:
-        return {k: duration(v.all.latencies.percentile(p), 2) for k, v in of.items()}
+    def known(number: int | None) -> Value:
+        return None if number is None else units.count(number)
 
+    reads = of.all
     return [
-        row("", {p: p for p in PATTERNS}),
-        row("reads", {p: units.count(f.all.reads) for p, f in of.items()}),
-        row("bytes", {p: units.size(f.all.bytes) for p, f in of.items()}),
-        row("blocks of 8 KiB", {p: f"{f.all.blocks:,.0f}" for p, f in of.items()}),
-        row("from the device", {p: units.size(f.all.device_bytes) for p, f in of.items()}),
-        *known("device requests", {p: f.device_requests for p, f in of.items()}),
-        *known("shared hits", {p: f.shared_hits for p, f in of.items()}),
-        row("mean per block", {p: duration(f.all.block_ns) for p, f in of.items()}),
-        row("  95 % over runs", {p: intervals.get((p, "read latency"), "-") for p in of}),
-        row("p50 of a read", percentile(50)),
-        row("p90", percentile(90)),
-        row("p99", percentile(99)),
-        row("max", {p: duration(f.all.latencies.max_ns, 2) for p, f in of.items()}),
-        row("elapsed per block", {p: duration(f.page_ns) for p, f in of.items()}),
-        row("  95 % over runs", {p: intervals.get((p, "elapsed time"), "-") for p in of}),
+        ("runs", units.count(of.runs)),
+        ("reads", units.count(reads.reads)),
+        ("bytes", units.size(reads.bytes)),
+        ("blocks of 8 KiB", f"{reads.blocks:,.0f}"),
+        ("from the device", units.size(reads.device_bytes)),
+        ("device requests", known(of.device_requests)),
+        ("shared hits", known(of.shared_hits)),
+        ("mean per block", duration(reads.block_ns)),
+        ("  95 % over runs", between.get("read latency", "-")),
+        ("p50 of a read", duration(reads.latencies.percentile(50), 2)),
+        ("p90", duration(reads.latencies.percentile(90), 2)),
+        ("p99", duration(reads.latencies.percentile(99), 2)),
+        ("max", duration(reads.latencies.max_ns, 2)),
+        ("elapsed per block", duration(of.page_ns)),
+        ("  95 % over runs", between.get("elapsed time", "-")),
     ]
 
 
-def _parts(
-    title: str,
-    of: Mapping[Pattern, Figures],
-    parts_of: Callable[[Figures], Mapping[Any, Part]],
-    names: Mapping[str, str],
-) -> list[str]:
-    """Reads, their share of all time, and the mean per block, of each part of each pattern."""
-    parts = {pattern: parts_of(each) for pattern, each in of.items()}
-    there = list(dict.fromkeys(key for each in parts.values() for key in each))
-    keys = [*(key for key in names if key in there), *(key for key in there if key not in names)]
-    head = f"{'reads':>10}{'time':>8}{'a block':>11}"
-    lines = [f"  {title:<{_NAME}}" + head * len(PATTERNS)]
-    for key in keys:
-        line = f"    {names.get(key, key):<{_NAME - 2}}"
-        for pattern in PATTERNS:
-            part = parts[pattern].get(key) if pattern in of else None
-            if part is None:
-                line += f"{'0' if pattern in of else '-':>10}{'':>19}"
-                continue
-            time = units.share(part.total_ns / max(1, of[pattern].all.total_ns))
-            mean = "-" if part.block_ns is None else units.duration(part.block_ns)
-            line += f"{units.count(part.reads):>10}{time:>8}{mean:>11}"
-        lines.append(line.rstrip())
-    return lines
+def storage_section(
+    number: int, storage: Storage, of: Mapping[Pattern, Figures], found: Sequence[Finding]
+) -> Section:
+    """What its reads were, and random laid over sequential, with the sources in colour."""
+    name = label(storage)
+    served = [f for f in of_kind(found, Served) if f.storage == storage.name]
+    blocks: list[Block] = [Paragraph(f"{capital(f.verdict)}.") for f in served]
+    if not any(each.all.reads for each in of.values()):
+        return Section(f"storage-{number}", [*blocks, Paragraph("No reads.")], name)
+    groups = [Group(p, layers) for p, each in of.items() if (layers := _layers(each))]
+    blocks.append(_parts(name, of))
+    if any(set(each.by_performer) - {"backend"} for each in of.values()):
+        blocks.append(Paragraph(_OVERLAPS))
+    title = f"{name}: how long a read took, random over sequential"
+    blocks.append(Latencies(title, groups, opened=True))
+    alone = [_layer((p,), each, _colour(number)) for p, each in of.items() if each.all.reads]
+    blocks.append(Percentiles(f"{name}: percentiles", alone))
+    return Section(f"storage-{number}", blocks, name)
 
 
-def _histograms(of: Mapping[Pattern, Figures], width: int) -> list[str]:
-    """Both over the same powers of two, no row left out between the first and the last."""
-    rows = {p: {low: (count, time) for low, _, count, time in of[p].all.latencies.fold_time()}
-            for p in of}  # fmt: skip
-    lows = [low for each in rows.values() for low in each]
-    if not lows:
-        return ["  no reads"]
-    most = {p: max((count for count, _ in each.values()), default=1) for p, each in rows.items()}
-    digits = max(9, *(len(units.count(n)) + 1 for n in most.values()))
-    bar = max(_SHORTEST_BAR, (width - 9 - 2 * (digits + 9)) // 2)
-    lines = [
-        f"{'':>9}" + "".join(f"{p:>{digits}}{'':{bar + 9}}" for p in PATTERNS).rstrip(),
-        f"{'from':>9}" + f"{'reads':>{digits}}{'time':>{bar + 9}}" * len(PATTERNS),
+def _layers(of: Figures) -> list[Layer]:
+    return [
+        Layer((SOURCES.get(source, source), of.pattern), source, part.latencies,
+              of.pattern == "random")
+        for source, part in of.by_source.items()
+        if part.reads
+    ]  # fmt: skip
+
+
+def _parts(name: str, of: Mapping[Pattern, Figures]) -> Table:
+    """The reads of both patterns, told apart in every way that tells them apart."""
+    rows: list[tuple[str, list[Value]]] = []
+    rows.append(("all", [v for f in of.values() for v in _part(f.all, f.all.total_ns)]))
+    others = any(set(f.by_performer) - {"backend"} for f in of.values())
+    for title, parts_of, names in [*_PARTS, *([_PERFORMED] if others else [])]:
+        parts = [(parts_of(f), f.all.total_ns) for f in of.values()]
+        there = list(dict.fromkeys(key for each, _ in parts for key in each))
+        rows.append((title, []))
+        for key in [*(k for k in names if k in there), *(k for k in there if k not in names)]:
+            values = [v for each, whole in parts for v in _part(each.get(key), whole)]
+            rows.append((f"  {names.get(key, key)}", values))
+    columns = [column for pattern in of for column in _columns(pattern)]
+    return Table(f"{name}: which reads they were; a block is 8 KiB", "which", columns, rows,
+                 named=True)  # fmt: skip
+
+
+def _columns(pattern: Pattern) -> list[Column]:
+    return [
+        Column("reads", "count", pattern),
+        Column("time", "ns", pattern, detail=True),
+        Column("of time", "share", pattern),
+        Column("a block", "ns", pattern),
+        *(Column(n, "ns, 2 digits", pattern, detail=True) for n in ("p50", "p99", "max")),
     ]
-    low = min(lows)
-    while low <= max(lows):
-        line = f"{units.bucket(low):>9}"
-        for pattern in PATTERNS:
-            if pattern not in of:
-                line += f"{'-':>{digits}}{'-':>{bar + 9}}"
-                continue
-            count, time = rows[pattern].get(low, (0, 0))
-            drawn = "█" * round(count * bar / most[pattern])
-            share = units.share(time / max(1, of[pattern].all.total_ns))
-            line += f"{units.count(count):>{digits}} {drawn:<{bar}}{share:>8}"
-        lines.append(line)
-        low = low * 2 or 1
-    return lines
+
+
+def _part(part: Part | None, whole_ns: int) -> list[Value]:
+    if part is None or not part.reads:
+        return [0, *["-"] * 6]
+    block = "-" if part.block_ns is None else part.block_ns
+    share = part.total_ns / max(1, whole_ns)
+    return [part.reads, part.total_ns, share, block, *map(part.latencies.percentile, (50, 99, 100))]

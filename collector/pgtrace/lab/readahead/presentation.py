@@ -1,16 +1,12 @@
 """How a result of the read-ahead experiment is told."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..core.finding_text import UNDECIDED, label_of, verdict_of
-from ..core.presentation import Chapter, Presentation
+from ..core.presentation import Presentation
 from . import report
 from .findings import found_in
 from .result import KneeFinding, Limit, ReadaheadResult, TurnFinding
-
-if TYPE_CHECKING:
-    from ...reporters.html.charts import Charts
 
 
 def _answer(result: ReadaheadResult) -> Iterator[str]:
@@ -26,16 +22,9 @@ def _answer(result: ReadaheadResult) -> Iterator[str]:
             yield f"{storage}: {words}."
 
 
-def _chapters(result: ReadaheadResult, charts: "Charts") -> list[Chapter]:
-    from . import page
-
-    return page.chapters(result, charts)
-
-
 PRESENTATION = Presentation(
     title="Read-ahead",
     answer=_answer,
     sections=report.sections,
-    chapters=_chapters,
     method=report.runs,
 )

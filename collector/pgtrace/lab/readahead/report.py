@@ -1,17 +1,28 @@
-"""The read-ahead experiment as text: each storage's scan and random reads, step by step."""
+"""The read-ahead experiment as a document: each storage's scan and random reads, step by step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ... import units
 from ...model.capture import Source
-from ...model.lab_result import Finding, Pattern, Storage
-from ...reporters.terminal.chart import chart
-from ...reporters.terminal.sentence import sentence
-from ...terminal_text import escape
+from ...model.lab_result import Finding, Pattern
+from ...reporters.document import (
+    Block,
+    Column,
+    Group,
+    Latencies,
+    Layer,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    Value,
+)
+from ...reporters.sections.sums import SOURCES
 from ..core.figures import label
 from ..core.finding_text import capital, label_of, of_kind, verdict_of
 from ..core.method_text import made, table_and_runs
 from ..core.valid_runs import left_out
+from .chart import over_read_ahead, time_between
 from .figures import Step, steps
 from .findings import found_in, throughput
 from .knee import Knee, knee_of
@@ -27,15 +38,10 @@ from .result import (
 
 _WIDEST = 15
 """Characters of an interval; that of two unlike runs may have more."""
-_COUNTED: tuple[tuple[Source, int], ...] = (
-    ("device", 9),
-    ("readahead_issued", 9),
-    ("page_cache", 10),
-    ("wait", 9),
-)
+_COUNTED: tuple[Source, ...] = ("device", "readahead_issued", "page_cache", "wait")
 _TABLE = "a table with wide rows"
 _PATTERNS: tuple[Pattern, ...] = ("sequential", "random")
-SAID: dict[type[Finding], str] = {
+_SAID: dict[type[Finding], str] = {
     KneeFinding: "Knee",
     TurnFinding: "Turn",
     Limit: "Limit",
@@ -44,21 +50,22 @@ SAID: dict[type[Finding], str] = {
 }
 
 
-def sections(result: ReadaheadResult, width: int) -> list[str]:
+def sections(result: ReadaheadResult) -> list[Section]:
     """Return all that is said of this experiment, but how it was made."""
     found = found_in(result)
-    lines: list[str] = []
-    for storage in result.storages:
-        of = {pattern: steps(result, storage.name, pattern) for pattern in _PATTERNS}
+    parts = []
+    for number, storage in enumerate(result.storages):
+        scans, by_index = (steps(result, storage.name, pattern) for pattern in _PATTERNS)
         own = [f for f in found if f.storage == storage.name]
-        if of["sequential"]:
-            lines += ["", *_scan(storage, of["sequential"], own, width)]
-        if of["random"]:
-            lines += ["", *_by_index(storage, of["random"], own, width)]
-        lines += _histograms(storage, of["sequential"], own, width)
-    if not result.cells:
-        lines += ["", "No run was finished: there is nothing to show."]
-    return lines
+        name = label(storage)
+        blocks: list[Block] = [
+            *(_scan(name, scans, by_index, own) if scans else []),
+            *(_by_index(name, by_index, own) if by_index else []),
+            *(_step(name, step, own) for step in scans),
+        ]
+        if blocks:
+            parts.append(Section(f"readahead-{number}", blocks, name))
+    return parts
 
 
 def runs(result: ReadaheadResult) -> list[str]:
@@ -79,100 +86,111 @@ def runs(result: ReadaheadResult) -> list[str]:
 
 
 def _scan(
-    storage: Storage, scans: Sequence[Step], found: Sequence[Finding], width: int
-) -> list[str]:
-    knee = knee_of(scans)
-    lines = [
-        f"{escape(label(storage))}: the scan, by read-ahead in sectors",
-        f"  {'sectors':>9}{'time':>10}{'MB/s':>9}{'by best':>9}  {'95 % interval':<15}"
-        f"{'CPU':>7}{'waited':>8}{'busy':>8}",
-    ]
-    for step in scans:
-        rate = throughput(step)
-        by_best = knee.by_best.get(step.sectors) if knee else None
-        lines.append(
-            f"  {step.sectors:>9,}{units.duration(step.time.value * 1e9):>10}"
-            f"{units.number(rate / 1e6) if rate else '-':>9}"
-            f"{units.number(by_best.value) if by_best else '-':>9}  {_interval(knee, step):<15}"
-            f"{_share(step.cpu):>7}{_share(step.waited):>8}{_share(step.busy):>8}"
-        )
-    lines += sentence(
-        "Time: the mean over runs, by that of the best step. CPU: of it, the backend was on one; "
-        "waited: in reads that waited for the device or for read-ahead; busy: the device had "
-        "requests.", width, 2,
-    )  # fmt: skip
-    lines += ["", *_asked(scans)]
-    lines += sentence(
-        "Per run. Requests and their size are the device's own counts, of anybody; the rest are "
-        "the backend's reads, and what they asked the device for, by the table's size.", width, 2,
-    )  # fmt: skip
-    lines.append("")
+    name: str, scans: Sequence[Step], by_index: Sequence[Step], found: Sequence[Finding]
+) -> Iterator[Block]:
     for kind in (KneeFinding, TurnFinding, Limit, Bytes):
         for f in (f for f in found if isinstance(f, kind)):
-            lines += sentence(f"{SAID[kind]}: {verdict_of(f)}.", width, 2)
-    return lines
+            yield Paragraph(f"{_SAID[kind]}: {verdict_of(f)}.")
+    drawn = over_read_ahead(name, scans, by_index, found)
+    if drawn:
+        yield drawn
+    columns = [
+        *_TIME, Column("MB/s", "number"), *_BY_BEST, Column("CPU", "share"),
+        Column("waited", "share"), Column("busy", "share"),
+    ]  # fmt: skip
+    knee = knee_of(scans)
+    rows: list[tuple[str, list[Value]]] = []
+    for step in scans:
+        rate = throughput(step)
+        shares = [s if s is None else min(1.0, s) for s in (step.cpu, step.waited, step.busy)]
+        per_second = rate / 1e6 if rate else "-"
+        row = [*_time(step), per_second, *_by_best(knee, step), *shares]
+        rows.append((f"{step.sectors:,}", row))
+    yield Table(f"{name}: the scan, by read-ahead", "sectors", columns, rows, named=True)
+    yield Paragraph(
+        "Time: the mean over runs, by that of the best step. CPU: of it, the backend was on one; "
+        "waited: in reads that waited for the device or for read-ahead; busy: the device had "
+        "requests."
+    )
+    yield _asked(name, scans)
+    yield Paragraph(
+        "Per run. Requests and their size are the device's own counts, of anybody; the rest are "
+        "the backend's reads, and what they asked the device for, by the table's size."
+    )
 
 
-def _asked(scans: Sequence[Step]) -> list[str]:
-    lines = [
-        f"  {'sectors':>9}{'requests':>10}{'each':>11}{'device':>9}{'issued':>9}{'cache':>10}"
-        f"{'wait':>9}{'of table':>10}"
-    ]
+def _asked(name: str, scans: Sequence[Step]) -> Table:
+    """What a scan asked the device for, and how many of its reads were served where."""
+    columns = [*_REQUESTS, *(Column(n) for n in ("device", "issued", "cache", "wait"))]
+    columns.append(Column("of table", "text"))
+    rows: list[tuple[str, list[Value]]] = []
     for step in scans:
         table = step.heap.bytes / step.runs
-        counts = "".join(
-            f"{step.count(source) / step.runs:>{wide},.0f}" for source, wide in _COUNTED
-        )
+        counts: list[Value] = [f"{step.count(source) / step.runs:,.0f}" for source in _COUNTED]
         share = f"{step.device_bytes / table:.3f}" if table else "-"
-        lines.append(f"  {step.sectors:>9,}{_requests(step)}{counts}{share:>10}")
-    return lines
+        rows.append((f"{step.sectors:,}", [*_requests(step), *counts, share]))
+    return Table(f"{name}: what the scan asked for", "sectors", columns, rows, named=True)
 
 
-def _requests(step: Step) -> str:
-    """How many the device got in a run, and of what size, in their columns."""
-    requests = "-" if step.requests is None else f"{step.requests:,.0f}"
-    each = "-" if step.request_bytes is None else units.size(step.request_bytes)
-    return f"{requests:>10}{each:>11}"
+_TIME = (Column("time", "ns"), Column("95 % of that", "text", detail=True))
+_BY_BEST = (Column("by best", "number"), Column("95 % interval", "text"))
+_REQUESTS = (Column("requests", "text"), Column("each", "bytes"))
 
 
-def _by_index(
-    storage: Storage, by_index: Sequence[Step], found: Sequence[Finding], width: int
-) -> list[str]:
+def _time(step: Step) -> list[Value]:
+    ends = time_between(step)
+    between = " to ".join(map(units.duration, ends)) if ends else "one run: none"
+    return [step.time.value * 1e9, between]
+
+
+def _requests(step: Step) -> list[Value]:
+    """How many the device got in a run, and of what size."""
+    requests = None if step.requests is None else f"{step.requests:,.0f}"
+    return [requests, step.request_bytes]
+
+
+def _by_best(knee: Knee | None, step: Step) -> list[Value]:
+    """A step's time by that of the best one, and how certain it is."""
+    ratio = knee.by_best.get(step.sectors) if knee else None
+    return [ratio.value if ratio else "-", _interval(knee, step)]
+
+
+def _by_index(name: str, by_index: Sequence[Step], found: Sequence[Finding]) -> Iterator[Block]:
     fastest = knee_of(by_index)
-    lines = [
-        f"{escape(label(storage))}: random reads, by read-ahead in sectors",
-        f"  {'sectors':>9}{'time':>10}{'by best':>9}  {'95 % interval':<15}{'requests':>10}"
-        f"{'each':>11}{'from device':>12}",
-    ]
-    for step in by_index:
-        by_best = fastest.by_best.get(step.sectors) if fastest else None
-        lines.append(
-            f"  {step.sectors:>9,}{units.duration(step.time.value * 1e9):>10}"
-            f"{units.number(by_best.value) if by_best else '-':>9}  {_interval(fastest, step):<15}"
-            f"{_requests(step)}{units.size(step.all.device_bytes / step.runs):>12}"
+    rows = [
+        (
+            f"{step.sectors:,}",
+            [
+                *_time(step), *_by_best(fastest, step), *_requests(step),
+                step.all.device_bytes / step.runs,
+            ],
         )
+        for step in by_index
+    ]  # fmt: skip
+    columns = [*_TIME, *_BY_BEST, *_REQUESTS, Column("from device", "bytes")]
+    yield Table(f"{name}: random reads, by read-ahead", "sectors", columns, rows, named=True)
     asked = by_index[0].all.bytes / by_index[0].runs
-    lines += sentence(f"The query's reads are of {units.size(asked)} in a run.", width, 2)
+    yield Paragraph(f"The query's reads are of {units.size(asked)} in a run.")
     for f in of_kind(found, RandomReads):
-        lines += sentence(f"{SAID[RandomReads]}: {verdict_of(f)}.", width, 2)
-    return lines
+        yield Paragraph(f"{_SAID[RandomReads]}: {verdict_of(f)}.")
 
 
-def _histograms(
-    storage: Storage, scans: Sequence[Step], found: Sequence[Finding], width: int
-) -> list[str]:
-    lines = []
-    for step in scans:
-        runs = f"{step.runs} {'run' if step.runs == 1 else 'runs'}"
-        lines += [
-            "",
-            f"{escape(label(storage))}, {step.sectors:,} sectors: its reads in {runs}",
-            *chart(step.all.latencies, width),
-        ]
-        for f in of_kind(found, HumpFinding):
-            if f.details.sectors == step.sectors:
-                lines += sentence(f"{capital(verdict_of(f))}.", width, 2)
-    return lines
+def _step(name: str, step: Step, found: Sequence[Finding]) -> Part:
+    """How long the scan's reads took, and what humps that has."""
+    layers = [
+        Layer((SOURCES.get(source, source),), source, of.latencies)
+        for source, of in step.by_source.items()
+        if of.reads
+    ]
+    runs = f"{step.runs} {'run' if step.runs == 1 else 'runs'}"
+    title = f"{name}, {step.sectors:,} sectors: its reads in {runs}"
+    humps = [
+        Paragraph(f"{capital(verdict_of(f))}.")
+        for f in of_kind(found, HumpFinding)
+        if f.details.sectors == step.sectors
+    ]
+    drawn = [Latencies(title, [Group("", layers)])] if layers else []
+    return Part(f"{step.sectors:,} sectors", [*humps, *drawn])
 
 
 def _interval(knee: Knee | None, step: Step) -> str:
@@ -184,8 +202,3 @@ def _interval(knee: Knee | None, step: Step) -> str:
         return "one run: none"
     shown = f"{units.number(ratio.low)} to {units.number(ratio.high)}"
     return shown if len(shown) <= _WIDEST else "too wide to say"
-
-
-def _share(share: float | None) -> str:
-    """In percent; rounding of clocks may bring it above the whole."""
-    return "-" if share is None else units.share(min(1.0, share))

@@ -1,17 +1,12 @@
 """How a result of the sync experiment is told."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..core.finding_text import UNDECIDED, capital, verdict_of
-from ..core.presentation import Chapter, Presentation
+from ..core.presentation import Presentation
 from . import findings as sync_findings
 from . import report
 from .result import Difference, Phase, SyncResult
-
-if TYPE_CHECKING:
-    from ...reporters.html.charts import Charts
-
 
 _ANSWERED: tuple[tuple[Phase, str, str], ...] = (
     ("load", "elapsed", "the load"),
@@ -43,16 +38,9 @@ def _compared(f: Difference, what: str, one: str, other: str) -> str:
     return f"{what} takes {ends[0]:.0f} to {ends[1]:.0f} % {more} time with {other} than with {one}"
 
 
-def _chapters(result: SyncResult, _: "Charts") -> list[Chapter]:
-    from . import page
-
-    return page.chapters(result)
-
-
 PRESENTATION = Presentation(
     title="fsync and checkpoints",
     answer=_answer,
     sections=report.sections,
-    chapters=_chapters,
     method=report.runs,
 )

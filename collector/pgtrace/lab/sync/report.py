@@ -1,13 +1,24 @@
-"""The sync experiment as text: two servers side by side, phase by phase, and their syncs."""
+"""The sync experiment as a document: two servers side by side, phase by phase, and their syncs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from statistics import fmean
 
 from ... import units
+from ...model.capture import Io
 from ...model.histogram import Histogram
-from ...reporters.terminal.sentence import sentence
-from ...terminal_text import escape
-from ..core.finding_text import verdict_of
+from ...reporters.document import (
+    Block,
+    Column,
+    Latencies,
+    Layer,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    Value,
+)
+from ...reporters.document import Group as Drawn
+from ..core.finding_text import capital, verdict_of
 from .findings import (
     PHASES,
     Group,
@@ -23,36 +34,35 @@ from .findings import (
 )
 from .result import Difference, LoadName, Phase, SyncResult
 
-_NAME = 24
-_COLUMN = 13
-_BAR = 14
-
 Verdicts = Mapping[tuple[LoadName, Phase, str], Difference]
-SHOWN: dict[str, Callable[[Histogram], str]] = {
+_SHOWN: dict[str, Callable[[Histogram], str]] = {
     "calls": lambda h: units.count(h.count),
     "together": lambda h: units.duration(h.total_ns),
     "p50": lambda h: units.duration(h.percentile(50) or 0, 2),
     "p99": lambda h: units.duration(h.percentile(99) or 0, 2),
     "max": lambda h: units.duration(h.max_ns or 0, 2),
 }
+_COLOURS = ("s0", "s1")
 
 
-def sections(result: SyncResult, width: int) -> list[str]:
+def sections(result: SyncResult) -> list[Section]:
     """Return all that is said of this experiment, but how it was made."""
-    if len(names(result)) != 2:
+    if len(names(result)) != 2 or not result.cells:
         return []
     verdicts = verdicts_of(result)
-    lines: list[str] = []
+    made = []
     for load in loads(result):
-        lines += ["", *sentence(title(result, load), width)]
-        for phase in PHASES:
-            lines += _phase(result, load, phase, verdicts)
-    lines += sentence(explained(result), width, 2)
-    lines += _syncs(result)
-    lines += ["", "Differences"]
-    for told in differences(result):
-        lines += sentence(told, width, 2)
-    return lines
+        tables = [_phase(result, load, phase, verdicts) for phase in PHASES]
+        made.append(Section(f"sync-{load}", [t for t in tables if t.rows], title(result, load)))
+    syncs: list[Block] = [_syncs(result, group, by) for group, by in groups(result).items()]
+    if not syncs:
+        syncs = [Paragraph("No server called fsync, fdatasync or sync_file_range.")]
+    said = [Paragraph(each) for each in [*differences(result), _explained(result)]]
+    return [
+        *made,
+        Section("differences", said, "Differences"),
+        Section("syncs", syncs, "Latencies of syncs, all phases and runs added up"),
+    ]
 
 
 def verdicts_of(result: SyncResult) -> Verdicts:
@@ -65,7 +75,7 @@ def loads(result: SyncResult) -> list[LoadName]:
     return list(dict.fromkeys(cell.load for cell in result.cells))
 
 
-def explained(result: SyncResult) -> str:
+def _explained(result: SyncResult) -> str:
     """What the tables hold, and how far the server's own log is from what was traced."""
     one, other = names(result)
     return (
@@ -73,7 +83,7 @@ def explained(result: SyncResult) -> str:
         "and sync_file_range, and writes of WAL where they are durable (O_DSYNC, O_SYNC). Sync "
         "time adds up processes that waited at one time. In the checkpointer: its own function, "
         "traced; its phases from the server's probes. Device: its own counters, of anybody, "
-        f"while the phase lasted.{_log(result)}"
+        f"while the phase lasted. * marks a difference.{_log(result)}"
     )
 
 
@@ -118,22 +128,17 @@ def title(result: SyncResult, load: LoadName) -> str:
     )
 
 
-def _phase(result: SyncResult, load: LoadName, phase: Phase, verdicts: Verdicts) -> list[str]:
+def _phase(result: SyncResult, load: LoadName, phase: Phase, verdicts: Verdicts) -> Table:
     one, other = names(result)
-    head = f"{escape(one):>{_COLUMN}}{escape(other):>{_COLUMN}}"
-    lines = [f"  {phase:<{_NAME}}{head}{'ratio':>10}  95 % interval"]
+    columns = [Column(name, "text") for name in (one, other, "ratio", "95 % interval")]
+    columns.append(Column("what it says", "words", detail=True))
+    rows: list[tuple[str, list[Value]]] = []
     for told in measures(result, phase):
-        cells = means(result, load, phase, told)
-        if all(cell == "-" for cell in cells):
-            continue
-        line = f"    {told.by:<{_NAME - 2}}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
-        found = verdicts.get((load, phase, told.by))
-        if found:
-            value, interval = certain(found)
-            mark = " *" if is_difference(found) else ""
-            line += f"{value:>10}  {interval}{mark}" if interval != "-" else f"{value:>10} {mark}"
-        lines.append(line.rstrip())
-    return lines
+        cells: list[Value] = [*means(result, load, phase, told)]
+        if any(cell != "-" for cell in cells):
+            found = verdicts.get((load, phase, told.by))
+            rows.append((told.by, [*cells, *_certain(found), verdict_of(found) if found else "-"]))
+    return Table(f"{capital(load)}, {phase}", "", columns, rows, named=True)
 
 
 def means(result: SyncResult, load: LoadName, phase: Phase, told: Metric) -> list[str]:
@@ -142,13 +147,17 @@ def means(result: SyncResult, load: LoadName, phase: Phase, told: Metric) -> lis
     return [shown(told, fmean(values.values())) if values else "-" for values in by_server]
 
 
-def certain(found: Difference | None) -> tuple[str, str]:
+def _certain(found: Difference | None) -> tuple[str, str]:
     """Ratio and interval."""
-    if found is None or found.value is None:
+    if found is None:
         return "-", "-"
+    mark = " *" if is_difference(found) else ""
+    if found.value is None:
+        return "-", f"-{mark}"
     if found.low is None or found.high is None:
-        return units.number(found.value), "one run: none"
-    return units.number(found.value), f"{units.number(found.low)} to {units.number(found.high)}"
+        return units.number(found.value), f"one run: none{mark}"
+    between = f"{units.number(found.low)} to {units.number(found.high)}"
+    return units.number(found.value), between + mark
 
 
 def _log(result: SyncResult) -> str:
@@ -167,44 +176,24 @@ def _log(result: SyncResult) -> str:
     )
 
 
-def _syncs(result: SyncResult) -> list[str]:
-    """Histograms by kind of file, type of backend and call."""
-    lines = []
-    one, other = names(result)
-    for group, by_server in groups(result).items():
-        latencies = [Histogram.of(by_server.get(name, [])) for name in (one, other)]
-        lines += ["", f"{escape(group_name(group))}: latencies, all phases and runs added up"]
-        lines.append(f"{'':>9}" + "".join(f"{escape(name):>11}{'':21}" for name in (one, other)))
-        lines[-1] = lines[-1].rstrip()
-        for title, value in SHOWN.items():
-            cells = [value(each) if each.count else "-" for each in latencies]
-            lines.append((f"{title:>9}" + "".join(f"{cell:>11}{'':21}" for cell in cells)).rstrip())
-        lines += _histogram(latencies)
-    if not lines:
-        lines = ["", "No server called fsync, fdatasync or sync_file_range."]
-    return lines
-
-
-def group_name(group: Group) -> str:
+def _syncs(result: SyncResult, group: Group, by_server: Mapping[str, list[Io]]) -> Part:
     """Of what files, by whom, how."""
-    return f"{group.kind}, {group.backend_type}, {group.call}"
-
-
-def _histogram(latencies: Sequence[Histogram]) -> list[str]:
-    rows = [{low: (n, ns) for low, _, n, ns in each.fold_time()} for each in latencies]
-    lows = [low for each in rows for low in each]
-    lines = [f"{'from':>9}" + f"{'calls':>11}{'time':>21}" * 2]
-    low = min(lows)
-    while low <= max(lows):
-        line = f"{units.bucket(low):>9}"
-        for each, of in zip(latencies, rows, strict=True):
-            count, time = of.get(low, (0, 0))
-            most = max((n for n, _ in of.values()), default=1)
-            share = units.share(time / max(1, each.total_ns))
-            line += f"{units.count(count):>11} {'█' * round(count * _BAR / most):<{_BAR}}{share:>6}"
-        lines.append(line.rstrip())
-        low = low * 2 or 1
-    return lines
+    servers = names(result)
+    latencies = [Histogram.of(by_server.get(name, [])) for name in servers]
+    rows = [
+        (name, [value(each) if each.count else "-" for each in latencies])
+        for name, value in _SHOWN.items()
+    ]
+    name = f"{group.kind}, {group.backend_type}, {group.call}"
+    drawn = [
+        Drawn(server, [Layer((server,), colour, each)])
+        for server, colour, each in zip(servers, _COLOURS, latencies, strict=True)
+    ]
+    columns = [Column(server, "text") for server in servers]
+    table = Table(f"{name}: how many, and how long", "", columns, rows, named=True)
+    return Part(
+        name, [table, Latencies(f"{name}: how long a call took", drawn, "calls")], opened=False
+    )
 
 
 def differences(result: SyncResult) -> list[str]:

@@ -17,6 +17,7 @@ from ...model.capture import (
 from ...model.combined import alike
 from ...model.histogram import Histogram
 from .. import losses
+from ..document import Group, Layer
 from ..sections import server as overview
 from ..sections.statements import statements as all_statements
 from ..sections.sums import reads_of, relation_of, written
@@ -24,7 +25,7 @@ from ..terminal.capture_report import head, how, lost_of, partial
 from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
 from . import drawing, whole
-from .charts import Charts, Group, Layer
+from .charts import Charts
 from .opening import opening
 from .over_time import over_time
 from .parts import Row, anchor, escaped, paragraphs, part, section, table
@@ -81,10 +82,10 @@ def render(capture: Capture) -> str:
             [f"Simulated: tablespace {name} lies on a simulated device." for name in simulated],
             "simulated",
         ),
-        drawing.drawn(answer),
+        drawing.drawn(answer, charts),
         opening(capture),
         section("time", "Over time", by["time"]),
-        drawing.drawn([part for part in overviews if several and part not in answer]),
+        drawing.drawn([part for part in overviews if several and part not in answer], charts),
         *(section(name, title, by[name]) for name, title in _NAV if name != "time"),
         _how(capture, [*how(capture), *lost]),
     ]

@@ -9,60 +9,11 @@ from typing import Any
 from ... import units
 from ...model.buckets import MAX_BITS
 from ...model.histogram import Histogram
+from ..document import Group, Layer, Lines
 from .parts import Row, figure, table, text
 
 _ENDS: dict[float, str] = {0: "min", 100: "max"}
 PERCENTILES = (0, 10, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 99.999, 100)
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Latencies that are drawn alike, filled or as an outline.
-
-    `keys` are what the legend can hide it by. `colour` is the name of one in page.css.
-    """
-
-    keys: tuple[str, ...]
-    colour: str
-    latencies: Histogram
-    outlined: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Layers whose shares are of their sum: one query's sources, for example."""
-
-    name: str
-    layers: Sequence[Layer]
-
-    @property
-    def total_ns(self) -> int:
-        """How long all of it took."""
-        return sum(layer.latencies.total_ns for layer in self.layers)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Points (x, y) that belong together, by x."""
-
-    name: str
-    colour: str
-    points: Sequence[tuple[float, float]]
-    intervals: Sequence[tuple[float, float] | None] = ()
-    """Of each point, between what its y certainly is, if that is known; or of none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Lines that share an axis: `unit` is "time" (ns), "percent" or "number"."""
-
-    name: str
-    unit: str
-    lines: Sequence[Line]
-    marks: Sequence[tuple[float, str]] = ()
-    """Places in x to be marked, such as where lines cross."""
-    band: tuple[float, float] | None = None
-    """A range of x to be shaded."""
 
 
 @dataclass(slots=True)
@@ -135,13 +86,8 @@ class Charts:
             rows=places,
         )  # fmt: skip
 
-    def lines(
-        self, title: str, panels: Sequence[Panel], *, x: str, unit: str, columns: Sequence[str],
-        content: str,
-    ) -> str:  # fmt: skip
-        """Lines over a logarithmic `x`, one panel above the other; `content` is their table, with
-        a row for each x of the first line.
-        """
+    def lines(self, of: Lines, content: str) -> str:
+        """Lines over a logarithmic x, one panel above the other; `content` is their table."""
         layers = [
             {
                 "keys": [line.name],
@@ -151,13 +97,16 @@ class Charts:
                 "points": line.points,
                 "intervals": line.intervals,
             }
-            for number, panel in enumerate(panels)
+            for number, panel in enumerate(of.panels)
             for line in panel.lines
         ]
-        told = [{"name": p.name, "unit": p.unit, "marks": p.marks, "band": p.band} for p in panels]
+        panels = [
+            {"name": p.name, "unit": p.unit, "marks": p.marks, "band": p.band} for p in of.panels
+        ]
+        heads = [(name, [column.title for column in own]) for name, own in of.table.groups()]
         return self._chart(
-            "lines", title, heads=[("", columns)], content=content, opened=True, layers=layers,
-            x=x, unit=unit, panels=told,
+            "lines", of.title, heads=heads, content=content, opened=True, layers=layers,
+            x=of.x, unit=of.unit, panels=panels,
         )  # fmt: skip
 
     def _chart(

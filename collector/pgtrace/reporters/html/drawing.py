@@ -2,30 +2,55 @@
 
 from collections.abc import Sequence
 
-from ..document import Block, Over, Paragraph, Section
-from .parts import Row, escaped, paragraphs, table
+from ..document import Block, Latencies, Lines, Paragraph, Part, Percentiles, Section, Table
+from .charts import Charts
+from .parts import Row, escaped, paragraphs, part, section, table
 
 _UNKNOWN = "not measured"
 
 
-def drawn(sections: Sequence[Section]) -> str:
+def drawn(sections: Sequence[Section], charts: Charts) -> str:
     """Return them one after the other."""
-    return "\n".join(map(_section, sections))
+    return "\n".join(_section(each, charts) for each in sections)
 
 
-def _section(each: Section) -> str:
-    content = "\n".join(map(_block, each.blocks))
+def _section(each: Section, charts: Charts) -> str:
+    content = _blocks(each.blocks, charts)
+    if each.title:
+        return section(each.name, each.title, content)
     return f'<section id="{escaped(each.name)}">\n{content}\n</section>'
 
 
-def _block(block: Block) -> str:
-    if isinstance(block, Paragraph):
-        return paragraphs([block.text], "said")
-    if isinstance(block, Over):
-        return ""
-    heads = [("", [column.title for column in block.columns])]
+def _blocks(blocks: Sequence[Block], charts: Charts) -> str:
+    return "\n".join(_block(block, charts) for block in blocks)
+
+
+def _block(block: Block, charts: Charts) -> str:
+    drawn = ""  # what is over time has a chart of its own
+    match block:
+        case Paragraph():
+            drawn = paragraphs([block.text], "said")
+        case Table():
+            drawn = _table(block)
+        case Latencies():
+            drawn = charts.latencies(
+                block.title, block.groups, opened=block.opened, what=block.what
+            )
+        case Percentiles():
+            drawn = charts.percentiles(block.title, block.layers)
+        case Lines():
+            drawn = charts.lines(block, _table(block.table))
+        case Part():
+            drawn = part(block.title, _blocks(block.blocks, charts), opened=block.opened)
+    return drawn
+
+
+def _table(of: Table) -> str:
+    heads = [(name, [column.title for column in own]) for name, own in of.groups()]
     rows = [
-        Row(name, [c.show(value, _UNKNOWN) for c, value in zip(block.columns, values, strict=True)])
-        for name, values in block.rows
+        # The heading of other rows has no values
+        Row(name, [c.show(v, _UNKNOWN) for c, v in zip(of.columns, values, strict=bool(values))])
+        for name, values in of.rows
     ]
-    return table(block.caption, block.first, heads, rows, long=True)
+    words = [column.title for column in of.columns if column.unit == "words"]
+    return table(of.caption, of.first, heads, rows, long=not of.named, words=words)

@@ -6,10 +6,11 @@ from ... import units
 from ...model.capture import Excluded, Io
 from ...model.combined import alike
 from ...model.histogram import Histogram
+from ..document import Group, Layer
 from ..sections.sums import PERFORMERS, SOURCES
 from ..terminal.block import excluded, in_words
 from ..terminal.files import grouped
-from .charts import Charts, Group, Layer
+from .charts import Charts
 from .parts import Row, paragraphs, sums, table
 
 NAMES = SOURCES | {"unknown": "unknown"}

@@ -37,7 +37,7 @@ def lines(
                 found += folded(_printed(Text(kept_together(escape(block.text))), width))
             elif isinstance(block, Over):
                 found += _strip(block, width)
-            else:
+            elif isinstance(block, Table):
                 found += _table(block, width, whole=whole)
     return found
 

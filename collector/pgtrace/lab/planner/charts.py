@@ -1,67 +1,42 @@
-"""The planner's sweep as chapters of a page: where plans cross, and what a setting costs.
+"""Charts of the planner's sweep: time of each plan over selectivity, what each value loses.
 
 All of it comes out of findings' details. Lists that do not belong together, as a file may hold
-them, are left out.
+them, are not drawn.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from ... import units
-from ...reporters.html.charts import Charts, Line, Panel
-from ...reporters.html.parts import Row, escaped, paragraphs, table
-from ..core.finding_text import capital, label_of, of_kind, verdict_of
+from ...reporters.document import Column, Line, Lines, Panel, Table, Value
 from .points import Circumstance
 from .regret import Plan
-from .report import HOW
-from .result import Crossing, CrossingDetails, Range, RangeDetails, SweepResult
+from .result import Crossing, CrossingDetails, Range, RangeDetails
 
 _Between = Mapping[Plan, Sequence[tuple[float, float] | None]]
 _COLOURS: dict[Plan, str] = {"sequential": "s0", "bitmap": "s2", "index": "s1"}
 
 
-def chapters(result: SweepResult, charts: Charts) -> list[tuple[str, str, str]]:
-    """Return (anchor, title, content): one chapter, or none."""
-    parts = []
-    for storage in result.storages:
-        found = [f for f in result.findings if f.storage == storage.name]
-        name = label_of(result, storage.name)
-        parts += [_range(name, f, charts) for f in of_kind(found, Range)]
-        parts += list(_crossings(name, of_kind(found, Crossing), charts))
-    if not parts:
-        return []
-    lead = [HOW]
-    if any(cell.stopped for cell in result.plans):
-        lead.append("A plan that was stopped is drawn with the time that it takes at least.")
-    content = "\n".join([paragraphs(lead), *parts])
-    return [("planner", "What random_page_cost should be", content)]
-
-
-def _range(name: str, finding: Range, charts: Charts) -> str:
-    words = verdict_of(finding)
-    said = paragraphs([f"{name}, random_page_cost: {words}."])
-    of = finding.details
-    if of is None or not _is_whole(of):
-        return said
-    if of.sql:
-        said += f"<pre>{escaped(of.sql)}</pre>"
+def over_values(name: str, finding: Range, of: RangeDetails) -> Iterator[Lines]:
+    """What each random_page_cost loses."""
+    if not _is_whole(of):
+        return
     shares = [100 * max(0.0, regret) / of.fastest_s for regret in of.regret_s]
-    rows = [
-        Row(f"{value:g}", [units.duration(max(0.0, regret) * 1e9), f"{share:.1f} %"])
+    rows: list[tuple[str, list[Value]]] = [
+        (f"{value:g}", [max(0.0, regret) * 1e9, f"{share:.1f} %"])
         for value, regret, share in zip(of.values, of.regret_s, shares, strict=True)
     ]
+    longer = "longer than the fastest plans"
+    columns = [Column(longer, "ns"), Column("share", "text")]
     panel = Panel(
-        "longer than the fastest plans",
+        longer,
         "percent",
         [Line("regret", "s1", list(zip(of.values, shares, strict=True)))],
         marks=[(of.current, "now")],
         band=(finding.low, finding.high) if finding.low and finding.high else None,
     )
-    columns = ["longer than the fastest plans", "share"]
     title = f"{name}: time lost at each random_page_cost; the best range is shaded"
-    content = table("Time lost, of all points", "random_page_cost", [("", columns)], rows)
-    return said + charts.lines(
-        title, [panel], x="random_page_cost", unit="number", columns=columns, content=content
-    )
+    table = Table("Time lost, of all points", "random_page_cost", columns, rows, named=True)
+    yield Lines(title, [panel], "random_page_cost", "number", table)
 
 
 def _is_whole(of: RangeDetails) -> bool:
@@ -69,7 +44,7 @@ def _is_whole(of: RangeDetails) -> bool:
     return of.fastest_s > 0 and len(of.values) == len(of.regret_s) and min(of.values, default=0) > 0
 
 
-def _crossings(name: str, found: Sequence[Crossing], charts: Charts) -> Iterator[str]:
+def over_selectivity(name: str, found: Sequence[Crossing]) -> Iterator[Lines]:
     """One chart for each circumstance, measured above, as the planner believes below."""
     told: dict[Circumstance, list[Crossing]] = {}
     for finding in found:
@@ -78,7 +53,7 @@ def _crossings(name: str, found: Sequence[Crossing], charts: Charts) -> Iterator
     for circumstance, crossings in told.items():
         pairs = [each.details for each in crossings]
         of = pairs[0]
-        title = f"{name}: plans over selectivity, {_words(circumstance, of.correlation)}"
+        title = f"{name}: plans over selectivity, {in_words(circumstance, of.correlation)}"
         if any(any(each.between.values()) for each in pairs if each.between):
             title += ", with 95 % intervals"
         seconds = {plan: s for each in pairs for plan, s in each.seconds.items()}
@@ -97,22 +72,18 @@ def _crossings(name: str, found: Sequence[Crossing], charts: Charts) -> Iterator
             Panel("planner's cost", "number", _lines(at, costs), believed),
         ]
         names = [plan for plan in _COLOURS if plan in seconds]
-        rows = [
-            Row(
+        rows: list[tuple[str, list[Value]]] = [
+            (
                 f"{share:g} %",
                 [_with_interval(seconds[plan][n], between, plan, n) for plan in names]
-                + [units.number(costs[plan][n]) for plan in names],
+                + [costs[plan][n] for plan in names],
             )
             for n, share in enumerate(at)
         ]
-        heads = [("measured time", names), ("planner's cost", names)]
-        columns = [f"{head} {plan}" for head, plans in heads for plan in plans]
-        content = table("Each plan, over selectivity", "of the rows", heads, rows)
-        yield charts.lines(
-            title, panels, x="share of the rows that is read", unit="percent", columns=columns,
-            content=content,
-        )  # fmt: skip
-        yield _where(crossings)
+        columns = [Column(plan, "text", "measured time") for plan in names]
+        columns += [Column(plan, "number", "planner's cost") for plan in names]
+        table = Table("Each plan, over selectivity", "of the rows", columns, rows, named=True)
+        yield Lines(title, panels, "share of the rows that is read", "percent", table)
 
 
 def _fits(of: CrossingDetails) -> bool:
@@ -154,7 +125,8 @@ def _with_interval(seconds: float, between: _Between, plan: Plan, number: int) -
     return f"{units.duration(1e9 * seconds)}{spread}"
 
 
-def _words(circumstance: Circumstance, correlation: float | None) -> str:
+def in_words(circumstance: Circumstance, correlation: float | None) -> str:
+    """What was the same for all of a curve; the correlation is that of its column."""
     words = [f"column {circumstance.column}"]
     if correlation is not None:
         words[0] += f" (correlation {round(correlation, 2) + 0.0:g})"
@@ -162,19 +134,3 @@ def _words(circumstance: Circumstance, correlation: float | None) -> str:
     words.append(f"effective_io_concurrency {circumstance.io_concurrency}")
     words.append(f"{circumstance.clients} client{'s' if circumstance.clients != 1 else ''}")
     return ", ".join(words)
-
-
-def _where(found: Sequence[Crossing]) -> str:
-    rows = []
-    for finding in found:
-        of = finding.details
-        spread = "-"
-        if finding.low is not None and finding.high is not None:
-            spread = f"{100 * finding.low:.2g} to {100 * finding.high:.2g} %"
-        measured, believed = (
-            f"{100 * at:.2g} %" if at else "none" for at in (finding.value, of.believed)
-        )
-        words = f"{capital(finding.verdict)}."
-        rows.append(Row(f"{of.first} and {of.then}", [measured, spread, believed, words]))
-    columns = ["measured", "95 % interval", "by the planner", "what it says"]
-    return table("Where plans cross", "plans", [("", columns)], rows, words=["what it says"])
