@@ -1,6 +1,7 @@
 """A capture as a page: everything, then by place, backend and statement."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import get_args
 
 from ... import units
@@ -196,7 +197,7 @@ def _writes(capture: Capture, charts: Charts) -> str:
     every = [r for _, some in found for r in some]
     layers = [
         Layer((call,), colour, Histogram.of(own))
-        for call, colour in zip(_CALLS, _COLOURS, strict=True)
+        for call, colour in zip(_CALLS, cycle(_COLOURS), strict=False)
         if (own := [r for r in every if (r.call or r.operation) == call])
     ]
     title = "Writes and fsyncs: how long a call took"

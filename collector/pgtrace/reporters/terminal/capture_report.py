@@ -4,11 +4,13 @@ one.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import get_args
 
 from ... import units
 from ...model.capture import (
     COUNT_CALLS,
     Backend,
+    Call,
     Capture,
     Gap,
     Operation,
@@ -37,12 +39,12 @@ _GAPS = 1
 _FUNCTIONS: dict[Operation, str] = {
     "read": "vfs_read, vfs_readv",
     "write": "vfs_write, vfs_writev",
-    "fsync": "sys_fsync, sys_fdatasync, sys_sync_file_range",
+    "fsync": ", ".join(f"sys_{call}" for call in get_args(Call)),
 }
 _SYSTEM_CALLS: dict[Operation, str] = {
     "read": "read, pread64, readv, preadv, preadv2",
     "write": "write, pwrite64, writev, pwritev, pwritev2",
-    "fsync": "fsync, fdatasync, sync_file_range",
+    "fsync": ", ".join(get_args(Call)),
 }
 QUERIES = {
     "usdt": "queries by USDT",
