@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ..errors import PgtraceError, UnsupportedError
+from ..errors import UnsupportedError
 from ..failures import Failures
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object, Ring
-from ..model.capture import COUNT_CALLS
 from . import (
     ByPower,
     CheckpointTimes,
@@ -34,6 +33,7 @@ from . import (
     ring_records,
     task_times,
 )
+from .attachments import Attachments
 from .file_table import FileTable
 from .light import Light
 from .map_sizes import Room
@@ -61,16 +61,11 @@ class LibbpfEngine:
 
     def __init__(self, request: Request, way: ProbeType, *, no_usdt: bool = False) -> None:
         self._no_usdt = no_usdt
-        self._aio = request.aio
-        self._query_ids = request.query_ids
-        self._io_workers = False
         self._no_uring: str | None = None
         self._per_query = request.options.per_query
         self._light: Light | None = None
         self.probe_type: ProbeType = way
         self.operations = request.options.operations
-        self.times = False
-        self.query_source: QuerySource = "none"
         self.not_measured: list[str] = list(request.not_measured)
         self.failures = Failures()
         self._ended: deque[tuple[float, bytes]] = deque()
@@ -86,15 +81,21 @@ class LibbpfEngine:
             raise UnsupportedError(f"reads by {way}: {reason}")
         with contextlib.ExitStack() as stack:
             self._object = stack.enter_context(Object(OBJECT, self._types()))
-            self._uring = self._find_uring(request)
-            self._prepare(request)
+            uring = self._find_uring(request)
+            self._attachments = Attachments(
+                self._object, request, way, self.not_measured, no_usdt=no_usdt, uring=uring
+            )
+            self._attachments.choose()
+            self._prepare(request, uring=bool(uring))
             try:
                 self._object.load()
             except LibbpfError as error:
                 raise probes.load_refusal(error, f"{way} programs") from error
             self._open(request)
             stack.callback(self.close)
-            self._attach(request)
+            self._attachments.attach(self._tasks.close_scopes, lambda: self._begin_light(request))
+            self.query_source: QuerySource = self._attachments.query_source
+            self.times = self._attachments.times
             waits = {each.pid: each.wait for each in request.postmasters}
             self.began_ns = self._tasks.begin(waits if self.times else None)
             stack.pop_all()
@@ -231,10 +232,7 @@ class LibbpfEngine:
 
         `binary` is what it runs, if probes have to be put there first.
         """
-        if binary:
-            self._attach_to_another(binary)
-        elif self._aio and new.io_workers and not self._io_workers:
-            self._attach_io_workers([(f"/proc/{new.pid}/exe", -1)])
+        self._attachments.follow(new, binary)
         self._tell_missing_uring(new)
         place = list(self._live.postmasters).index(old)
         if self._light:
@@ -326,18 +324,7 @@ class LibbpfEngine:
         if postmaster.io_uring and self._no_uring and missing not in self.not_measured:
             self.not_measured.append(missing)
 
-    def _prepare(self, request: Request) -> None:
-        wanted = [probes.prefix(self.probe_type, each) for each in request.options.operations]
-        wanted += [probes.EXIT, probes.FILL]
-        if request.binaries:
-            wanted += [probes.NO_USDT if self._no_usdt else probes.QUERIES, probes.ABORT]
-        wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
-        wanted += [probes.AIO] if request.aio else []
-        wanted += [probes.CALIBRATION] if request.light else []
-        wanted += [probes.CHECKPOINTS] if request.checkpoints else []
-        wanted += [probes.times(self.probe_type)] if request.options.times else []
-        wanted += self._uring.values()
-        self._object.choose(lambda name: name.startswith(tuple(wanted)))
+    def _prepare(self, request: Request, *, uring: bool) -> None:
         self._room = room = Room.of(request)
         options = layout.Options(
             segment_bytes=request.segment_bytes,
@@ -361,7 +348,7 @@ class LibbpfEngine:
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
-        for name, size in room.sizes(request, uring=bool(self._uring)).items():
+        for name, size in room.sizes(request, uring=uring).items():
             self._object.map(name).set_max_entries(size)
 
     def _live_initial(self, request: Request) -> None:
@@ -386,89 +373,12 @@ class LibbpfEngine:
             self._tasks.refuse(pid)
         self._tasks.offer_rest()
 
-    def _attach(self, request: Request) -> None:
-        # First what may be refused: links of uprobes take long to come and to go
-        for operation in request.options.operations:
-            probes.attach_operation(self._object, self.probe_type, operation)
-        probes.attach_exit(self._object)
-        self._attach_times(request)
-        refused = self._attach_queries(request)
-        if request.light:
-            self._begin_light(request)
-        if request.aio:
-            binaries = [each for each in request.binaries if each not in refused]
-            self.not_measured += probes.attach_waits(self._object, binaries)
-            if any(postmaster.io_workers for postmaster in request.postmasters):
-                self._attach_io_workers([each for each in request.askers if each not in refused])
-        if request.checkpoints:
-            self.not_measured += probes.attach_checkpoints(self._object, request.checkpoints)
-        if self._uring:
-            probes.attach_uring(self._object, self._uring)
-
-    def _attach_times(self, request: Request) -> None:
-        if not request.options.times:
-            return
-        try:
-            probes.attach_times(self._object, self.probe_type)
-        except PgtraceError as error:
-            self.not_measured.append(f"where the time of queries goes: {error}")
-            return
-        self.times = True
-
-    def _attach_queries(self, request: Request) -> list[tuple[str, int]]:
-        """Of several binaries one may be refused: say so, and return it."""
-        if not request.binaries:
-            return []
-        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
-        missing: list[str] = []
-        refused: list[tuple[str, int]] = []
-        for each in request.binaries:
-            before = self._object.attached
-            try:
-                missing += attach(self._object, *each)
-                if request.query_ids and not self._no_usdt:
-                    missing += probes.attach_query_ids(self._object, [each])
-            except PgtraceError as error:
-                if len(refused) + 1 == len(request.binaries):
-                    raise
-                self._object.detach(keep=before)
-                refused.append(each)
-                missing.append(f"queries of processes that run {each[0]}: {error}")
-        self.not_measured += dict.fromkeys(missing)
-        if any(reason.startswith("queries:") for reason in missing):
-            self._tasks.close_scopes()
-        else:
-            self.query_source = "uprobe" if self._no_usdt else "usdt"
-        return refused
-
-    def _begin_light(self, request: Request) -> None:
+    def _begin_light(self, request: Request) -> bool:
         if not any(postmaster.text for postmaster in request.postmasters):
-            return  # it was said why
-        self.query_source = "memory"
+            return False  # it was said why
         self._light = Light(self._object, self._live, request)
         self._light.wait(self._records.consume)
-
-    def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> None:
-        self._io_workers = True
-        self.not_measured += probes.attach_io_workers(self._object, binaries)
-
-    def _attach_to_another(self, binary: str) -> None:
-        before, everybody = self._object.attached, [(binary, -1)]
-        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
-        missing = []
-        try:
-            if self.query_source in COUNT_CALLS:
-                missing += attach(self._object, binary, -1)
-                if self._query_ids and not self._no_usdt:
-                    missing += probes.attach_query_ids(self._object, everybody)
-            if self._aio:
-                if not self._light:
-                    missing += probes.attach_waits(self._object, everybody)
-                self._attach_io_workers(everybody)
-        except (probes.MissingProbesError, PgtraceError) as error:
-            self._object.detach(keep=before)
-            missing = [f"queries of the server started since: {error}"]
-        self.not_measured += [reason for reason in missing if reason not in self.not_measured]
+        return True
 
     def _take_record(self, data: bytes) -> None:
         if self._light and data[0] == layout.RECORD_SAMPLE:

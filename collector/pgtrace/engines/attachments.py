@@ -1,0 +1,140 @@
+"""Which programs an engine loads, and where they are attached: when it begins, and to servers that
+are started later."""
+
+from collections.abc import Callable, Sequence
+
+from ..errors import PgtraceError
+from ..libbpf.objects import Object
+from ..model.capture import COUNT_CALLS
+from . import Postmaster, ProbeType, QuerySource, Request, probes
+
+
+class Attachments:
+    """What could not be attached is said in `not_measured`."""
+
+    def __init__(
+        self,
+        loaded: Object,
+        request: Request,
+        probe_type: ProbeType,
+        not_measured: list[str],
+        *,
+        no_usdt: bool,
+        uring: dict[str, str],
+    ) -> None:
+        """`uring` are its programs by their tracepoints."""
+        self._object = loaded
+        self._request = request
+        self._probe_type = probe_type
+        self._no_usdt = no_usdt
+        self._uring = uring
+        self._io_workers = False
+        self._not_measured = not_measured
+        self.query_source: QuerySource = "none"
+        self.times = False
+
+    def choose(self) -> None:
+        """Have the programs loaded that will be needed, and no others."""
+        request = self._request
+        wanted = [probes.prefix(self._probe_type, each) for each in request.options.operations]
+        wanted += [probes.EXIT, probes.FILL]
+        if request.binaries:
+            wanted += [probes.NO_USDT if self._no_usdt else probes.QUERIES, probes.ABORT]
+        wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
+        wanted += [probes.AIO] if request.aio else []
+        wanted += [probes.CALIBRATION] if request.light else []
+        wanted += [probes.CHECKPOINTS] if request.checkpoints else []
+        wanted += [probes.times(self._probe_type)] if request.options.times else []
+        wanted += self._uring.values()
+        self._object.choose(lambda name: name.startswith(tuple(wanted)))
+
+    def attach(self, close_scopes: Callable[[], None], begin_light: Callable[[], bool]) -> None:
+        """Attach them. `close_scopes` is called where nothing would tell when a query ends;
+        `begin_light` returns whether backends' memory tells what they run.
+        """
+        # First what may be refused: links of uprobes take long to come and to go
+        request = self._request
+        for operation in request.options.operations:
+            probes.attach_operation(self._object, self._probe_type, operation)
+        probes.attach_exit(self._object)
+        self._attach_times()
+        refused = self._attach_queries(close_scopes)
+        if request.light and begin_light():
+            self.query_source = "memory"
+        if request.aio:
+            binaries = [each for each in request.binaries if each not in refused]
+            self._not_measured += probes.attach_waits(self._object, binaries)
+            if any(postmaster.io_workers for postmaster in request.postmasters):
+                self._attach_io_workers([each for each in request.askers if each not in refused])
+        if request.checkpoints:
+            self._not_measured += probes.attach_checkpoints(self._object, request.checkpoints)
+        if self._uring:
+            probes.attach_uring(self._object, self._uring)
+
+    def follow(self, new: Postmaster, binary: str | None) -> None:
+        """The same for a server in the place of another; `binary` is what it runs, if nothing is
+        attached to that yet.
+        """
+        if binary:
+            self._attach_to_another(binary)
+        elif self._request.aio and new.io_workers and not self._io_workers:
+            self._attach_io_workers([(f"/proc/{new.pid}/exe", -1)])
+
+    def _attach_times(self) -> None:
+        if not self._request.options.times:
+            return
+        try:
+            probes.attach_times(self._object, self._probe_type)
+        except PgtraceError as error:
+            self._not_measured.append(f"where the time of queries goes: {error}")
+            return
+        self.times = True
+
+    def _attach_queries(self, close_scopes: Callable[[], None]) -> list[tuple[str, int]]:
+        """Of several binaries one may be refused: say so, and return it."""
+        request = self._request
+        if not request.binaries:
+            return []
+        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
+        missing: list[str] = []
+        refused: list[tuple[str, int]] = []
+        for each in request.binaries:
+            before = self._object.attached
+            try:
+                missing += attach(self._object, *each)
+                if request.query_ids and not self._no_usdt:
+                    missing += probes.attach_query_ids(self._object, [each])
+            except PgtraceError as error:
+                if len(refused) + 1 == len(request.binaries):
+                    raise
+                self._object.detach(keep=before)
+                refused.append(each)
+                missing.append(f"queries of processes that run {each[0]}: {error}")
+        self._not_measured += dict.fromkeys(missing)
+        if any(reason.startswith("queries:") for reason in missing):
+            close_scopes()
+        else:
+            self.query_source = "uprobe" if self._no_usdt else "usdt"
+        return refused
+
+    def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> None:
+        self._io_workers = True
+        self._not_measured += probes.attach_io_workers(self._object, binaries)
+
+    def _attach_to_another(self, binary: str) -> None:
+        before, everybody = self._object.attached, [(binary, -1)]
+        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
+        missing = []
+        try:
+            if self.query_source in COUNT_CALLS:
+                missing += attach(self._object, binary, -1)
+                if self._request.query_ids and not self._no_usdt:
+                    missing += probes.attach_query_ids(self._object, everybody)
+            if self._request.aio:
+                if self.query_source != "memory":
+                    missing += probes.attach_waits(self._object, everybody)
+                self._attach_io_workers(everybody)
+        except (probes.MissingProbesError, PgtraceError) as error:
+            self._object.detach(keep=before)
+            missing = [f"queries of the server started since: {error}"]
+        self._not_measured += [each for each in missing if each not in self._not_measured]
