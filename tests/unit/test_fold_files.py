@@ -20,9 +20,7 @@ INSTEAD = st.dictionaries(st.integers(1, 9), st.integers(100, 102), max_size=9)
 
 
 def counted(reads: dict[Key, int]) -> ReadsByKey:
-    return {
-        key: Counts(n, 8192 * n, 0, 100 * n, 100, 100 + n, 0, {7: n}) for key, n in reads.items()
-    }
+    return {key: Counts({7: n}, 100 * n, 100, 100 + n, n, 8192 * n) for key, n in reads.items()}
 
 
 @given(READS, INSTEAD)
@@ -37,7 +35,7 @@ def test_nothing_is_lost_and_nothing_stays(
         where = key._replace(file=instead.get(key.file, key.file))
         expected[where] = expected.get(where, 0) + n
     assert {key: counts.count for key, counts in reads.items()} == expected
-    assert {key: counts.buckets for key, counts in reads.items()} == {
+    assert {key: counts.counts for key, counts in reads.items()} == {
         key: {7: n} for key, n in expected.items()
     }
     assert sum(c.total_ns for c in reads.values()) == 100 * sum(numbers.values())

@@ -1,8 +1,8 @@
 """What is counted of reads, writes and fsyncs, and by what it is told apart."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from ..model.capture import (
     Call,
@@ -15,6 +15,7 @@ from ..model.capture import (
     Source,
     TimeKind,
 )
+from ..model.histogram import Histogram
 
 
 class Key(NamedTuple):
@@ -69,36 +70,23 @@ UNKNOWN_FILE = File("unknown")
 
 
 @dataclass(slots=True)
-class Counts:
-    """Reads, or writes or fsyncs, of one key: nanoseconds and bytes.
-
-    `buckets` maps a bucket's index to its count.
-    """
+class Counts(Histogram):
+    """Reads, or writes or fsyncs, of one key: their latencies, and how many bytes they were."""
 
     count: int = 0
+    """Also those for which there was no room in a bucket."""
     bytes: int = 0
     device_bytes: int = 0
-    total_ns: int = 0
-    min_ns: int = 0
-    """0: not known. No read takes so little."""
-    max_ns: int = 0
     queued_ns: int = 0
     """How long those that another process performed lay waiting for it."""
-    buckets: dict[int, int] = field(default_factory=dict)
 
-    def add(self, other: "Counts") -> None:
-        """Count the other's reads too."""
-        if other.count:
-            # One that is not known leaves that of both unknown
-            self.min_ns = min(self.min_ns, other.min_ns) if self.count else other.min_ns
-            self.max_ns = max(self.max_ns, other.max_ns)
+    def take(self, other: Self) -> None:
+        """Count the other's reads, too."""
+        Histogram.take(self, other)  # first: it asks whether there were any
         self.count += other.count
         self.bytes += other.bytes
         self.device_bytes += other.device_bytes
-        self.total_ns += other.total_ns
         self.queued_ns += other.queued_ns
-        for index, count in other.buckets.items():
-            self.buckets[index] = self.buckets.get(index, 0) + count
 
 
 ReadsByKey = dict[Key | TimeKey, Counts]
@@ -119,7 +107,7 @@ def fold_files(reads: ReadsByKey, instead: Mapping[int, int]) -> None:
     """Count what was of some files on those that stand for them."""
     for key in [key for key in reads if key.file in instead]:
         counts = reads.pop(key)
-        reads.setdefault(key._replace(file=instead[key.file]), Counts()).add(counts)
+        reads.setdefault(key._replace(file=instead[key.file]), Counts()).take(counts)
 
 
 def add_reads(
@@ -135,7 +123,7 @@ def add_reads(
             key = key._replace(scope=scope)  # noqa: PLW2901
         if performed_by:
             key = key._replace(performed_by=performed_by)  # noqa: PLW2901
-        into.setdefault(key, Counts()).add(counts)
+        into.setdefault(key, Counts()).take(counts)
 
 
 Sums = dict[Key, tuple[int, int, int]]

@@ -273,9 +273,8 @@ class SlotPool:
 
     def latency(self, sums: layout.Calls) -> Counts:
         """Calls and their latencies."""
-        return Counts(
-            sums.calls, 0, 0, sums.total_ns, sums.min_ns, sums.max_ns, 0, self._buckets(sums.chunk)
-        )
+        buckets = self._buckets(sums.chunk)
+        return Counts(buckets, sums.total_ns, sums.min_ns or None, sums.max_ns, sums.calls)
 
     def give_back(self, chunks: Iterable[int]) -> None:
         """Empty these chunks, which nobody has any more, and offer them to the next."""
@@ -364,7 +363,8 @@ class SlotPool:
     def _counts(self, values: _Values) -> Counts:
         count, size, device, total, low, high, queued = values[_COUNT:_CHUNKS]
         buckets = self._buckets(values[_CHUNKS:])
-        return Counts(count, size, device, total, low, high, queued, buckets)
+        # No read takes 0 ns: then it is not known
+        return Counts(buckets, total, low or None, high, count, size, device, queued)
 
     def _powers_of(self, chunks: Sequence[int]) -> dict[int, int]:
         return {
@@ -417,7 +417,7 @@ def add_reads_powers(found: ByPower, reads: ReadsByKey) -> None:
     """Count these, too."""
     for key, counts in io_of(reads).items():
         mine = found.setdefault((key.operation, key.source), {})
-        for index, count in counts.buckets.items():
+        for index, count in counts.counts.items():
             power = index // layout.SUBS + _FIRST_POWER
             mine[power] = mine.get(power, 0) + count
 

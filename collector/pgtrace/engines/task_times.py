@@ -32,7 +32,7 @@ def add_pending(reads: dict[int, ReadsByKey], task: layout.Task, now_ns: int) ->
     for query, kind, event, ns in _pending(task, now_ns):
         if ns > 0:
             key = TimeKey(layout.SCOPES[query > 0], "backend", kind, event)
-            counts = Counts(1, 0, 0, ns, ns, ns, 0, {bucket_index(ns): 1})
+            counts = Counts({bucket_index(ns): 1}, ns, ns, ns, 1)
             add_reads(reads.setdefault(query, {}), {key: counts})
 
 

@@ -93,18 +93,28 @@ class Histogram:
         self.min_ns = ns if self.min_ns is None else min(self.min_ns, ns)
         self.max_ns = ns if self.max_ns is None else max(self.max_ns, ns)
 
-    def __add__(self, other: "Histogram") -> "Histogram":
-        counts = dict(self.counts)
+    def take(self, other: Self) -> None:
+        """Count the other's values, too. A least that is not known leaves that of both unknown."""
+        if other.count:
+            if not self.count:
+                self.min_ns, self.max_ns = other.min_ns, other.max_ns
+            else:
+                least, most = other.min_ns, other.max_ns
+                if least is None or self.min_ns is None:
+                    self.min_ns = None
+                elif least < self.min_ns:
+                    self.min_ns = least
+                if most is not None and (self.max_ns is None or most > self.max_ns):
+                    self.max_ns = most
+        self.total_ns += other.total_ns
+        counts = self.counts
         for index, count in other.counts.items():
             counts[index] = counts.get(index, 0) + count
-        least = [one.min_ns for one in (self, other) if one.counts]
-        most = [ns for ns in (self.max_ns, other.max_ns) if ns is not None]
-        return Histogram(
-            counts,
-            self.total_ns + other.total_ns,
-            None if None in least else min(least, default=None),  # type: ignore[type-var]
-            max(most, default=None),
-        )
+
+    def __add__(self, other: "Histogram") -> "Histogram":
+        both = Histogram(dict(self.counts), self.total_ns, self.min_ns, self.max_ns)
+        both.take(other)
+        return both
 
     def __sub__(self, earlier: "Histogram") -> "Histogram":
         """Return what came after an earlier snapshot of the same histogram.

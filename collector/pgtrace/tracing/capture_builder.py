@@ -16,7 +16,6 @@ from ..engines import (
 )
 from ..failures import Failures
 from ..model import capture
-from ..model.buckets import Buckets
 from ..postgres.redaction import redact
 from ..postgres.statement_hash import fnv1a
 from ..postgres.wait_events import WaitEvent
@@ -140,7 +139,7 @@ class Assembly:
             with self._failures.kept("which files were read"):
                 place = self._places.place(key.file)
             same = key.scope, key.performed_by, key.direct, key.size, key.pattern, key.source
-            found.setdefault(_Reads(*same, key.operation, key.call, place), Counts()).add(counts)
+            found.setdefault(_Reads(*same, key.operation, key.call, place), Counts()).take(counts)
         return [
             capture.Io(
                 source=key.source,
@@ -158,7 +157,7 @@ class Assembly:
                 bytes=counts.bytes,
                 blocks=counts.bytes // self._block_size,
                 device_bytes=counts.device_bytes,
-                latency=_latencies(counts),
+                latency=counts.to_data(),
             )
             for key, counts in sorted(found.items(), key=lambda item: _order(item[0]))
             if counts.count
@@ -178,7 +177,7 @@ class Assembly:
                 capture.Time(
                     kind=key.kind,
                     scope=key.scope,
-                    latency=_latencies(counts),
+                    latency=counts.to_data(),
                     wait_event_type=event.type if event else None,
                     wait_event=event.event if event else None,
                     performed_by=key.performed_by,
@@ -241,16 +240,6 @@ class Assembly:
             io=self.reads(event.reads),
             times=self.times(event.reads),
         )
-
-
-def _latencies(counts: Counts) -> capture.Latencies:
-    return capture.Latencies(
-        count=counts.count,
-        sum=counts.total_ns,
-        min=counts.min_ns or None,
-        max=counts.max_ns,
-        buckets=Buckets.counted(counts.buckets),
-    )
 
 
 def _order(key: _Reads) -> tuple[object, ...]:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from .. import terminal_text
 from ..engines import (
-    Counts,
     QueryEvent,
     ReadsByKey,
     StatementTotal,
@@ -15,7 +14,8 @@ from ..engines import (
     io_of,
 )
 from ..engines.layout import OTHERS
-from ..model import capture, histogram
+from ..model import capture
+from ..model.histogram import Histogram
 from ..postgres.redaction import redact
 
 MOST_TEXTS = 1000
@@ -47,7 +47,7 @@ class Sum:
         self.calls = 0
         self.errors = 0
         self.waited_ns = 0
-        self.latency = histogram.Histogram()
+        self.latency = Histogram()
         self.reads: ReadsByKey = {}
 
     def add(self, other: "Sum") -> None:
@@ -57,7 +57,7 @@ class Sum:
         self.calls += other.calls
         self.errors += other.errors
         self.waited_ns += other.waited_ns
-        self.latency += other.latency
+        self.latency.take(other.latency)
         add_reads(self.reads, other.reads)
 
 
@@ -92,7 +92,7 @@ class Statements:
             self.unnamed += self._weight(given.latency.count, given.reads)
         total.errors += given.errors
         total.waited_ns += given.waited_ns
-        total.latency += _histogram(given.latency)
+        total.latency.take(given.latency)
         add_reads(total.reads, given.reads)
 
     def merge(self, other: "Statements") -> None:
@@ -189,11 +189,3 @@ def shown_text(text: bytes | str | None, cut: bool, *, literals: bool) -> str | 
     # Escaped only after: what is no UTF-8 is part of a name, such as that of a dollar quote
     raw = terminal_text.decode(text, cut, "surrogateescape")
     return terminal_text.decode(redact(raw, cut).encode("utf-8", "surrogateescape"))
-
-
-def _histogram(latency: Counts) -> histogram.Histogram:
-    if not latency.count:
-        return histogram.Histogram()
-    return histogram.Histogram(
-        dict(latency.buckets), latency.total_ns, latency.min_ns, latency.max_ns
-    )
