@@ -31,7 +31,8 @@ from fix_cluster import (
 )
 from fix_markers import PG_VERSION
 from pgtrace import trace
-from pgtrace.lab.core.private_cluster import PrivateCluster, find_root
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.lab.core.server_root import find_root
 from pgtrace.postgres import binary
 from pgtrace.reporters.terminal.capture_report import render
 from pgtrace.tracing.options import TraceOptions

@@ -13,7 +13,8 @@ from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace import trace
-from pgtrace.lab.core.private_cluster import PrivateCluster, find_root
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.lab.core.server_root import find_root
 from pgtrace.model.capture import Backend
 from pgtrace.tracing.tracer import Tracer
 from pgtrace_command import wait_for

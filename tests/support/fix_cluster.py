@@ -23,7 +23,8 @@ from copied_cluster import ROWS, CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.page_cache import evict, relation_files, residency
-from pgtrace.lab.core.private_cluster import PrivateCluster, find_root
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.lab.core.server_root import find_root
 
 Connection = psycopg.Connection[Any]
 Server = Callable[..., PrivateCluster]

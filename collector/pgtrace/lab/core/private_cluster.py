@@ -5,14 +5,13 @@ touches no other server. A keeper process waits for the end of its maker, also b
 nothing is left behind.
 
 Its programs may lie in another root, such as scripts/pg makes: then they run there, and the cluster
-is put there as well. Where mounts are needed they are in a namespace that ends with the server.
+is put there as well (server_root.py).
 
 Run by root it trusts nothing that the server's user may write: that user's own child makes, writes
 and removes it all (linux/as_user.py).
 """
 
 import os
-import pwd
 import re
 import secrets
 import shlex
@@ -31,6 +30,7 @@ from ...linux.as_user import Ids
 from ...postgres import proc
 from ...postgres.versions import KNOWN, SUPPORTED
 from .cluster_keeper import keeper_command
+from .server_root import ServerRoot, find_root
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,33 +43,11 @@ WAIT_S = 180
 OWN = Path("/run/pgtrace")
 """Root's own directory: nobody else may write there."""
 
-VOLUMES = """
-root=$1 left=$2
-shift 2
-mount -t tmpfs -o mode=0755 tmpfs "$root/mnt"
-while [ "$left" -gt 0 ]; do
-    cd -P -- "$1"
-    if [ "$(stat -c %d:%i .)" != "$2" ]; then
-        echo "$1 is another directory by now" >&2
-        exit 1
-    fi
-    mkdir "$root$3"
-    mount -c --bind . "$root$3"
-    shift 3
-    left=$((left - 1))
-done
-cd /
-exec "$@"
-"""
-"""Show directories in another root, whose own /mnt stays empty. In a mount namespace. Each
-is the one that it was (its device and inode), whatever its name leads to (-c: `.` and no name)."""
-
 SAY_INTO = 'log=$1; shift; exec "$@" >>"$log" 2>&1'
 """Run a server whose log its own user opens."""
 
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 _MOST_LOG = 1 << 20
-_MOST_ACCOUNTS = 1 << 20
 PM_STATUS = 7
 """The line of postmaster.pid that says "ready" in the end: src/include/utils/pidfile.h."""
 
@@ -87,11 +65,6 @@ def find_bindir(version: int | None = None) -> Path:
         f"no PostgreSQL server binaries found (version {wanted}, below /usr/lib/postgresql): "
         f"apt-get install {package}"
     )
-
-
-def find_root(bindir: Path) -> Path:
-    """Return the root of the system that these programs belong to."""
-    return next((up for up in bindir.parents if (up / "etc/os-release").exists()), Path("/"))
 
 
 class PrivateCluster:
@@ -120,25 +93,25 @@ class PrivateCluster:
     ) -> None:
         bindir = (bindir or find_bindir(version)).absolute()
         root = (root or find_root(bindir)).absolute()
-        self.root = root.resolve()
+        user_or_we = user if os.geteuid() == 0 else None
+        self._root = ServerRoot(root, user_or_we, volumes)
         self.bindir = self.root / bindir.relative_to(root)
         self.settings = dict(settings or {})
         self.directory = directory
         self.port = port
         self.pid_namespace = pid_namespace
         self.waldir = waldir
-        self._elsewhere = self.root != Path("/")
-        outside = [v.resolve() for v in volumes if not v.resolve().is_relative_to(self.root)]
-        self._volumes = {volume: Path(f"/mnt/volume-{n}") for n, volume in enumerate(outside)}
-        self._user = user if os.geteuid() == 0 else None
-        if self._user is None and (self._elsewhere or pid_namespace):
+        if user_or_we is None and (self._root.is_another or pid_namespace):
             raise UnsupportedError("a server in another root or PID namespace needs root")
         self._place: int | None = None
         """The directory that holds the cluster's, open: its name may lead elsewhere later."""
-        self._opened: dict[Path, int] = {}
-        """The volumes, likewise."""
         self._keeper: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def root(self) -> Path:
+        """The root in which its programs run, as seen from here."""
+        return self._root.path
 
     @property
     def base(self) -> Path:
@@ -196,7 +169,7 @@ class PrivateCluster:
         if self.directory:
             directory = self.directory.absolute()
         else:
-            usual = self.root / "var/lib" if self._elsewhere else whose_path.temporary()
+            usual = self.root / "var/lib" if self._root.is_another else whose_path.temporary()
             directory = usual.resolve()
         self._place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._name = f"pgtrace-{secrets.token_hex(4)}"
@@ -209,12 +182,9 @@ class PrivateCluster:
                 raise UsageError(f"no server can be made in {directory}: {error}") from None
             raise
         self._base = Path(f"/proc/self/fd/{self._place}").resolve() / self._name
-        if self._base.is_relative_to(self.root):
-            self._inner = Path("/") / self._base.relative_to(self.root)
-        else:
-            self._inner = self._volumes[self._base] = Path("/mnt") / self._name
+        self._inner = self._root.show(self._base, self._name)
         self.socket_dir = self._base
-        if self._elsewhere and self._too_long(self._base):
+        if self._root.is_another and self._too_long(self._base):
             self.socket_dir = OWN / self._name
         try:
             link = self.socket_dir if self.socket_dir != self._base else None
@@ -250,12 +220,11 @@ class PrivateCluster:
         if self.socket_dir != self._base:
             OWN.mkdir(mode=0o700, exist_ok=True)
             self.socket_dir.symlink_to(self._base)
-        for volume in self._volumes:
-            self._opened[volume] = self._open_volume(volume)
+        self._root.open_volumes()
         self._initdb()
         own = {"listen_addresses": "", "port": self.port}
         own |= {"unix_socket_directories": self._inner}
-        if self._elsewhere:  # there /dev/shm is a directory on the disk, or missing
+        if self._root.is_another:  # there /dev/shm is a directory on the disk, or missing
             own |= {"dynamic_shared_memory_type": "mmap"}
         lines = []
         for name, value in (own | self.settings).items():
@@ -267,17 +236,6 @@ class PrivateCluster:
     def _as_owner(self, *words: str, data: str = "") -> str:
         """Have the server's user do it, in the directory that holds the cluster's."""
         return as_user.run(self.owner(), words, directory=self._place, data=data.encode())
-
-    def _open_volume(self, volume: Path) -> int:
-        """Raises UsageError if it is not the user's own: the server shall see nothing by it that
-        its user could not see.
-        """
-        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(volume, flags)
-        if os.fstat(descriptor).st_uid != self.ids()[0]:
-            os.close(descriptor)
-            raise UsageError(f"{volume} does not belong to the server's user {self._user}")
-        return descriptor
 
     def _initdb(self) -> None:
         waldir = ("--waldir", self.waldir) if self.waldir else ()
@@ -346,11 +304,10 @@ class PrivateCluster:
 
     def inside(self, path: Path) -> Path:
         """Return what the server calls a path of ours, such as one in its data directory."""
-        places = {self._base: self._inner, self.socket_dir: self._inner}
-        for outer, inner in (places | self._volumes | {self.root: Path("/")}).items():
+        for outer in (self._base, self.socket_dir):
             if path.is_relative_to(outer):
-                return inner / path.relative_to(outer)
-        return path
+                return self._inner / path.relative_to(outer)
+        return self._root.inside(path)
 
     def command(self, program: str, *arguments: str | Path) -> list[str]:
         """Return the command line that runs one of the server's programs, such as pgbench or psql.
@@ -365,23 +322,10 @@ class PrivateCluster:
     def _command(
         self, program: str, *arguments: str | Path, pid_namespace: bool = False
     ) -> list[str]:
-        words: list[str | Path] = [*as_user.NO_NEW_PRIVILEGES, "--"] if self._user else []
-        if pid_namespace:
-            words += ["unshare", "--pid", "--fork", "--kill-child"]
-            words += [f"--mount-proc={self.root / 'proc'}"]
-        elif self._volumes:
-            words += ["unshare", "--mount"]
-        if self._volumes:
-            words += ["sh", "-ec", VOLUMES, "sh", self.root, str(len(self._volumes))]
-            for volume, inner in self._volumes.items():
-                status = os.fstat(self._opened[volume])
-                words += [volume, f"{status.st_dev}:{status.st_ino}", inner]
-        if self._user:
-            uid, gid = self.ids()
-            words += ["chroot", f"--userspec=+{uid}:+{gid}", "--groups=", self.root]
+        words = self._root.entered(pid_namespace=pid_namespace)
         words += ["/usr/bin/env"]
         words += [f"--unset={name}" for name in os.environ if name.startswith(("PG", "LC_"))]
-        if self._elsewhere:
+        if self._root.is_another:
             words += ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
         words += ["LC_ALL=C", f"PGHOST={self._inner}", f"PGPORT={self.port}"]
         words += ["PGUSER=postgres", "PGDATABASE=postgres"]
@@ -433,7 +377,7 @@ class PrivateCluster:
 
     def owner(self) -> Ids | None:
         """Whose files they are, as seen from here; None if they are our own."""
-        return self.ids() if self._user else None
+        return self._root.owner()
 
     def _uid(self) -> int:
         """Of its files and processes, as seen from here: in a user namespace it has another."""
@@ -442,22 +386,7 @@ class PrivateCluster:
 
     def ids(self) -> tuple[int, int]:
         """User and group id that the server runs as. Raises UnsupportedError if there is none."""
-        if self._user is None:
-            return os.geteuid(), os.getegid()
-        if self._elsewhere:
-            owner = self.root.stat().st_uid
-            accounts = foreign_files.read(self.root / "etc", "passwd", owner, _MOST_ACCOUNTS)
-            for line in accounts.decode(errors="replace").splitlines():
-                name, _, uid, gid, *_ = [*line.split(":"), "", "", "", ""]
-                if name == self._user and uid.isdecimal() and gid.isdecimal():
-                    return int(uid), int(gid)
-        else:
-            with suppress(KeyError):
-                user = pwd.getpwnam(str(self._user))
-                return user.pw_uid, user.pw_gid
-        raise UnsupportedError(
-            f"no user {self._user}, and PostgreSQL refuses root: apt-get install postgresql"
-        )
+        return self._root.ids()
 
     def close(self) -> None:
         """End the server at once and remove the cluster. Does nothing the second time."""
@@ -477,9 +406,7 @@ class PrivateCluster:
             raise PgtraceError(f"could not remove {self._base}")
 
     def _release(self) -> None:
-        for descriptor in self._opened.values():
-            os.close(descriptor)
-        self._opened.clear()
+        self._root.close()
         if self._place is not None:
             os.close(self._place)
             self._place = None
