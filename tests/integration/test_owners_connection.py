@@ -28,6 +28,7 @@ from fix_markers import PG_VERSION
 from pgtrace.errors import DatabaseError
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.linux.other_root import inside
 from pgtrace.postgres import discovery, owners_child, owners_connection
 from pgtrace.postgres.discovery import Server
 from pgtrace.postgres.owners_connection import OwnersConnections
@@ -354,8 +355,8 @@ def test_a_path_of_the_servers_cannot_lead_the_owner_out_of_its_own_root(tmp_pat
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "sockets").mkdir()
     (tmp_path / "var").symlink_to("/run")
-    assert discovery.inside(tmp_path, "/var/sockets") == tmp_path / "run" / "sockets"
-    assert discovery.inside(tmp_path, "/../../var/../run") == tmp_path / "run"
+    assert inside(tmp_path, "/var/sockets") == tmp_path / "run" / "sockets"
+    assert inside(tmp_path, "/../../var/../run") == tmp_path / "run"
 
 
 def test_without_the_right_to_become_the_owner_it_says_so(

@@ -141,7 +141,7 @@ def test_list_without_a_server_fails(
     import argparse
 
     monkeypatch.setattr(discovery, "servers", list)
-    monkeypatch.setattr(discovery, "hidden", lambda: hidden)
+    monkeypatch.setattr(list_, "hidden_servers", lambda: hidden)
     with pytest.raises(error):
         list_.COMMAND.run(argparse.Namespace(json=False))
 

@@ -87,11 +87,12 @@ def folded(line: str, width: int | None, indent: str = "") -> list[str]:
 def _server_groups(pid: int | None) -> list[Group]:
     from ..doctor.server import group
     from ..postgres import discovery
+    from ..postgres.hidden_servers import hidden_servers
 
     if pid is not None:
         return [group(discovery.server(pid))]
     found = [group(server) for server in discovery.servers()]
-    hidden = discovery.hidden()
+    hidden = hidden_servers()
     if hidden:
         found.append(Group("Servers", [Ability("servers", None, hidden)]))
     elif not found:

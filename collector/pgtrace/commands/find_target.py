@@ -32,6 +32,7 @@ def find_one(args: argparse.Namespace) -> "Target":
 def find_any(args: argparse.Namespace) -> "Target":
     """Backends, or servers; nothing at all means the only server on this host."""
     from ..postgres import discovery
+    from ..postgres.hidden_servers import hidden_servers
     from ..tracing.targets import MOST_SERVERS, Filters, Target
 
     pids = _pids(args)
@@ -48,7 +49,7 @@ def find_any(args: argparse.Namespace) -> "Target":
         servers = discovery.servers()
         if args.server:
             servers = [server for server in servers if _is_named(server, args.server)]
-        hidden = None if servers and args.server else discovery.hidden()
+        hidden = None if servers and args.server else hidden_servers()
         if not servers:
             which = f"no server {args.server}" if args.server else "no PostgreSQL server"
             if hidden:

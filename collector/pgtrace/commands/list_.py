@@ -10,6 +10,7 @@ from ..errors import PermissionDeniedError, TargetError
 from ..postgres import discovery, proc
 from ..postgres.activity import LOOKED_AT, Activity, Looker, longest_first
 from ..postgres.discovery import Backend, Server
+from ..postgres.hidden_servers import hidden_servers
 from ..terminal_text import ELLIPSIS, escape
 from ..units import duration
 
@@ -42,7 +43,7 @@ class ListCommand:
         servers = discovery.servers()
         family = proc.by_parent()
         found = [(server, looked_at(server, server.backends(family))) for server in servers]
-        hidden = discovery.hidden()
+        hidden = hidden_servers()
         if hidden and not found:
             raise PermissionDeniedError(hidden)
         if args.json:

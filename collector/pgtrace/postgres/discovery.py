@@ -4,29 +4,25 @@ Files of a server
 are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount namespace.
 """
 
-import os
 import re
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
-from ..linux import capabilities, foreign_files
+from ..linux import foreign_files
+from ..linux.other_root import inside
 from . import binary, proc, titles
 from .proc import Family, Process
 from .versions import major_of
 
 _PAGE_SIZES = {1024 << shift for shift in range(6)}
-_TITLE = b"postgres: "
-_USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
 _VERSION = re.compile(rb"\d{1,4}(?:\.\d{1,4})?")
 _MOST_PORT = 65535
 _OID_DIGITS = 10
-_MOST_LINKS = 40  # MAXSYMLINKS, include/linux/namei.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +152,13 @@ def server(pid: int) -> Server:
 
 
 def servers() -> list[Server]:
-    """Find every server that may be looked into; see unreadable() for the others."""
+    """Find every server that may be looked into; see hidden_servers.py for the others."""
     found: list[Server] = []
     children: set[int] = set()
     family: Family | None = None
     for pid in proc.pids():
         try:
-            if pid not in children and _has_lock_file(pid):
+            if pid not in children and has_lock_file(pid):
                 process = proc.process(pid)
                 if proc.version(process) is not None and _is_postmaster(process):
                     family = proc.by_parent() if family is None else family
@@ -185,42 +181,15 @@ def told_apart(servers: Sequence[Server]) -> dict[int, str]:
     }
 
 
-def hidden() -> str | None:
-    """Words of what servers() cannot find, and what to type; None if nothing is hidden."""
-    count, veiled = 0, not Path("/proc/1").exists()
-    for pid in proc.pids():
-        if _may_look_into(pid):
-            continue
-        try:
-            name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-            title = foreign_files.read_descriptor(f"/proc/{pid}/cmdline", len(_TITLE))
-        except PermissionError:
-            veiled = True
-            continue
-        except OSError:
-            continue
-        count += name in _USUAL_NAMES or title == _TITLE
-    if veiled:
-        return f"/proc is mounted with hidepid: other users' processes are hidden. {sudo.how()}"
-    if not count:
-        return None
-    what = "1 process looks" if count == 1 else f"{count} processes look"
-    belong = "belongs" if count == 1 else "belong"
-    lacking = " and ".join(capabilities.missing(capabilities.LOOKING))
-    why = f", and you lack {lacking}" if lacking else ""
-    return f"{what} like PostgreSQL, but {belong} to another user{why}. {sudo.how()}"
+def has_lock_file(pid: int) -> bool:
+    """Whether a process works in a directory with one, as every server's does.
 
-
-def _may_look_into(pid: int) -> bool:
-    """Both at its binary and at the directory that it works in; or it has ended."""
+    It is opened only once the process is known to run PostgreSQL. Raise PermissionDeniedError.
+    """
     try:
-        os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
-        _has_lock_file(pid)
-    except (PermissionError, PermissionDeniedError):
-        return False
-    except OSError:
-        return True
-    return True
+        return foreign_files.is_file(f"/proc/{pid}/cwd", "postmaster.pid")
+    except PermissionError as error:
+        raise _may_not_read(pid, error) from error
 
 
 def tablespaces(server: Server) -> list[Tablespace]:
@@ -399,41 +368,6 @@ def _postmaster_of(process: Process) -> Process | None:
     except PgtraceError:
         return None
     return parent if _is_postmaster(parent) else None
-
-
-def inside(root: Path, location: str) -> Path:
-    """Follow symbolic links as the server does, whose root may be another than ours."""
-    ahead = deque(PurePosixPath(location).parts[1:])
-    path: list[str] = []
-    links = 0
-    while ahead:
-        part = ahead.popleft()
-        if part == "..":
-            del path[-1:]
-            continue
-        try:
-            target = PurePosixPath(root.joinpath(*path, part).readlink())
-        except OSError:
-            path.append(part)
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            break
-        if target.is_absolute():
-            path.clear()
-        ahead.extendleft(reversed(target.parts[target.is_absolute() :]))
-    return root.joinpath(*path)
-
-
-def _has_lock_file(pid: int) -> bool:
-    """Whether a process works in a directory with one, as every server's does.
-
-    It is opened only once the process is known to run PostgreSQL. Raise PermissionDeniedError.
-    """
-    try:
-        return foreign_files.is_file(f"/proc/{pid}/cwd", "postmaster.pid")
-    except PermissionError as error:
-        raise _may_not_read(pid, error) from error
 
 
 def _is_postmaster(process: Process) -> bool:

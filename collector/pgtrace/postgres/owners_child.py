@@ -11,7 +11,8 @@ import msgspec
 
 from ..errors import ConnectionLostError, DatabaseError
 from ..linux import as_user, capabilities, foreign_files, forked
-from . import connection, discovery
+from ..linux.other_root import inside
+from . import connection
 from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, received_with_file, send
 
 DATABASE = "postgres"
@@ -131,7 +132,7 @@ def _directory(root: Path, name: str) -> Iterator[str]:
         return
     try:
         flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-        found = os.open(discovery.inside(root, name), flags)
+        found = os.open(inside(root, name), flags)
     except OSError as error:
         raise DatabaseError(f"{name}: {error.strerror}") from error
     try:

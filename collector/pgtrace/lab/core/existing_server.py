@@ -22,6 +22,7 @@ from ...errors import (
 from ...model.capture import Server as ServerData
 from ...postgres import discovery
 from ...postgres.connection import APPLICATION_NAME, OWN_PATH, system_identifier
+from ...postgres.hidden_servers import hidden_servers
 from .cpu_affinity import Pins
 from .private_server import Space, identity, import_psycopg, show
 from .storages import Place
@@ -121,7 +122,7 @@ def _running(identifier: Any, backend_pid: int) -> discovery.Server:
                     "directories have other names; leave --dsn out for a server of its own"
                 )
             return server
-    hidden = discovery.hidden()
+    hidden = hidden_servers()
     if hidden:
         raise PermissionDeniedError(f"--dsn: no server that you may look into answered: {hidden}")
     raise TargetError(

@@ -1,0 +1,50 @@
+"""Whether there may be servers that cannot be looked into: said wherever they would be missed."""
+
+import os
+from pathlib import Path
+
+from .. import sudo
+from ..errors import PermissionDeniedError
+from ..linux import capabilities, foreign_files
+from . import discovery, proc
+
+_TITLE = b"postgres: "
+_USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
+
+
+def hidden_servers() -> str | None:
+    """Words of what discovery.servers() cannot find, and what to type; None if nothing is."""
+    count, veiled = 0, not Path("/proc/1").exists()
+    for pid in proc.pids():
+        if _may_look_into(pid):
+            continue
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+            title = foreign_files.read_descriptor(f"/proc/{pid}/cmdline", len(_TITLE))
+        except PermissionError:
+            veiled = True
+            continue
+        except OSError:
+            continue
+        count += name in _USUAL_NAMES or title == _TITLE
+    if veiled:
+        return f"/proc is mounted with hidepid: other users' processes are hidden. {sudo.how()}"
+    if not count:
+        return None
+    what = "1 process looks" if count == 1 else f"{count} processes look"
+    belong = "belongs" if count == 1 else "belong"
+    lacking = " and ".join(capabilities.missing(capabilities.LOOKING))
+    why = f", and you lack {lacking}" if lacking else ""
+    return f"{what} like PostgreSQL, but {belong} to another user{why}. {sudo.how()}"
+
+
+def _may_look_into(pid: int) -> bool:
+    """Both at its binary and at the directory that it works in; or it has ended."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
+        discovery.has_lock_file(pid)
+    except (PermissionError, PermissionDeniedError):
+        return False
+    except OSError:
+        return True
+    return True
