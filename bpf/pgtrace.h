@@ -115,14 +115,14 @@ struct pgt_live {
 	__u32 postmasters[SERVERS];	 /* their children are traced; 0: no more of them */
 	__u32 io_workers[SERVERS]; /* whether it has such, to which its backends leave reads */
 	__u32 orphans;		   /* a postmaster ended: its children have another parent now */
-	__u32 unused;
-	__u64 lost_tasks;	/* threads that there was no room for */
-	__u64 lost[OPERATIONS]; /* what is in no slot, */
-	__u64 no_slot;		/* because there was none, */
-	__u64 no_chunk;		/* or no chunk for its value */
-	__u64 lost_latencies;	/* of calls: they are in no histogram */
-	__u64 lost_queries;	/* their records found the ring full */
-	__u64 by_kind;		/* counted on all files of a kind: no room to tell its file */
+	__u32 no_switch;	   /* the probe of times.bpf.h was refused */
+	__u64 lost_tasks;	   /* threads that there was no room for */
+	__u64 lost[OPERATIONS];	   /* what is in no slot, */
+	__u64 no_slot;		   /* because there was none, */
+	__u64 no_chunk;		   /* or no chunk for its value */
+	__u64 lost_latencies;	   /* of calls: they are in no histogram */
+	__u64 lost_queries;	   /* their records found the ring full */
+	__u64 by_kind;		   /* counted on all files of a kind: no room to tell its file */
 	__u64 checkpoint_ns[CHECKPOINT_PHASES]; /* when each began in the last checkpoint, or 0 */
 	struct pgt_memory memory[SERVERS];
 	__u64 unseen;		/* statements that could not be looked up when they read */

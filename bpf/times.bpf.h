@@ -47,13 +47,13 @@ static __always_inline __u64 at_most(__u64 value, __u64 most)
 /* Counts what is over of the current task's time, for its query `query`. Of a gap between two
  * stints on a CPU the kernel tells how much was spent waiting for one once it is over: the rest
  * was sleep. A wait event that a task left with is true until it runs again: only the process
- * itself changes it. */
+ * itself changes it. Without the probe of the switch all would be taken for time on a CPU. */
 static __noinline int settle_times(struct pgt_task *task, __u64 now, __u64 query)
 {
 	__u64 gap, queued, preempted, ran, stolen;
 	struct pgt_times *times;
 
-	if (!task)
+	if (!task || live.no_switch)
 		return 0;
 	times = &task->times;
 	begin_change(task);

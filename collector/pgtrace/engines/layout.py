@@ -125,7 +125,7 @@ class Live(ctypes.Structure):
         ("postmasters", c_uint32 * SERVERS),
         ("io_workers", c_uint32 * SERVERS),
         ("orphans", c_uint32),
-        ("unused", c_uint32),
+        ("no_switch", c_uint32),
         ("lost_tasks", c_uint64),
         ("lost", c_uint64 * len(OPERATIONS)),
         ("no_slot", c_uint64),

@@ -96,6 +96,7 @@ class LibbpfEngine:
             self._attachments.attach(self._tasks.close_scopes, lambda: self._begin_light(request))
             self.query_source: QuerySource = self._attachments.query_source
             self.times = self._attachments.times
+            self._live.no_switch = request.options.times and not self.times
             waits = {each.pid: each.wait for each in request.postmasters}
             self.began_ns = self._tasks.begin(waits if self.times else None)
             stack.pop_all()
