@@ -1,0 +1,288 @@
+"""Where the time of whole loads goes: the WAL's device, locks, temporary files, background
+processes; and what is said where it cannot be measured.
+"""
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from test_no_usdt import without
+
+from child import wait_for
+from copied_cluster import CopiedCluster
+from fix_cluster import SEQUENTIAL, SETTINGS, bindir, explain_buffers, make_cold
+from fix_markers import PG_VERSION
+from fix_storage import Simulated, SimulatedSsd
+from pgtrace.engines import OPERATIONS
+from pgtrace.lab.core.page_cache import evict, residency
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.libbpf.objects import Object
+from pgtrace.model.capture import Capture, Time, of_operation
+from pgtrace.reporters.sections.time_parts import is_idle
+from pgtrace.reporters.terminal.capture_report import render
+from pgtrace.tracing.tracer import trace
+from time_watch import MS, PROBE_TYPE, watching
+
+SLOW_US = 2000
+LASTING = SETTINGS | {"fsync": True, "synchronous_commit": True, "shared_buffers": "2MB"}
+COMMITS = 20
+
+
+@pytest.fixture(scope="module")
+def device(simulated: Simulated) -> SimulatedSsd:
+    return simulated(SLOW_US)
+
+
+@pytest.fixture(scope="module")
+def slow(device: SimulatedSsd) -> Iterator[PrivateCluster]:
+    """A server all of whose files are on a device with 2 ms for each request."""
+    with CopiedCluster(
+        LASTING | {"autovacuum": True, "autovacuum_naptime": 1, "log_autovacuum_min_duration": 0},
+        bindir=bindir(PG_VERSION),
+        directory=device.directory,
+    ) as server:
+        with server.connect() as connection:
+            connection.execute("create table t (id int primary key, a int) with (fillfactor = 50)")
+            connection.execute("insert into t select i, 0 from generate_series(1, 100) i")
+            connection.execute("checkpoint")
+        yield server
+
+
+def by_name(times: Sequence[Time]) -> Counter[str]:
+    """Nanoseconds by wait event in lower case, which 17 and later write otherwise; and by what
+    else the process did."""
+    found: Counter[str] = Counter()
+    for each in times:
+        name = f"{each.wait_event_type}:{each.wait_event}" if each.wait_event else each.kind
+        found[name.lower()] += each.total_ns
+    return found
+
+
+def test_a_commit_waits_for_the_device_of_the_wal(
+    slow: PrivateCluster, device: SimulatedSsd
+) -> None:
+    with watching(slow, operations=OPERATIONS) as watched:
+        for number in range(COMMITS):
+            watched.connection.execute("update t set a = a + 1 where id = 7 /* commit */")
+            event = watched.query("commit")
+            waits = by_name(watched.times(event))
+            slept = waits["io:walsync"]
+            called = sum(
+                each.total_ns
+                for each in of_operation(watched.tracer.assembly.reads(event.reads), "fsync")
+            )
+            if number:  # the first may find catalogs to read
+                assert slept >= SLOW_US * 1000
+                assert 0.9 * called - waits["run_queue"] <= slept <= called
+
+
+def pgbench(server: PrivateCluster, script: str, clients: int, *options: str) -> None:
+    """Run it to its end."""
+    command = server.command("pgbench", "-n", "-c", str(clients), *options, "-f", "-")
+    subprocess.run(command, input=script, text=True, check=True, capture_output=True)
+
+
+def of_statement(taken: Capture, text: str) -> tuple[Counter[str], int]:
+    """By name, the time of all backends' calls of a statement; and how long these took."""
+    assert not taken.lost.times
+    found: Counter[str] = Counter()
+    elapsed = 0
+    for backend in taken.backends:
+        for query in backend.queries:
+            if text in (query.text or ""):
+                own = [each for each in query.times if each.performed_by == "backend"]
+                found += by_name(own)
+                assert query.latency
+                elapsed += query.latency.sum
+    return found, elapsed
+
+
+def test_sessions_that_change_one_row_wait_for_each_other(slow: PrivateCluster) -> None:
+    """While one commits, one waits for it, and the others for the right to be next."""
+    with trace(slow.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer:
+        pgbench(slow, "update t set a = a + 1 where id = 7;\n", 8, "-t", "20")
+    waits, elapsed = of_statement(tracer.capture(), "update t")
+    assert sum(waits.values()) == pytest.approx(elapsed, rel=0.01)
+    locks = waits["lock:transactionid"] + waits["lock:tuple"]
+    # Eight are at it, one of which holds the row
+    assert locks >= 0.5 * elapsed
+    assert waits["io:walsync"] >= 8 * 20 * SLOW_US * 1000
+
+
+def test_sessions_that_commit_wait_for_who_writes_the_wal(slow: PrivateCluster) -> None:
+    """Each has rows of its own, so that the one thing that they share is a lightweight lock."""
+    script = "update t set a = a + 1 where id = 10 + :client_id;\n"
+    with trace(slow.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer:
+        pgbench(slow, script, 8, "-t", "60")
+    waits, elapsed = of_statement(tracer.capture(), "update t")
+    assert sum(waits.values()) == pytest.approx(elapsed, rel=0.01)
+    assert waits["lwlock:walwrite"] >= 0.3 * elapsed
+    assert "lock:transactionid" not in waits
+
+
+def test_sessions_that_scan_one_table_wait_for_each_others_reads(slow: PrivateCluster) -> None:
+    """It is larger than shared_buffers, and what one reads the others want, too."""
+    with slow.connect() as connection:
+        connection.execute("drop table if exists scanned")
+        connection.execute(
+            "create table scanned as select repeat('x', 900) from generate_series(1, 8000) i"
+        )
+        make_cold(slow, connection, "scanned")
+        with trace(slow.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer:
+            pgbench(slow, "select count(*) from scanned;\n", 8, "-t", "1")
+    waits, elapsed = of_statement(tracer.capture(), "from scanned")
+    assert sum(waits.values()) == pytest.approx(elapsed, rel=0.01)
+    # From 18 on it is the request that is waited for, not the buffer
+    assert waits["ipc:bufferio"] + waits["ipc:aioiocompletion"] >= 0.1 * elapsed
+
+
+def test_a_sort_that_does_not_fit_waits_for_its_temporary_files(
+    slow: PrivateCluster, device: SimulatedSsd
+) -> None:
+    """Whose pages have left the page cache by the time when they are read."""
+    with watching(slow, operations=OPERATIONS) as watched:
+        execute = watched.connection.execute
+        execute("set work_mem = '64kB'; set enable_seqscan = on; begin")
+        sort = "select i, repeat('x', 100) from generate_series(1, 4000) i order by i % 1000, i"
+        execute(f"declare sorted cursor for {sort}")
+        with synchronous(device):
+            execute("fetch 1 from sorted /* write */")
+        waits = by_name(watched.times(event := watched.query("write")))
+        calls = of_operation(watched.tracer.assembly.reads(event.reads), "write")
+        called = sum(each.total_ns for each in calls if each.kind == "temporary")
+        assert SLOW_US * 1000 <= waits["io:buffilewrite"] <= called
+        assert waits["io:buffilewrite"] + waits["run_queue"] >= 0.8 * called
+        files = [*slow.datadir.glob("base/pgsql_tmp/*")]
+        assert files
+
+        def gone() -> bool:
+            evict(files)
+            return not any(residency(file)[0] for file in files)
+
+        wait_for(gone)
+        execute("fetch all from sorted /* read */")
+        read = by_name(watched.times(event := watched.query("read")))["io:buffileread"]
+        calls = of_operation(watched.tracer.assembly.reads(event.reads))
+        called = sum(each.total_ns for each in calls if each.kind == "temporary")
+        assert SLOW_US * 1000 <= read <= called
+        execute("rollback")
+
+
+@contextmanager
+def synchronous(device: SimulatedSsd) -> Iterator[None]:
+    """Whoever writes there waits until it is on the device."""
+
+    def remount(option: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{option}", device.directory], check=True)
+
+    remount("sync")
+    try:
+        yield
+    finally:
+        remount("async")
+
+
+def background(taken: Capture, type_: str) -> Counter[str]:
+    """What processes of that type did, of whom one at least lived through the whole session."""
+    own = [each for each in taken.backends if each.backend_type == type_]
+    assert own, type_
+    return sum((by_name(each.times) for each in own), Counter())
+
+
+def test_background_processes_wait_for_work_or_for_the_device(slow: PrivateCluster) -> None:
+    """Autovacuum as its cost delay says, the WAL writer and the checkpointer for the device; the
+    time of each that lived all the while adds up to that."""
+    with slow.connect() as connection:
+        connection.execute("create table vacuumed as select i from generate_series(1, 20000) i")
+        connection.execute("alter table vacuumed set (autovacuum_vacuum_cost_delay = 20)")
+        connection.execute("alter table vacuumed set (autovacuum_vacuum_cost_limit = 20)")
+        with trace(slow.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer:
+            connection.execute("delete from vacuumed where i % 2 = 0")
+            vacuumed = "select autovacuum_count > 0 from pg_stat_user_tables where relname = %s"
+            wait_for(lambda: (connection.execute(vacuumed, ["vacuumed"]).fetchone() or (0,))[0])
+            connection.execute("set synchronous_commit = off")
+            for _ in range(30):  # of which somebody has to write the WAL: the WAL writer
+                connection.execute("update t set a = a + 1 where id = 3")
+                time.sleep(0.02)
+            connection.execute("checkpoint")
+        taken = tracer.capture()
+        connection.execute("drop table vacuumed")
+    assert background(taken, "autovacuum worker")["timeout:vacuumdelay"] >= 20 * MS
+    assert background(taken, "walwriter")["io:walsync"] >= SLOW_US * 1000
+    assert background(taken, "checkpointer")["io:datafilesync"] >= SLOW_US * 1000
+    for type_, idle in (
+        ("walwriter", "activity:walwritermain"),
+        ("checkpointer", "activity:checkpointermain"),
+        ("background writer", "activity:bgwriter"),
+        ("autovacuum launcher", "activity:autovacuummain"),
+    ):
+        waits = background(taken, type_)
+        assert sum(waits.values()) == pytest.approx(taken.duration_s * 1e9, rel=0.01), type_
+        assert max(waits, key=lambda name: waits[name]).startswith(idle)
+    every = [each for backend in taken.backends for each in backend.times]
+    assert all(is_idle(each) for each in every if each.wait_event_type == "Activity")
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the kernel be asked for a tracepoint that it does not have in the place of the switch."""
+    attach = Object.attach_raw_tracepoint
+
+    def another(self: Object, program: str, name: str) -> None:
+        attach(self, program, "no_such_switch" if name == "sched_switch" else name)
+
+    monkeypatch.setattr(Object, "attach_raw_tracepoint", another)
+
+
+def test_where_the_switch_is_refused_all_else_is_measured(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster.connect() as connection:
+        pid = connection.info.backend_pid
+        explain_buffers(connection, SEQUENTIAL)
+
+        def measured() -> tuple[Capture, int]:
+            make_cold(cluster, connection)
+            with trace(pid, probe_type=PROBE_TYPE, times=True) as tracer:
+                found = explain_buffers(connection, SEQUENTIAL)
+            return tracer.capture(), found.read + found.planning_read
+
+        whole, _ = measured()
+        refusing(monkeypatch)
+        without_times, blocks = measured()
+    assert whole.probes.times
+    assert whole.backends[0].queries[0].times
+    assert not without_times.probes.times
+    (reason,) = without_times.probes.not_measured
+    assert reason.startswith("where the time of queries goes: ")
+    assert "sched_switch" in reason
+    (query,) = without_times.backends[0].queries
+    assert query.text
+    assert (query.calls, query.errors) == (1, 0)
+    assert query.latency
+    assert sum(each.blocks for each in of_operation(query.io)) == blocks > 0
+    assert query.times == without_times.backends[0].times == []
+    text = " ".join(render(without_times).split())
+    assert "where the time of queries goes" in text
+    assert "Not measured: writes, fsync, locks, CPU." in text
+
+
+def test_a_server_without_the_variable_has_the_states_of_its_processes(
+    disk_directory: Path,
+) -> None:
+    """As a build that exports less has none."""
+    with (
+        without(disk_directory, notes=True, lacking={"my_wait_event_info"}) as server,
+        watching(server) as watched,
+    ):
+        watched.connection.execute("select pg_sleep(0.2)")
+        waits = by_name(watched.times(watched.query("pg_sleep")))
+        not_measured = [*watched.tracer.not_measured]
+    assert waits["kernel:interruptible sleep"] >= 200 * MS
+    assert {name for name in waits if ":" in name} <= {
+        "kernel:interruptible sleep", "kernel:uninterruptible sleep"
+    }  # fmt: skip
+    assert [each for each in not_measured if each.startswith("wait events: ")]
