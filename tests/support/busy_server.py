@@ -22,7 +22,10 @@ from pgtrace.model.capture import (
     Operation,
     Probes,
     Query,
+    Scope,
     Tablespace,
+    Time,
+    TimeKind,
 )
 
 MS = 1_000_000
@@ -34,6 +37,13 @@ TYPES = (
     "slotsync worker",
 )  # fmt: skip
 """Of PostgreSQL 18, beside clients' backends."""
+EVENTS = {
+    "Lock": ("transactionid", "tuple", "relation", "extend"),
+    "LWLock": ("WALWrite", "BufferMapping", "LockManager", "ParallelHashJoin"),
+    "IO": ("DataFileRead", "WALSync", "BufFileRead", "BufFileWrite", "DataFileExtend"),
+    "Client": ("ClientRead", "ClientWrite"),
+    "IPC": ("ExecuteGather", "ParallelFinish"),
+}
 IDLE = ("logical replication launcher", "archiver", "slotsync worker")
 LOSSES = Lost(
     read=1_204, write=88, fsync=12, in_flight={"read": 3, "write": 2, "fsync": 1}, backends=2,
@@ -86,6 +96,20 @@ def query(number: int, *, light: bool) -> Query:
     )  # fmt: skip
 
 
+def spent(number: int, scope: Scope = "query") -> list[Time]:
+    """Running, waiting for a CPU, and for more events than a table has rows."""
+    awake: dict[TimeKind, int] = {"cpu": 400_000, "run_queue": 90_000, "stolen": 30_000}
+    found = [
+        Time(kind, scope, some_histogram([(ns + number, 40)]).to_data())
+        for kind, ns in awake.items()
+    ]
+    for type_, names in EVENTS.items():
+        for event, name in enumerate(names):
+            latency = some_histogram([(50_000 * (event + 1), 30 + number)]).to_data()
+            found.append(Time("sleep", scope, latency, type_, name))
+    return found
+
+
 def intervals(operations: Sequence[Operation]) -> list[Interval]:
     """A statement reads much for two seconds, and all others wait."""
     found = []
@@ -119,6 +143,7 @@ def server(
     clients: int = 36,
     lost: Lost | None = None,
     idle: Collection[str] = IDLE,
+    times: bool = False,
     **fields: object,
 ) -> Capture:
     """A busy one: each client runs its statements, and every type of process is there."""
@@ -127,6 +152,8 @@ def server(
     for pid in range(1_000, 1_000 + clients):
         own = range(pid % 9, STATEMENTS, 9)
         queries = [query(number, light=light) for number in own] if "read" in asked else []
+        for one in queries if times else []:
+            one.times = spent(pid % 7)
         io = [*(each for one in queries for each in one.io), *writes(pid % 11)]
         backends.append(
             some_backend(
@@ -134,6 +161,7 @@ def server(
                 io=[each for each in io if each.operation in asked],
                 queries=queries,
                 failed={"read": Excluded(3)},
+                times=[*spent(pid % 7), *spent(pid % 5, "outside")] if times else [],
             )
         )
     probes = Probes(
@@ -142,6 +170,7 @@ def server(
         "memory" if light else "usdt",
         operations=asked,
         not_measured=NOT_MEASURED if lost else [],
+        times=times,
         no_calls="pg_stat_statements had no room for some" if light and lost else None,
     )
     usual: dict[str, object] = {
@@ -183,6 +212,7 @@ SERVERS = st.builds(
     server,
     st.sampled_from(ASKED),
     light=st.booleans(),
+    times=st.booleans(),
     lost=st.none() | LOST,
     clients=st.integers(1, 40),
     idle=st.sets(st.sampled_from(TYPES)),

@@ -26,10 +26,12 @@ LINES, WIDTH = 60, 80
 @pytest.mark.parametrize("lost", [None, LOSSES], ids=["whole", "with losses"])
 @pytest.mark.parametrize("light", [True, False], ids=["light", "full"])
 @pytest.mark.parametrize("operations", ASKED, ids="+".join)
+@pytest.mark.parametrize("times", [False, True], ids=["without times", "with times"])
 def test_a_busy_server_is_one_screen(
-    operations: Sequence[Operation], light: bool, lost: Lost | None
+    operations: Sequence[Operation], light: bool, lost: Lost | None, times: bool
 ) -> None:
-    lines = server_report.render(server(operations, light=light, lost=lost)).splitlines()
+    capture = server(operations, light=light, lost=lost, times=times)
+    lines = server_report.render(capture).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert len(lines) <= LINES
 
@@ -38,6 +40,8 @@ def test_a_busy_server_is_one_screen(
 @given(SERVERS)
 @example(server(lost=MOST_LOST, gaps=AWAY))
 @example(server(lost=MOST_LOST, gaps=AWAY, light=False))
+@example(server(lost=MOST_LOST, gaps=AWAY, times=True))
+@example(server(lost=MOST_LOST, gaps=AWAY, light=False, times=True))
 def test_whatever_there_is_and_is_lost_is_in_one_screen(capture: Capture) -> None:
     """And each loss is told in it, with its number."""
     text = server_report.render(capture)

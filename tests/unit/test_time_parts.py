@@ -1,44 +1,19 @@
-"""Where time went, divided into parts that add up; and as folded stacks."""
+"""Where time went, divided into parts that add up, and in a sentence."""
 
-from collections import Counter
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captures import some_backend, some_capture, some_histogram, some_query, some_reads
-from pgtrace.errors import TargetError
-from pgtrace.model.capture import Io, Probes, Time
-from pgtrace.reporters import folded
+from captures import some_backend, some_capture, some_query, some_reads
+from pgtrace.model.capture import Io, Tablespace, Time
+from pgtrace.reporters.sections import answer
+from pgtrace.reporters.sections.statements import statements
 from pgtrace.reporters.sections.time_parts import blocks, in_words, is_idle, parts
-from pgtrace.reporters.view import Choice, View
+from pgtrace.reporters.view import Choice
+from some_times import MS, probes, spent, times
 
-MS = 10**6
-SCOPES = st.sampled_from(["query", "outside"])
-EVENTS = st.sampled_from(
-    [("IO", "DataFileRead"), ("IO", "WALSync"), ("Lock", "relation"), ("Client", "ClientRead"),
-     ("Activity", "WalWriterMain"), ("Kernel", "other sleep"), ("0x0F", "event 7")]
-)  # fmt: skip
-
-
-def spent(kind: str, ns: int, event: tuple[str, str] | None = None, **more: object) -> Time:
-    latency = some_histogram([(ns, 1)]).to_data()
-    type_, name = event or (None, None)
-    fields = {"kind": kind, "scope": "query", "wait_event_type": type_, "wait_event": name}
-    return Time(latency=latency, **(fields | more))  # type: ignore[arg-type]
-
-
-def probes(*, times: bool = True) -> Probes:
-    return Probes("libbpf", "tracepoint", "usdt", times=times)
-
-
-times = st.one_of(
-    st.builds(
-        spent, st.sampled_from(["cpu", "run_queue", "stolen"]), st.integers(1, 10**10),
-        scope=SCOPES, performed_by=st.sampled_from(["backend", "parallel worker"]),
-    ),
-    st.builds(spent, st.just("sleep"), st.integers(1, 10**10), EVENTS, scope=SCOPES),
-)  # fmt: skip
 reads = st.builds(
     lambda ns, source: some_reads([(ns, 1)], source=source),
     st.integers(1, 10**9),
@@ -85,32 +60,92 @@ def test_a_server_is_not_busy_with_waiting_for_work() -> None:
     copying = spent("sleep", 10 * MS, ("Client", "ClientRead"))
     assert (is_idle(idle), is_idle(copying)) == (True, False)
     taken = some_capture(some_backend(times=[idle, copying]), probes=probes())
-    _, table = blocks(taken, Choice())
+    _, table = blocks(taken.backends, Choice())
     assert [row[0] for row in table.rows] == ["Client:ClientRead"]  # type: ignore[union-attr]
-    assert blocks(some_capture(some_backend()), Choice()) == []
+    assert blocks([some_backend()], Choice()) == []
 
 
-@given(st.lists(times, max_size=6), st.lists(times, max_size=6), st.text(max_size=30))
-def test_stacks_have_all_time_once(of_query: list[Time], others: list[Time], text: str) -> None:
-    query = some_query(text=text or "x", query_id=5, times=of_query)
-    taken = some_capture(
-        some_backend(datname="shop", times=[*of_query, *others], queries=[query]), probes=probes()
+DEVICE = Tablespace("pg_default", device="sda")
+
+
+def told(times: list[Time], io: list[Io], **fields: object) -> str:
+    """The first sentence of the answer."""
+    usual: dict[str, object] = {"probes": probes(), "tablespaces": [DEVICE]}
+    query = some_query(times=times, io=io)
+    idle = spent("sleep", 10**12, ("Client", "ClientRead"), scope="outside")
+    backend = some_backend(times=[*times, idle], io=io, queries=[query])
+    capture = some_capture(backend, **(usual | fields))
+    return answer.verdict(capture, statements(capture))[0]
+
+
+def test_the_answer_begins_with_what_weighs_most() -> None:
+    locks = [("Lock", "transactionid"), ("Lock", "tuple")]
+    slow = some_reads([(110 * MS, 10)], source="device", tablespace="pg_default")
+    weighed = [
+        spent("cpu", 6_200 * MS),
+        spent("sleep", 1_980 * MS, locks[0]),
+        spent("sleep", 20 * MS, locks[1]),
+        spent("sleep", 1_100 * MS, ("IO", "DataFileRead")),
+        spent("sleep", 600 * MS, ("Client", "ClientWrite")),
+        spent("run_queue", 100 * MS),
+    ]
+    assert told(weighed, [slow]) == (
+        "Of 10.0 s in statements 62 % was CPU, 20 % Lock:transactionid, 11 % waiting for the "
+        "device sda, 6 % waiting for the client."
     )
-    sums: Counter[str] = Counter()
-    for line in folded.report(taken, View()):
-        assert line.count("\n") == 1
-        assert line.endswith("\n")
-        stack, _, count = line.rstrip("\n").rpartition(" ")
-        first, statement, *ends = stack.split(";")
-        assert first == "shop"
-        assert statement
-        assert 1 <= len(ends) <= 3
-        sums[";".join(ends)] += int(count)
-    busy = [each for each in (*of_query, *others) if not is_idle(each)]
-    whole = sum(each.total_ns for each in busy) / 1000
-    assert whole - 2 * len(busy) - 2 <= sum(sums.values()) <= whole
 
 
-def test_without_times_there_are_no_stacks() -> None:
-    with pytest.raises(TargetError, match="--time"):
-        list(folded.report(some_capture(some_backend()), View()))
+@pytest.mark.parametrize(
+    ("spent_", "io", "said"),
+    [
+        (
+            [spent("sleep", 50 * MS, ("Lock", name)) for name in ("tuple", "object")],
+            [],
+            "100 % was locks.",
+        ),
+        (
+            [spent("sleep", 100 * MS, ("IO", "DataFileRead"))],
+            [
+                some_reads([(30 * MS, 1)], source="device"),
+                some_reads([(70 * MS, 1)], source="wait"),
+            ],
+            "70 % was waiting for other reads, 30 % waiting for the device.",
+        ),
+        (
+            [spent("cpu", 90 * MS), spent("run_queue", 10 * MS)],
+            [some_reads([(40 * MS, 1)])],
+            "50 % was CPU, 40 % reading from the page cache, 10 % waiting for a CPU.",
+        ),
+        (
+            [spent("sleep", 100 * MS, ("IO", "DataFileRead"))],
+            [],
+            "100 % was waiting for reads.",
+        ),
+        (
+            [spent("sleep", 97 * MS, ("IO", "WALSync")), spent("cpu", 3 * MS)],
+            [],
+            "97 % was IO:WALSync.",
+        ),
+    ],
+    ids=["several locks", "read-ahead", "page cache", "reads not measured", "others are little"],
+)  # fmt: skip
+def test_classes_of_the_answer(spent_: list[Time], io: list[Io], said: str) -> None:
+    assert told(spent_, io) == f"Of 100 ms in statements {said}"
+
+
+def test_without_times_the_answer_begins_with_reading() -> None:
+    assert told([], [some_reads([(MS, 1)])]).startswith("Statements ran for")
+
+
+@given(st.lists(times, max_size=8), st.lists(reads, max_size=5))
+def test_shares_of_the_answer_are_at_most_the_whole(spent_: list[Time], io: list[Io]) -> None:
+    said = told(spent_, io)
+    inside = [t for t in spent_ if t.scope == "query" and t.performed_by == "backend"]
+    assert said.startswith("Of ") == bool(inside)
+    if inside:
+        shares = [int(share) for share in re.findall(r"(\d+) %", said)]
+        assert 1 <= len(shares) <= 4
+        assert sum(shares) <= 102, "rounded"
+        assert shares == sorted(shares, reverse=True)
+        # Of many little ones the first is told at least
+        assert len(shares) == 1 or min(shares) >= 5

@@ -217,6 +217,15 @@ class Time(msgspec.Struct, gc=False):
         return self.latency.sum
 
 
+def waits_for_work(scope: Scope, wait_event_type: str | None, wait_event: str | None) -> bool:
+    """Whether a sleep is a wait for something to do: of a client's backend for its next statement,
+    of another process for its next task.
+    """
+    if wait_event_type == "Client":
+        return wait_event == "ClientRead" and scope == "outside"
+    return wait_event_type == "Activity"
+
+
 class Query(msgspec.Struct):
     """One statement, with all its calls and what they read, wrote and synced."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ... import units
 from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
+from . import time_answer
 from .statements import Statement
 from .sums import PERFORMERS, by_name, device_ns, file_of, reads_of, time_of, written
 
@@ -17,16 +18,20 @@ _OFTEN = 500
 
 
 def verdict(capture: Capture, every: Sequence[Statement]) -> list[str]:
-    """How much of the time was reading, how much of that waiting for which device, and for whom;
-    then how much was writing, and fsync.
+    """What the time went for, if that was measured; how much of it was reading, how much of that
+    waiting for which device, and for whom; then how much was writing, and fsync.
     """
     operations, reads = capture.probes.operations, reads_of(capture)
     said = [_lasting(capture, each) for each in ("write", "fsync") if each in operations]
+    own = [r for r in reads if r.scope == "query" and r.performed_by == "backend"]
+    of_all = time_answer.sentence(capture, own, _device_in_words(capture, own))
+    first = [of_all] if of_all else []
     if "read" not in operations:
-        return ["Reads were not measured.", *said]
+        return [*first, "Reads were not measured.", *said]
     if not reads:
-        return ["Nothing was read.", *said]
+        return [*first, "Nothing was read.", *said]
     return [
+        *first,
         _time_sentence(capture, every, reads),
         *_overlapped(every),
         *_heaviest(capture, every, reads),
@@ -102,6 +107,11 @@ def _devices(capture: Capture, reads: Sequence[Io]) -> str:
     if not name or most < _NEARLY_ALL * waited.total():
         return "devices" if len(waited) > 1 else "the device"
     return f"{name} (simulated)" if name in simulated else name
+
+
+def _device_in_words(capture: Capture, reads: Sequence[Io]) -> str:
+    found = _devices(capture, reads)
+    return found if found in {"the device", "devices"} else f"the device {found}"
 
 
 def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> list[str]:

@@ -30,7 +30,7 @@ def sections_of(
     """The same, of what reads_of() and statements() return: who shows more has them already."""
     parts = [
         Section("answer", [Paragraph(line) for line in verdict(capture, every)]),
-        Section("times", time_parts.blocks(capture, choice)),
+        Section("times", time_parts.blocks(capture.backends, choice)),
         Section("over-time", over_time(capture)),
         Section("found", [found(capture, reads)] if "read" in capture.probes.operations else []),
         Section("top-statements", top.statement_table(every, choice)),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ... import units
-from ...model.capture import Capture, Io, Latencies, Time, of_operation
+from ...model.capture import Backend, Io, Latencies, Time, of_operation, waits_for_work
 from ...model.histogram import Histogram
 from ..document import Block, Column, Paragraph, Table, Value
 from ..view import Choice
@@ -27,20 +27,17 @@ class Part(NamedTuple):
     detail: str = ""
 
 
-def blocks(capture: Capture, choice: Choice) -> list[Block]:
-    """Where the time of all processes went, but for those that had nothing to do, in a sentence and
-    a table; none if that was not measured.
+def blocks(backends: Sequence[Backend], choice: Choice) -> list[Block]:
+    """Where the time of these processes went, but for waits for work, as a table; none if that was
+    not measured.
     """
-    times = [t for backend in capture.backends for t in backend.times if not is_idle(t)]
+    times = [t for backend in backends for t in backend.times if not is_idle(t)]
     if not times:
         return []
-    io = [r for backend in capture.backends for r in backend.io]
     whole = sum(each.total_ns for each in times)
-    said = in_words(parts(times, io, None, others=True), whole)
-    return [
-        Paragraph(f"Where {units.duration(whole)} of all processes together went: {said}."),
-        _table(times, whole, choice),
-    ]
+    who = "All processes together" if len(backends) > 1 else "The process"
+    said = f"{who}, without waits for work: {units.duration(whole)}."
+    return [Paragraph(said), _table(times, whole, choice)]
 
 
 def _table(times: Sequence[Time], whole_ns: int, choice: Choice) -> Table:
@@ -69,31 +66,41 @@ def _figures(several: Sequence[Latencies], whole_ns: int) -> list[Value]:
 
 
 def is_idle(time: Time) -> bool:
-    """Whether it is a wait for something to do: of a client's backend for its next statement, of
-    another process for its next task.
-    """
-    if time.wait_event_type == "Client":
-        return time.wait_event == "ClientRead" and time.scope == "outside"
-    return time.wait_event_type == "Activity"
+    """Whether it is a wait for something to do."""
+    return waits_for_work(time.scope, time.wait_event_type, time.wait_event)
 
 
-def parts(
-    times: Iterable[Time], io: Sequence[Io], elapsed_ns: int | None, *, others: bool = False
-) -> list[Part]:
+def parts(times: Iterable[Time], io: Sequence[Io], elapsed_ns: int | None) -> list[Part]:
     """What a process did in that time, what took longest first; their sum is `elapsed_ns`. None:
-    that is not known, or all that was measured. With `others`, what others did for it, too. None if
-    it was not measured.
+    that is not known, or all that was measured. None if it was not measured.
 
     A read that waits is the same as a sleep of the wait event IO:DataFileRead, and one from the
     page cache is work of a CPU: both are in `reading`, and are taken off the others. What others
     did for the process overlaps its time, and is not in it.
     """
-    who = ("backend", "parallel worker") if others else ("backend",)
-    own = [each for each in times if each.performed_by in who]
+    own = [each for each in times if each.performed_by == "backend"]
     if not own:
         return []
-    reads = [r for r in of_operation(io) if r.performed_by in who]
+    reads = [r for r in of_operation(io) if r.performed_by == "backend"]
     elapsed_ns = elapsed_ns or sum(each.total_ns for each in own)
+    sums = sums_of(own, reads)
+    found = [Part(name, ns) for name, ns in sums.most_common() if ns > 0]
+    large = [part for part in found if part.ns >= LEAST * elapsed_ns]
+    small = found[len(large) :]
+    shown = [
+        part._replace(detail=_sources(reads)) if part.name == READING else part for part in large
+    ]
+    if small:
+        rest = sum(part.ns for part in small)
+        shown.append(Part(small[0].name if len(small) == 1 else OTHER, rest))
+    left = elapsed_ns - sum(part.ns for part in found)
+    if abs(left) >= LEAST / 10 * elapsed_ns:
+        shown.append(Part(UNACCOUNTED, left))
+    return shown
+
+
+def sums_of(own: Iterable[Time], reads: Iterable[Io]) -> Counter[str]:
+    """Nanoseconds of each part, none of them twice."""
     sums: Counter[str] = Counter()
     slept_reading = 0
     for each in own:
@@ -110,19 +117,7 @@ def parts(
         sums[name] -= taken
         busy -= taken
     sums[READING] = reading - max(busy, 0)
-    found = [Part(name, ns) for name, ns in sums.most_common() if ns > 0]
-    large = [part for part in found if part.ns >= LEAST * elapsed_ns]
-    small = found[len(large) :]
-    shown = [
-        part._replace(detail=_sources(reads)) if part.name == READING else part for part in large
-    ]
-    if small:
-        rest = sum(part.ns for part in small)
-        shown.append(Part(small[0].name if len(small) == 1 else OTHER, rest))
-    left = elapsed_ns - sum(part.ns for part in found)
-    if abs(left) >= LEAST / 10 * elapsed_ns:
-        shown.append(Part(UNACCOUNTED, left))
-    return shown
+    return sums
 
 
 def is_reading(time: Time) -> bool:

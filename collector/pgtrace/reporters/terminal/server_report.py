@@ -18,6 +18,8 @@ _TOPS = ("times", "top-statements", "top-relations", "top-writes", "processes")
 """Sections of which the tables have as many rows as there is room for."""
 _FEW = 3
 """Rows, of which a table has fewer only if not even without empty lines there is room for them."""
+_SPARE = ("times", "over-time")
+"""Left out one after the other where there is none even then: --backends has them."""
 
 
 def render(
@@ -46,6 +48,10 @@ def render(
             most = _fitting(found, len(drawn) - (len(found) - 1) - LINES)
         found = [head, *server.sections(capture, replace(choice, most=most)), how]
         drawn = lines(found, width, dense=dense)
+        for spare in _SPARE:
+            if len(drawn) > LINES:
+                found = [each for each in found if each.name != spare]
+                drawn = lines(found, width, dense=dense)
     return "\n".join(drawn) + "\n"
 
 
