@@ -138,7 +138,7 @@ complete -c pgtrace -n '_shtab_pgtrace_using report' -s h -l help -d 'show this 
 complete -c pgtrace -n '_shtab_pgtrace_using report' -l version -d 'show program'"'"'s version number and exit'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -s v -l verbose -d 'say more: libbpf'"'"'s words; of an unexpected error, the traceback'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -s q -l quiet -d 'say nothing but data and errors'
-complete -c pgtrace -n '_shtab_pgtrace_using report' -l format -xka "text json html hlog csv folded openmetrics" -d 'text if not given'
+complete -c pgtrace -n '_shtab_pgtrace_using report' -l format -xka "text json html hlog csv folded speedscope openmetrics" -d 'text, json, html, hlog, csv, folded, speedscope, openmetrics; text if not given'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -l json -d '--format json'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -l planner -d 'what reading a page cost, instead'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -l dsn -x -d 'with --planner: connect, and explain at other random_page_costs what this role ran, which is no superuser; '"'"''"'"' is what libpq'"'"'s environment says'

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 class ReportCommand:
     """Show a file: as text, JSON or a page for a browser; a capture also as an HdrHistogram log, a
-    table of comma-separated values, folded stacks for flame graphs, or metrics for Prometheus.
+    table of comma-separated values, folded stacks or speedscope's JSON for flame graphs, or metrics
+    for Prometheus.
 
     Needs no root, no kernel support and no server: only the file.
     """
@@ -36,7 +37,13 @@ class ReportCommand:
         parser.add_argument(
             "file", metavar="FILE", help="what `capture -o` or `lab … -o` wrote; - is stdin"
         )
-        parser.add_argument("--format", choices=FORMATS, default="text", help="text if not given")
+        parser.add_argument(
+            "--format",
+            choices=FORMATS,
+            metavar="FORM",
+            default="text",
+            help=f"{', '.join(FORMATS)}; text if not given",
+        )
         parser.add_argument(
             "--json", dest="format", action="store_const", const="json", help="--format json"
         )

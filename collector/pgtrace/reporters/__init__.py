@@ -20,5 +20,6 @@ FORMATS = {
     "hlog": Form("reporters.hlog"),
     "csv": Form("reporters.csv_form"),
     "folded": Form("reporters.folded"),
+    "speedscope": Form("reporters.speedscope"),
     "openmetrics": Form("reporters.openmetrics"),
 }

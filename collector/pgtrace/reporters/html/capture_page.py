@@ -27,6 +27,7 @@ from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
 from . import drawing, whole
 from .charts import Charts
+from .flame import flame
 from .opening import opening
 from .over_time import over_time
 from .parts import Row, anchor, escaped, paragraphs, part, section, table
@@ -85,6 +86,7 @@ def render(capture: Capture) -> str:
         ),
         drawing.drawn(answer, charts),
         opening(capture),
+        flame(capture),
         section("time", "Over time", by["time"]),
         drawing.drawn([part for part in overviews if several and part not in answer], charts),
         *(section(name, title, by[name]) for name, title in _NAV if name != "time"),
