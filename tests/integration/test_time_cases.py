@@ -5,7 +5,7 @@ processes; and what is said where it cannot be measured.
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from pgtrace.engines import OPERATIONS
 from pgtrace.lab.core.page_cache import evict, residency
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf.objects import Object
-from pgtrace.model.capture import Capture, Time, of_operation
+from pgtrace.model.capture import Capture, IntervalTime, Time, of_operation
 from pgtrace.reporters.sections.time_parts import is_idle
 from pgtrace.reporters.terminal.capture_report import render
 from pgtrace.tracing.tracer import trace
@@ -77,6 +77,14 @@ def test_a_commit_waits_for_the_device_of_the_wal(
             )
             if number:  # the first may find catalogs to read
                 assert slept >= SLOW_US * 1000
+                print(
+                    waits,
+                    called,
+                    [
+                        (e.call, e.kind, e.count, e.total_ns)
+                        for e in of_operation(watched.tracer.assembly.reads(event.reads), "fsync")
+                    ],
+                )
                 assert 0.9 * called - waits["run_queue"] <= slept <= called
 
 
@@ -136,8 +144,11 @@ def test_sessions_that_scan_one_table_wait_for_each_others_reads(slow: PrivateCl
             pgbench(slow, "select count(*) from scanned;\n", 8, "-t", "1")
     waits, elapsed = of_statement(tracer.capture(), "from scanned")
     assert sum(waits.values()) == pytest.approx(elapsed, rel=0.01)
-    # From 18 on it is the request that is waited for, not the buffer
-    assert waits["ipc:bufferio"] + waits["ipc:aioiocompletion"] >= 0.1 * elapsed
+    # From 18 on it is the request that is waited for, not the buffer. Of those that read at once
+    # the kernel lets all but one wait
+    others = waits["ipc:bufferio"] + waits["io:aioiocompletion"]
+    assert others >= SLOW_US * 1000
+    assert others + waits["io:datafileread"] >= 0.3 * elapsed
 
 
 def test_a_sort_that_does_not_fit_waits_for_its_temporary_files(
@@ -225,6 +236,40 @@ def test_background_processes_wait_for_work_or_for_the_device(slow: PrivateClust
         assert max(waits, key=lambda name: waits[name]).startswith(idle)
     every = [each for backend in taken.backends for each in backend.times]
     assert all(is_idle(each) for each in every if each.wait_event_type == "Activity")
+
+
+def test_each_second_has_its_part_of_a_wait_that_lasts_longer(cluster: PrivateCluster) -> None:
+    """And all of them together have what the backends have."""
+    with (
+        cluster.connect() as connection,
+        trace(cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer,
+    ):
+        connection.execute("select pg_sleep(3.5)")
+        connection.execute("select count(*) from generate_series(1, 500000)")
+    taken = tracer.capture()
+    slept = [
+        (each.total_ns, (interval.length or 0) * 1e9)
+        for interval in taken.intervals
+        for each in interval.times
+        if each.wait_event_type == "Timeout"
+    ]
+    assert len(slept) >= 3
+    assert all(ns == pytest.approx(length, rel=0.02) for ns, length in slept[1:-1])
+    whole: Counter[str] = Counter()
+    for backend in taken.backends:
+        whole += by_class(each for each in backend.times if not is_idle(each))
+    found = sum((by_class(interval.times) for interval in taken.intervals), Counter[str]())
+    assert set(found) >= {"Timeout", "cpu"}
+    for name in {*found, *whole}:
+        # What a process was about to do when somebody looked may be told as something else
+        assert found[name] == pytest.approx(whole[name], rel=0.02, abs=10 * MS), name
+
+
+def by_class(times: Iterable[Time | IntervalTime]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for each in times:
+        found[each.wait_event_type or each.kind] += each.total_ns
+    return found
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch) -> None:

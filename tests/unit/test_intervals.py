@@ -6,8 +6,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtrace.engines import UNKNOWN_FILE, ByPower, File, Key, StatementName, Sums
-from pgtrace.model.capture import Interval, Operation, Performer
+from pgtrace.engines import UNKNOWN_FILE, ByPower, File, Key, StatementName, Sums, TimeSums
+from pgtrace.model.capture import Interval, IntervalTime, Operation, Performer, Scope, TimeKind
+from pgtrace.postgres.wait_events import WaitEvent
 from pgtrace.tracing import timeline
 from pgtrace.tracing.file_names import Place
 from pgtrace.tracing.heaviest import Telling
@@ -16,6 +17,14 @@ from pgtrace.tracing.timeline import LENGTH_S, MOST, Intervals
 SECOND = 10**9
 SERIAL = 7
 TELLING = Telling(lambda name: (name.query_id or None, None), lambda file: Place("unknown"))
+CLIENT_READ, TRANSACTION, TUPLE, MAIN = 0x06000000, 0x03000004, 0x03000005, 0x05000001
+NAMES = {
+    CLIENT_READ: WaitEvent("Client", "ClientRead"),
+    TRANSACTION: WaitEvent("Lock", "transactionid"),
+    TUPLE: WaitEvent("Lock", "tuple"),
+    MAIN: WaitEvent("Activity", "CheckpointerMain"),
+}
+EVENTS = NAMES.__getitem__
 LISTED = [
     UNKNOWN_FILE,
     File("relation", (8, 1), 0, 11),
@@ -42,6 +51,7 @@ class Counting:
         self.looks = 0
         self.costs_ns = costs_ns
         self.counted: dict[Key, tuple[int, int, int]] = {}
+        self.spent: TimeSums = {}
         self.intervals = Intervals(
             self, 0, clock=lambda: self.now_ns, busy_clock=lambda: self.now_ns
         )
@@ -56,6 +66,9 @@ class Counting:
 
     def by_power(self) -> dict[int, ByPower]:
         return {}
+
+    def time_sums(self) -> dict[int, TimeSums]:
+        return {SERIAL: dict(self.spent)}
 
     def statement(self, serial: int, query: int) -> StatementName | None:
         return None
@@ -74,7 +87,7 @@ class Counting:
             self.intervals.look()
 
     def listed(self) -> list[Interval]:
-        return self.intervals.listed(8192, {1: "one", 2: "one", 3: "two"}.get, TELLING)
+        return self.intervals.listed(8192, {1: "one", 2: "one", 3: "two"}.get, TELLING, EVENTS)
 
 
 def costs(listed: list[Interval]) -> list[tuple[str | None, int, int, int]]:
@@ -202,5 +215,78 @@ def test_a_tablespace_keeps_its_name_when_the_file_that_told_it_is_gone() -> Non
     counting.wait(1)
     counting.intervals.fold_files({1: 9})
     assert {
-        cost[0] for cost in costs(counting.intervals.listed(8192, {9: "one"}.get, TELLING))
+        cost[0] for cost in costs(counting.intervals.listed(8192, {9: "one"}.get, TELLING, EVENTS))
     } == {"one"}
+
+
+def spent(listed: list[Interval]) -> list[list[IntervalTime]]:
+    return [each.times for each in listed]
+
+
+def test_times_are_told_by_class_and_waits_for_work_are_not() -> None:
+    counting = Counting()
+    counting.wait(1)
+    counting.spent = {
+        ("cpu", "query", 0): 100,
+        ("cpu", "outside", 0): 50,
+        ("sleep", "query", TRANSACTION): 500,
+        ("sleep", "query", TUPLE): 1,
+        ("sleep", "query", CLIENT_READ): 30,
+        ("sleep", "outside", CLIENT_READ): 9 * SECOND,
+        ("sleep", "outside", MAIN): 9 * SECOND,
+    }
+    counting.wait(2)
+    counting.spent["cpu", "query", 0] += 7
+    counting.wait(1)
+    assert [round(each.second) for each in counting.listed()] == [1, 3], "none without anything"
+    assert spent(counting.listed()) == [
+        [
+            IntervalTime("sleep", 501, "Lock"),
+            IntervalTime("cpu", 150),
+            IntervalTime("sleep", 30, "Client"),
+        ],
+        [IntervalTime("cpu", 7)],
+    ]
+
+
+def test_a_sleep_that_ended_in_waiting_for_a_cpu_is_never_less_than_was_told() -> None:
+    """What goes on is told as sleep; how long it was to be woken is known once it ran again."""
+    counting = Counting()
+    counting.spent = {("sleep", "query", TUPLE): 1000}
+    counting.wait(1)
+    counting.spent = {("sleep", "query", TUPLE): 900, ("run_queue", "query", 0): 100}
+    counting.wait(1)
+    counting.spent["sleep", "query", TUPLE] = 1500
+    counting.wait(1)
+    assert spent(counting.listed()) == [
+        [IntervalTime("sleep", 1000, "Lock")],
+        [IntervalTime("run_queue", 100)],
+        [IntervalTime("sleep", 500, "Lock")],
+    ]
+
+
+KINDS: st.SearchStrategy[tuple[TimeKind, Scope, int]] = st.sampled_from(
+    [("cpu", "query", 0), ("run_queue", "query", 0), ("cpu", "outside", 0),
+     ("sleep", "query", TUPLE), ("sleep", "query", CLIENT_READ)]
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(KINDS, st.integers(1, SECOND), st.integers(0, 3)), max_size=60),
+    st.integers(2, 9),
+)
+def test_putting_intervals_together_loses_no_time(
+    pieces: list[tuple[tuple[TimeKind, Scope, int], int, int]], most: int
+) -> None:
+    original, timeline.MOST = timeline.MOST, most
+    try:
+        counting = Counting()
+        for told, ns, seconds in pieces:
+            counting.spent[told] = counting.spent.get(told, 0) + ns
+            counting.wait(seconds)
+        times = [each for interval in counting.listed() for each in interval.times]
+        assert sum(each.total_ns for each in times) == sum(ns for _, ns, _ in pieces)
+        kinds = {(each.kind, each.wait_event_type) for each in times}
+        assert all(len(interval.times) <= len(kinds) for interval in counting.listed())
+    finally:
+        timeline.MOST = original

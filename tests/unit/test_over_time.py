@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from captures import HOSTILE, some_capture
 from pgtrace.errors import TargetError
 from pgtrace.model import encoding
-from pgtrace.model.capture import Backend, Capture, Heaviest, Interval, IntervalIo, Operation, Query
+from pgtrace.model.capture import (
+    Backend,
+    Capture,
+    Heaviest,
+    Interval,
+    IntervalIo,
+    IntervalTime,
+    Operation,
+    Query,
+)
 from pgtrace.model.decoding import decode_capture
 from pgtrace.reporters.document import Paragraph, Section
 from pgtrace.reporters.html import capture_page
@@ -164,9 +173,49 @@ def test_the_page_draws_each_interval_with_its_numbers() -> None:
     assert rows == [*"01234"]
 
 
+def with_times(capture: Capture, *times: IntervalTime) -> Capture:
+    for interval in capture.intervals:
+        interval.times = [*times]
+    return capture
+
+
+SPENT = (
+    IntervalTime("sleep", 500 * MS, "Lock"),
+    IntervalTime("cpu", 300 * MS),
+    IntervalTime("sleep", 100 * MS, "Timeout"),
+    IntervalTime("stolen", 50 * MS),
+    IntervalTime("sleep", 40 * MS, "0x0F"),
+)
+
+
 def test_600_intervals_make_a_small_page() -> None:
     pieces = [(io(n % 50, 100), [of_scan(n % 50)]) for n in range(600)]
-    assert len(capture_page.render(session(*pieces))) < 1_000_000
+    capture = session(*pieces)
+    assert len(capture_page.render(capture)) < 1_000_000
+    assert len(capture_page.render(with_times(capture, *SPENT))) < 1_400_000
+
+
+def test_the_page_shows_where_the_time_of_each_second_went() -> None:
+    """By class, those that have no colour together; and in the table, too."""
+    capture = session(*[QUIET] * 4)
+    title = "Where the time of all processes went, but for waits for work"
+    assert title not in html_over_time.over_time(capture)
+    chapter = html_over_time.over_time(with_times(capture, *SPENT))
+    figure = chapter[chapter.index(title) :].partition("</figure>")[0]
+    first = re.findall(r"<title>12:00:00 to 12:00:01: ([^<]*)</title>", figure)
+    assert first == ["300 ms, CPU", "500 ms, Lock", "190 ms, everything else"]
+    heights = [float(h) for h in re.findall(r' height="([\d.]+)"><title>12:00:00', figure)]
+    assert sum(heights) == pytest.approx(140, abs=0.2)
+    row = chapter[chapter.index('<tr id="interval-0">') :].partition("</tr>")[0]
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[-7:] == [
+        "300 ms", "0 ns", "0 ns", "500 ms", "0 ns", "0 ns", "190 ms"
+    ]  # fmt: skip
+
+
+def test_a_second_of_locks_alone_is_drawn_and_nothing_is_said_of_reads() -> None:
+    capture = with_times(session(*[([], [])] * 5), SPENT[0])
+    assert over_time(capture) == []
+    assert "500 ms, Lock" in html_over_time.over_time(capture)
 
 
 NUMBERS = st.integers(0, 1 << 64)
@@ -202,12 +251,16 @@ def intervals(draw: st.DrawFn) -> Interval:
         KEYS,
         KEYS,
     )
+    spent = st.builds(
+        IntervalTime, st.sampled_from(["cpu", "run_queue", "sleep", "stolen"]), NUMBERS, KEYS
+    )
     return Interval(
         draw(SECONDS),
         [],
         draw(st.one_of(st.none(), SECONDS)),
         draw(st.lists(done, max_size=3)),
         draw(st.lists(heaviest, max_size=3)),
+        draw(st.lists(spent, max_size=3)),
     )
 
 

@@ -14,6 +14,7 @@ from .counts import (
     ReadsByKey,
     Sums,
     TimeKey,
+    TimeSums,
     add_reads,
     fold_files,
     io_of,
@@ -35,8 +36,8 @@ __all__ = [
     "OPERATIONS", "UNKNOWN_FILE", "ByPower", "CheckpointTimes", "Counts", "Engine", "EngineName",
     "EngineOptions", "ExcludedCounts", "File", "InUse", "Key", "Losses", "Member",
     "Postmaster", "ProbeType", "QueryEvent", "QuerySource", "ReadsByKey", "Request",
-    "StatementName", "StatementTotal", "Sums", "TaskSnapshot", "Tier", "TimeKey", "add_reads",
-    "fold_files", "io_of", "times_of",
+    "StatementName", "StatementTotal", "Sums", "TaskSnapshot", "Tier", "TimeKey", "TimeSums",
+    "add_reads", "fold_files", "io_of", "times_of",
 ]  # fmt: skip
 
 QuerySource = Literal["usdt", "uprobe", "memory", "none"]
@@ -118,6 +119,11 @@ class Engine(Protocol):
 
     def by_power(self) -> dict[int, ByPower]:
         """The same by serial: how long everything took, coarsely."""
+
+    def time_sums(self) -> dict[int, TimeSums]:
+        """The same by serial: where their time went, with what goes on now. Empty where that is not
+        measured.
+        """
 
     def statement(self, serial: int, query: int) -> StatementName | None:
         """What sums() has under this number; None if it is no query, or not known any more."""

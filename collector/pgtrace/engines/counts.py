@@ -128,5 +128,7 @@ def add_reads(
 
 Sums = dict[Key, tuple[int, int, int]]
 """Count, bytes, nanoseconds."""
+TimeSums = dict[tuple[TimeKind, Scope, int], int]
+"""Nanoseconds by what TimeKey has as kind, scope and event."""
 ByPower = dict[tuple[Operation, Source], dict[int, int]]
 """How many there were of each power of two of nanoseconds, as IntervalIo.powers."""

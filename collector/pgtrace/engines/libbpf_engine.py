@@ -27,6 +27,7 @@ from . import (
     StatementName,
     Sums,
     TaskSnapshot,
+    TimeSums,
     add_reads,
     layout,
     probes,
@@ -192,6 +193,16 @@ class LibbpfEngine:
     def by_power(self) -> dict[int, ByPower]:
         """See Engine."""
         return self._settled(self._pool.by_power)
+
+    def time_sums(self) -> dict[int, TimeSums]:
+        """See Engine."""
+        if not self.times:
+            return {}
+        sums, now_ns = self._settled(self._pool.time_sums), self._ended_ns or time.monotonic_ns()
+        for serial, _, _ in self._tasks.serials():
+            known = self._tasks.read(serial)
+            task_times.add_pending_time(sums.setdefault(serial, {}), known, now_ns)
+        return sums
 
     def statement(self, serial: int, query: int) -> StatementName | None:
         """See Engine."""

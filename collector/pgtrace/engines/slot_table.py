@@ -14,10 +14,12 @@ from . import (
     ReadsByKey,
     Sums,
     TimeKey,
+    TimeSums,
     add_reads,
     fold_files,
     io_of,
     layout,
+    times_of,
 )
 from .column import Column
 from .map_sizes import Room
@@ -177,6 +179,21 @@ class SlotPool:
                 for query, each in returned.items():
                     sums = found.setdefault(charged_to, {}).setdefault(query, {})
                     add_reads_sums(sums, each)
+        return found
+
+    def time_sums(self, of: Collection[int] | None = None) -> dict[int, TimeSums]:
+        """By charged_to, where the time went that is over."""
+        found: dict[int, TimeSums] = {}
+        for place in self._places(of):
+            values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
+            if _is_counted(values) and isinstance(key := self._key(values), TimeKey):
+                *_, total = values
+                add_time(found.setdefault(values[_PAYER], {}), key, total)
+        for charged_to, returned in self._returned.items():
+            if of is None or charged_to in of:
+                for reads in returned.values():
+                    for key, counts in times_of(reads).items():
+                        add_time(found.setdefault(charged_to, {}), key, counts.total_ns)
         return found
 
     def by_power(self, of: Collection[int] | None = None) -> dict[int, ByPower]:
@@ -426,6 +443,12 @@ def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:
     """Add to the sums of one key."""
     before = sums.get(key, (0, 0, 0))
     sums[key] = (before[0] + count, before[1] + size, before[2] + total)
+
+
+def add_time(sums: TimeSums, key: TimeKey, ns: int) -> None:
+    """Add to the sums of one key."""
+    told = key.kind, key.scope, key.event
+    sums[told] = sums.get(told, 0) + ns
 
 
 def add_reads_sums(sums: Sums, reads: ReadsByKey) -> None:

@@ -7,7 +7,8 @@ from ..errors import PgtraceError
 from ..model.buckets import bucket_index
 from ..model.capture import TimeKind
 from ..postgres import binary
-from . import Counts, Member, ReadsByKey, TimeKey, add_reads, layout
+from . import Counts, Member, ReadsByKey, TimeKey, TimeSums, add_reads, layout
+from .slot_table import add_time
 
 _NUMBER, _POINTER = 4, 8
 _STATES = {b"S": 1, b"D": 2}
@@ -34,6 +35,13 @@ def add_pending(reads: dict[int, ReadsByKey], task: layout.Task, now_ns: int) ->
             key = TimeKey(layout.SCOPES[query > 0], "backend", kind, event)
             counts = Counts({bucket_index(ns): 1}, ns, ns, ns, 1)
             add_reads(reads.setdefault(query, {}), {key: counts})
+
+
+def add_pending_time(sums: TimeSums, task: layout.Task, now_ns: int) -> None:
+    """The same to sums."""
+    for query, kind, event, ns in _pending(task, now_ns):
+        if ns > 0:
+            add_time(sums, TimeKey(layout.SCOPES[query > 0], "backend", kind, event), ns)
 
 
 def asleep(task: layout.Task) -> int | None:

@@ -341,6 +341,16 @@ class Heaviest(msgspec.Struct, gc=False):
     relation: str | None = None
 
 
+class IntervalTime(msgspec.Struct, gc=False):
+    """How long all processes together did one thing in one interval, but for waits for something to
+    do."""
+
+    kind: TimeKind
+    total_ns: int
+    wait_event_type: str | None = None
+    """As Time.wait_event_type."""
+
+
 class Interval(msgspec.Struct):
     """What was done in about one second of the session; `second` counts from its start."""
 
@@ -353,6 +363,8 @@ class Interval(msgspec.Struct):
     heaviest: list[Heaviest] = []
     """The five that took longest; where intervals were put together, the five that took longest of
     those that were among the five of one of them."""
+    times: list[IntervalTime] = []
+    """Where the time went, what took longest first."""
 
 
 class Buffers(msgspec.Struct):
@@ -404,7 +416,7 @@ class Capture(msgspec.Struct):
     gaps: list[Gap] = []
     tablespaces: list[Tablespace] = []
     intervals: list[Interval] = []
-    """The session in pieces, those without reads, writes and fsyncs left out."""
+    """The session in pieces, those in which nothing was done left out."""
     buffers: list[Buffers] = []
     """With a connection; only what the server said at the start and at the end."""
     executions: list[Executions] = []

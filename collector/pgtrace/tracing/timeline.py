@@ -5,20 +5,33 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from ..engines import UNKNOWN_FILE, ByPower, File, StatementName, Sums, TaskSnapshot
+from ..engines import (
+    UNKNOWN_FILE,
+    ByPower,
+    File,
+    StatementName,
+    Sums,
+    TaskSnapshot,
+    TimeSums,
+    times_of,
+)
 from ..engines.layout import OTHERS
-from ..engines.slot_table import add_powers, add_reads_powers
+from ..engines.slot_table import add_powers, add_reads_powers, add_time
 from ..model.capture import (
     Cost,
     Interval,
     IntervalIo,
+    IntervalTime,
     Kind,
     Operation,
     Pattern,
     Performer,
     Size,
     Source,
+    TimeKind,
+    waits_for_work,
 )
+from ..postgres.wait_events import WaitEvent
 from . import gains
 from .gains import Totals
 from .heaviest import Heavy, Telling, Who
@@ -43,6 +56,9 @@ class Summing(Protocol):
         """As Engine has it."""
 
     def by_power(self) -> dict[int, ByPower]:
+        """As Engine has it."""
+
+    def time_sums(self) -> dict[int, TimeSums]:
         """As Engine has it."""
 
     def statement(self, serial: int, query: int) -> StatementName | None:
@@ -71,6 +87,7 @@ class _Piece:
     costs: dict[_Kind, Totals] = field(default_factory=dict)
     io: dict[tuple[Operation, Source], Totals] = field(default_factory=dict)
     powers: ByPower = field(default_factory=dict)
+    times: TimeSums = field(default_factory=dict)
     heavy: Heavy = field(default_factory=Heavy)
 
     def add(self, other: "_Piece") -> None:
@@ -81,6 +98,8 @@ class _Piece:
             self.io[told] = _plus(self.io.get(told), totals)
         for told, powers in other.powers.items():
             add_powers(self.powers, told, powers)
+        for spent, ns in other.times.items():
+            self.times[spent] = self.times.get(spent, 0) + ns
         self.heavy.add(other.heavy)
 
 
@@ -90,6 +109,9 @@ class _Thread:
 
     sums: dict[int, Sums] = field(default_factory=dict)
     powers: ByPower = field(default_factory=dict)
+    times: TimeSums = field(default_factory=dict)
+    """The most that was ever told of each: a sleep that goes on is told with the wait for a CPU
+    that ends it."""
     names: dict[int, StatementName] = field(default_factory=dict)
     """Of its statements, by their numbers."""
     running: set[int] = field(default_factory=set)
@@ -156,6 +178,10 @@ class Intervals:
             powers: ByPower = {}
             add_reads_powers(powers, final.reads)
             _count_powers(self._next, thread, powers)
+            times: TimeSums = {}
+            for key, counts in times_of(final.reads).items():
+                add_time(times, key, counts.total_ns)
+            _count_times(self._next, thread, times)
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Some files are gone; others stand for them."""
@@ -167,11 +193,16 @@ class Intervals:
                 thread.sums[query] = gains.with_files(sums, instead)
 
     def listed(
-        self, block_size: int, tablespace: Callable[[int], str | None], telling: Telling
+        self,
+        block_size: int,
+        tablespace: Callable[[int], str | None],
+        telling: Telling,
+        event: Callable[[int], WaitEvent],
     ) -> list[Interval]:
         """All so far, the last of which may be short; those in which nothing was done are left out.
 
-        `tablespace` names that of a file, by its index; `telling` what the heaviest are.
+        `tablespace` names that of a file, by its index; `telling` what the heaviest are; `event`
+        what a sleep was for.
         """
         rest = self._next = self._piece()
         names = {space: tablespace(file) for space, file in self._files.items()}
@@ -183,10 +214,11 @@ class Intervals:
                 length=(end - at) / 1e9,
                 costs=_costs(piece.costs, names, block_size),
                 io=_io(piece),
+                times=times,
                 heaviest=piece.heavy.listed(telling),
             )
             for (at, piece), end in zip(pieces, ends, strict=True)
-            if piece.io
+            if (times := _times(piece.times, event)) or piece.io
         ]
 
     def _pieces(self) -> list[_Piece]:
@@ -207,6 +239,8 @@ class Intervals:
                 self._count(piece, serial, self._thread(serial), now, files)
             for serial, by_power in powers.items():
                 _count_powers(piece, self._thread(serial), by_power)
+        for serial, times in self._engine.time_sums().items():
+            _count_times(piece, self._thread(serial), times)
         return piece
 
     def _thread(self, serial: int) -> _Thread:
@@ -271,6 +305,13 @@ def _count_powers(piece: _Piece, thread: _Thread, now: ByPower) -> None:
     thread.powers = now
 
 
+def _count_times(piece: _Piece, thread: _Thread, now: TimeSums) -> None:
+    for spent, ns in now.items():
+        if (more := ns - thread.times.get(spent, 0)) > 0:
+            piece.times[spent] = piece.times.get(spent, 0) + more
+            thread.times[spent] = ns
+
+
 def _plus(before: Totals | None, totals: Totals) -> Totals:
     if before is None:
         return totals
@@ -287,6 +328,19 @@ def _io(piece: _Piece) -> list[IntervalIo]:
         )
         for operation, source in sorted(piece.io)
     ]
+
+
+def _times(spent: TimeSums, event: Callable[[int], WaitEvent]) -> list[IntervalTime]:
+    """By what was done, or the type of what was waited for."""
+    found: dict[tuple[TimeKind, str | None], int] = {}
+    for (kind, scope, number), ns in spent.items():
+        named = event(number) if kind == "sleep" else None
+        if named and waits_for_work(scope, *named):
+            continue
+        key = kind, named.type if named else None
+        found[key] = found.get(key, 0) + ns
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    return [IntervalTime(kind, ns, type_) for (kind, type_), ns in ordered]
 
 
 def _costs(

@@ -368,6 +368,7 @@ class Tracer:
                     self.block_size,
                     lambda file: tablespace(file).tablespace,
                     self.assembly.telling(backends),
+                    self.assembly.event,
                 ),
                 [],
             ),

@@ -23,12 +23,15 @@ from ..sections.over_time import (
     seconds_of,
     texts_of,
 )
+from ..sections.time_parts import NAMES
+from .flame import COLOURS, OTHERS
 from .parts import Row, escaped, table
 
 MOST_COLUMNS = 240
 _WIDTH, _LEFT, _ROW, _HEIGHT = 960, 76, 16, 140
 _COLOURS = 5
 _OTHERS = "everything else"
+_CLASSES = COLOURS | {_OTHERS: OTHERS}
 _FAINT = 0.15
 
 
@@ -59,6 +62,7 @@ def over_time(capture: Capture) -> str:
         [
             _heat(capture, columns, operation),
             _whose(capture, columns, operation, texts, waiting=waiting),
+            _spent(capture, columns),
             _numbers(capture, operation, texts, waiting=waiting),
         ]
     )
@@ -132,34 +136,68 @@ def _whose(
         times.update({name: ns for name, ns in here.items() if name != _OTHERS})
     names = [name for name, ns in times.most_common(_COLOURS) if ns]
     colours = {name: f"s{number}" for number, name in enumerate(names)}
+    parts = []
+    for here in of_columns:
+        rest = here.total() - sum(here[name] for name in names)
+        parts.append([*((name, here[name]) for name in names), (_OTHERS, rest)])
+    title = f"{doing(operation, waiting=waiting).capitalize()} over time, by who did"
+    return _stacked(capture, columns, parts, [*colours.items(), (_OTHERS, OTHERS)], title)
+
+
+def _spent(capture: Capture, columns: Sequence[_Column]) -> str:
+    """What all processes together did, and waited for; "" where that was not measured."""
+    if not any(interval.times for interval in capture.intervals):
+        return ""
+    parts = []
+    for column in columns:
+        sums = _classes(column.intervals)
+        parts.append([(name, sums[name]) for name in _CLASSES])
+    title = "Where the time of all processes went, but for waits for work"
+    return _stacked(capture, columns, parts, [*_CLASSES.items()], title)
+
+
+def _classes(intervals: Iterable[Interval]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for each in (each for interval in intervals for each in interval.times):
+        name = NAMES.get(each.kind) or each.wait_event_type or _OTHERS
+        found[name if name in COLOURS else _OTHERS] += each.total_ns
+    return found
+
+
+def _stacked(
+    capture: Capture,
+    columns: Sequence[_Column],
+    parts: Sequence[Sequence[tuple[str, int]]],
+    colours: Sequence[tuple[str, str]],
+    title: str,
+) -> str:
+    """Nanoseconds of each second, of each column one upon the other; "" if there are none."""
     most = max(
-        _rate(column, here.total()) for column, here in zip(columns, of_columns, strict=True)
+        _rate(column, sum(ns for _, ns in here))
+        for column, here in zip(columns, parts, strict=True)
     )
     if not most:
         return ""
-    cells = []
-    for column, here in zip(columns, of_columns, strict=True):
+    cells, of = [], dict(colours)
+    for column, here in zip(columns, parts, strict=True):
         below, place, span = 0.0, _x(capture, column), _span(capture, column)
         cells.append(_link(column))
-        rest = here.total() - sum(here[name] for name in names)
-        for name, ns in [*((name, here[name]) for name in names), (_OTHERS, rest)]:
+        for name, ns in here:
             height = _HEIGHT * _rate(column, ns) / most
             if height < 0.1:
                 continue
             below += height
             told = f"{span}: {units.duration(ns)}, {name}"
-            colour = colours.get(name, "s5")
             cells.append(
-                f'<rect class="{colour}" {place} y="{_HEIGHT - below:.1f}" '
+                f'<rect class="{of[name]}" {place} y="{_HEIGHT - below:.1f}" '
                 f'height="{height:.1f}"><title>{escaped(told)}</title></rect>'
             )
         cells.append("</a>")
-    title = f"{doing(operation, waiting=waiting).capitalize()} over time, by who did"
     label = f'<text x="{_LEFT - 6}" y="12">{escaped(units.duration(most))}/s</text>'
     legend = "".join(
         f'<li><svg width="12" height="12" aria-hidden="true"><rect class="{colour}" width="12" '
         f'height="12"/></svg> {escaped(name)}</li>'
-        for name, colour in [*colours.items(), (_OTHERS, "s5")]
+        for name, colour in colours
     )
     return _figure(title, [*cells, label], _HEIGHT, capture, f'<ul class="keys">{legend}</ul>')
 
@@ -169,9 +207,12 @@ def _numbers(
 ) -> str:
     """Interval by interval."""
     rows = []
+    classes = any(interval.times for interval in capture.intervals)
     for number, interval in enumerate(capture.intervals):
         io = of_interval(interval, operation, waiting=waiting)
         every = [each for each in interval.io if each.operation == operation]
+        sums = _classes([interval])
+        spent = [units.duration(sums[name]) for name in _CLASSES] if classes else []
         ran = "; ".join(
             f"{called(one, texts)}: {units.duration(length_of(one, waiting=waiting))}"
             for one in heaviest_of(interval, operation)
@@ -185,12 +226,14 @@ def _numbers(
                     units.size(sum(each.bytes for each in every)),
                     units.duration(sum(each.total_ns for each in io)),
                     ran or "-",
+                    *spent,
                 ],
                 anchor=f"interval-{number}",
             )
         )
     took = "device" if waiting else "time"
     heads = [("", ["length", "calls", "bytes", took, "what took longest"])]
+    heads += [("where the time went", [*_CLASSES])] if classes else []
     drawn = table("Interval by interval", "from", heads, rows, words=["what took longest"])
     return f"<details><summary>The numbers of these charts</summary>\n{drawn}</details>"
 
