@@ -25,7 +25,7 @@ from ..document import Paragraph, Section
 from ..sections import answer, time_parts
 from ..sections import statements as sections
 from ..sections.over_time import over_time
-from ..view import WIDTH
+from ..view import WIDTH, Choice
 from . import executed, files
 from .block import NAMES, block, not_counted, untraced
 from .sentence import packed, sentence, wrapped
@@ -112,15 +112,23 @@ def _answer(capture: Capture, width: int) -> list[str]:
     from .drawing import lines  # here: with rich, which attach does without
 
     said = [Paragraph(line) for line in answer.verdict(capture, sections.statements(capture))]
-    parts = [Section("answer", said), Section("over-time", over_time(capture))]
+    parts = [
+        Section("answer", said),
+        Section("times", time_parts.blocks(capture.backends, Choice())),
+        Section("over-time", over_time(capture)),
+    ]
     return ["", *lines([part for part in parts if part.blocks], width)]
 
 
 def render_backends(capture: Capture, backends: Sequence[Backend], *, width: int = WIDTH) -> str:
     """Return the report of these alone."""
+    from .drawing import lines as drawn  # here: as above
+
     lines = _begin(capture, width)
     for backend in backends:
         lines += ["", *_backend(capture, backend, width)]
+        if spent := time_parts.blocks([backend], Choice()):
+            lines += ["", *drawn([Section("times", spent)], width)]
     return "\n".join(lines) + "\n"
 
 
