@@ -95,6 +95,36 @@ static __always_inline __u64 run_delay(void)
 	return BPF_CORE_READ(task, sched_info.run_delay);
 }
 
+/* When it last came on a CPU, by the clock of that CPU's run queue. */
+static __always_inline __u64 last_arrival(void)
+{
+	struct task_struct *task;
+
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		return task->sched_info.last_arrival;
+	}
+	task = (void *)bpf_get_current_task();
+	return BPF_CORE_READ(task, sched_info.last_arrival);
+}
+
+/* That clock, which is right at a switch; 0 where it is not to be had. */
+static __always_inline __u64 queue_clock(void)
+{
+	struct task_struct *task = NULL;
+	struct rq *queue = NULL;
+
+	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(queue->clock))
+		return 0;
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		return task->se.cfs_rq->rq->clock;
+	}
+	task = (void *)bpf_get_current_task();
+	queue = BPF_CORE_READ(task, se.cfs_rq, rq);
+	return BPF_CORE_READ(queue, clock);
+}
+
 /* What interrupts and the hypervisor took of this CPU so far, as far as the kernel counts them, and
  * up to its last tick. */
 static __always_inline __u64 stolen_time(void)

@@ -86,6 +86,7 @@ struct pid {
 
 struct sched_info {
 	unsigned long long run_delay;
+	unsigned long long last_arrival;
 };
 
 /* Its clocks differ by what interrupts and the hypervisor took */

@@ -345,10 +345,11 @@ struct pgt_seen {
 
 /* Where the time of a task goes: counted up to in_ns, or up to out_ns where it left a CPU since. */
 struct pgt_times {
-	__u64 in_ns;	    /* since when it is on a CPU; 0: not known yet */
-	__u64 out_ns;	    /* when it left one; 0: what came of it is counted */
-	__u64 run_delay;    /* the kernel's sum of waiting for a CPU, then */
-	__u64 left_ns;	    /* when it left one in the midst of a program of ours, or 0 */
+	__u64 in_ns;	 /* since when it is on a CPU; 0: not known yet */
+	__u64 out_ns;	 /* when it left one; 0: what came of it is counted */
+	__u64 run_delay; /* the kernel's sum of waiting for a CPU, then */
+	__u64 clock_ns;	 /* by how much our clock was ahead of its run queue's, then; 0: unknown */
+	__u64 left_ns;	 /* when it left one in the midst of a program of ours, or 0 */
 	__u64 preempted_ns; /* it waited for a CPU then */
 	__u64 stolen;	    /* the kernel's sum for this CPU, up to in_ns */
 	__u64 query;	    /* that it left it in */

@@ -84,7 +84,7 @@ static __always_inline int leave(bool preempted)
 {
 	__u32 state, event = 0, postmaster;
 	struct pgt_task *task;
-	__u64 id, now, query;
+	__u64 id, now, query, clock;
 
 	if (!is_candidate(parent()))
 		return 0;
@@ -120,6 +120,8 @@ static __always_inline int leave(bool preempted)
 	task->times.event = event;
 	task->times.query = query;
 	task->times.run_delay = run_delay();
+	clock = queue_clock();
+	task->times.clock_ns = clock ? now - clock : 0;
 	task->times.out_ns = now;
 	return 0;
 }

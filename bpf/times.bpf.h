@@ -39,6 +39,22 @@ static __noinline int count_time(struct pgt_task *task, __u64 query, __u32 what,
 	return 0;
 }
 
+/* Finds out when a task came on its CPU whose switch to it was not seen: while others attach to the
+ * switch or let go of it, some switches from an idle CPU pass by all programs. The kernel keeps its
+ * own note, by another clock. */
+static __always_inline void mend_arrival(struct pgt_times *times, __u64 now)
+{
+	__u64 arrived;
+
+	if (!times->out_ns || times->out_ns < times->in_ns || !times->clock_ns)
+		return;
+	arrived = last_arrival() + times->clock_ns;
+	if (arrived <= times->out_ns || arrived > now)
+		return;
+	times->in_ns = arrived;
+	times->stolen = stolen_time();
+}
+
 static __always_inline __u64 at_most(__u64 value, __u64 most)
 {
 	return value < most ? value : most;
@@ -61,6 +77,7 @@ static __noinline int settle_times(struct pgt_task *task, __u64 now, __u64 query
 		times->in_ns = now;
 		times->stolen = stolen_time();
 	}
+	mend_arrival(times, now);
 	preempted = times->preempted_ns;
 	times->preempted_ns -= preempted;
 	if (times->out_ns && times->out_ns < times->in_ns) {

@@ -410,6 +410,7 @@ class Times(ctypes.Structure):
         ("in_ns", c_uint64),
         ("out_ns", c_uint64),
         ("run_delay", c_uint64),
+        ("clock_ns", c_uint64),
         ("left_ns", c_uint64),
         ("preempted_ns", c_uint64),
         ("stolen", c_uint64),
