@@ -37,6 +37,7 @@ TABLE = {
     "attach": ("attach", "one backend, live: each query with its reads"),
     "capture": ("capture", "trace for a while; print a report, or write a file"),
     "report": ("report", "a captured file as text, JSON or HdrHistogram log"),
+    "compare": ("compare", "two captures, or two parts of one: what differs, and how certain"),
     "lab": ("lab", "repeat a published experiment on a server of its own"),
 }
 """By name: module and one line of help."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ... import units
 from ...model.capture import Capture, Interval, Operation
+from ...model.time_of_day import moment
 from ..sections.over_time import (
     called,
     doing,
@@ -18,7 +19,6 @@ from ..sections.over_time import (
     heaviest_of,
     length_of,
     measure,
-    moment,
     of_interval,
     seconds_of,
     texts_of,

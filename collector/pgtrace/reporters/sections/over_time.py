@@ -3,11 +3,11 @@ the page cache.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ... import units
 from ...model.capture import Capture, Heaviest, Interval, IntervalIo, Operation
+from ...model.time_of_day import moment
 from ...terminal_text import shown
 from ..document import Block, Over, Paragraph
 from .answer import short
@@ -47,16 +47,6 @@ def over_time(capture: Capture) -> list[Block]:
         Paragraph(_worst(capture, worst, operation, texts, waiting=waiting)),
         *map(Paragraph, _pushed_out(capture, texts)),
     ]
-
-
-def started_at(capture: Capture) -> datetime:
-    """When the session began, in UTC."""
-    return datetime.fromisoformat(capture.started).astimezone(UTC)
-
-
-def moment(capture: Capture, second: float) -> str:
-    """A time of the session, in UTC, as it is shown."""
-    return f"{started_at(capture) + timedelta(seconds=second):%H:%M:%S}"
 
 
 def seconds_of(interval: Interval) -> float:

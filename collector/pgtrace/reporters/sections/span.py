@@ -1,19 +1,17 @@
 """A part of a session: what was done from one time of day to another, and what took longest."""
 
-import re
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from ... import units
 from ...errors import TargetError, UsageError
 from ...model.capture import Capture, Heaviest, Interval, Operation
+from ...model.time_of_day import is_time, moment, second_of
 from ..document import Column, Paragraph, Section, Table, Value
 from ..view import Choice
-from .over_time import called, has_course, moment, started_at, texts_of
+from .over_time import called, has_course, texts_of
 from .sums import SOURCES
 
-_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 
 
@@ -27,7 +25,7 @@ class Span(NamedTuple):
 def check(span: Span) -> None:
     """Raise UsageError if a time is none."""
     for option, text in zip(("--since", "--until"), span, strict=True):
-        if text is not None and not _TIME.fullmatch(text):
+        if text is not None and not is_time(text):
             raise UsageError(f"{option} {text} is no time of day: say it as in {option} 14:05:30")
 
 
@@ -67,20 +65,10 @@ def _seconds(capture: Capture, span: Span) -> tuple[float, float]:
 
 
 def _second(capture: Capture, text: str) -> float:
-    """Of the session, a time of day on the day that is nearest to its start."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise UsageError(f"{text} is no time of day")
-    hour, minute, second = (int(part or 0) for part in found.groups())
-    began = started_at(capture)
-    then = began.replace(hour=hour, minute=minute, second=second, microsecond=0)
-    day = timedelta(days=1)
-    # What is shown as the session's first second began within it
-    while then <= began - timedelta(seconds=1):
-        then += day
-    if then - began > day / 2 and then - began > timedelta(seconds=capture.duration_s):
-        then -= day
-    return (then - began).total_seconds()
+    try:
+        return second_of(capture, text)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _sums(chosen: Sequence[Interval]) -> Table:

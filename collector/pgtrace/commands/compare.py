@@ -1,0 +1,182 @@
+"""pgtrace compare: whether B differs from A, and in what."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from . import notes
+
+if TYPE_CHECKING:
+    from ..comparing.conditions import Asked
+    from ..comparing.side import Side
+    from ..model.capture import Capture
+    from ..model.lab_result import Result
+
+FAILED = 8
+_FORMATS = ("text", "json", "html")
+_USUAL = 10.0
+
+
+class CompareCommand:
+    """Tell whether B differs from A, in what, and how certain that is: two captures, two parts of
+    one, or two results of one experiment.
+
+    Verdicts come from how much each session varies from one time to another, never from single
+    reads; what that does not tell is "not decided". With --fail-if a condition that is true makes
+    the exit code 8, for scripts. Needs no root and no server.
+    """
+
+    examples = (
+        "pgtrace compare before.json after.json",
+        "pgtrace compare day.json --a 'interval 10:00-10:05' --b 'interval 14:00-14:05'",
+        "pgtrace compare before.json after.json --fail-if 'p99(device) > 1.2x'",
+    )
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        parser.add_argument("a_file", metavar="FILE", help="A: what was before; - is stdin")
+        parser.add_argument(
+            "b_file",
+            metavar="FILE",
+            nargs="?",
+            help="B: what is to be judged; A's file if not given",
+        )
+        for side in "ab":
+            parser.add_argument(
+                f"--{side}",
+                metavar="PART",
+                action="append",
+                default=[],
+                help=f"{side.upper()} is this part alone: 'interval 10:00-10:05', 'backend PID', "
+                "'statement ID|TEXT', 'relation NAME' or 'tablespace NAME'; repeatable",
+            )
+        parser.add_argument(
+            "--margin",
+            type=_percent,
+            default=_USUAL,
+            metavar="PERCENT",
+            help="differences up to that do not matter; 10 if not given",
+        )
+        parser.add_argument(
+            "--fail-if",
+            action="append",
+            default=[],
+            metavar="CONDITION",
+            help="exit with 8 if it is certain: 'p99(device) > 1.2x', 'mean > 20%%'; repeatable",
+        )
+        parser.add_argument("--format", choices=_FORMATS, default="text", help="text if not given")
+        parser.add_argument(
+            "--json", dest="format", action="store_const", const="json", help="--format json"
+        )
+        parser.add_argument("-o", "--output", metavar="OUT", help="write it there, not to stdout")
+        parser.add_argument("--force", action="store_true", help="overwrite OUT")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Read both, compare, print; 8 if a condition was true."""
+        from ..comparing import captures, conditions, selection
+        from ..files import output_file
+        from ..lab import result_file
+        from ..model.capture import Capture
+        from ..reporters import comparison as forms
+        from .report import width
+
+        asked = _asked(args.fail_if)
+        parts = []
+        for texts in (args.a, args.b):
+            try:
+                parts.append(selection.parse(texts))
+            except selection.SelectionError as error:
+                raise UsageError(f"--{'ab'[len(parts)]}: {error}") from error
+        if args.output is not None:
+            output_file.check(args.output, args.force)
+        if args.a_file == "-" == args.b_file:
+            raise UsageError("stdin is one file: name the other, as in `pgtrace compare A.json -`")
+        one = result_file.load_any(args.a_file)
+        same = args.b_file is None
+        other = one if same else result_file.load_any(args.b_file)
+        if same and args.a == args.b:
+            raise UsageError(
+                f"{args.a_file} alone: what is it to be compared with? Name another file, or two "
+                "parts: --a 'interval 10:00-10:05' --b 'interval 14:00-14:05'"
+            )
+        if isinstance(one, Capture) and isinstance(other, Capture):
+            a, b = _side("a", one, parts[0]), _side("b", other, parts[1])
+            _check(args, a, b)
+            found = captures.compare(a, b, 1 + args.margin / 100)
+            found.conditions = [conditions.evaluate(each, a, b) for each in asked]
+        else:
+            raise UsageError(_other_kinds(args, one, other))
+        found.a.file = "stdin" if args.a_file == "-" else args.a_file
+        found.b.file = "stdin" if args.b_file == "-" else args.b_file or found.a.file
+        drawn = forms.FORMS[args.format](found, width(args.output is not None))
+        if args.output is None:
+            sys.stdout.write(drawn)
+        else:
+            notes.note(args, output_file.write(drawn.encode(), args.output, args.force))
+        return FAILED if any(each.outcome == "true" for each in found.conditions) else 0
+
+
+def _percent(text: str) -> float:
+    number = float(text.removesuffix("%"))
+    if not 0 < number <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000")
+    return number
+
+
+def _asked(texts: list[str]) -> "list[Asked]":
+    from ..comparing import conditions
+
+    try:
+        return [conditions.parse(text) for text in texts]
+    except conditions.ConditionError as error:
+        raise UsageError(f"--fail-if: {error}") from error
+
+
+def _side(name: str, capture: "Capture", part: object) -> "Side":
+    from ..comparing import selection, side
+
+    assert isinstance(part, selection.Selection)
+    try:
+        return side.side_of(capture, part)
+    except selection.SelectionError as error:
+        raise UsageError(f"--{name}: {error}") from error
+
+
+def _check(args: argparse.Namespace, a: "Side", b: "Side") -> None:
+    """Raise UsageError where A is B, or a part of it at the same time."""
+    from ..comparing import selection
+
+    if a.capture != b.capture:
+        return
+    if a.selection == b.selection:
+        raise UsageError(
+            f"{args.a_file} and {args.b_file or args.a_file} are the same capture: nothing can "
+            "differ. Compare it with another, or two parts of it: "
+            "--a 'interval 10:00-10:05' --b 'interval 14:00-14:05'"
+        )
+    if a.selection.interval == b.selection.interval:
+        return
+    (a_first, a_last), (b_first, b_last) = (
+        selection.span(side.capture, side.selection) for side in (a, b)
+    )
+    if a_first < b_last and b_first < a_last:
+        raise UsageError(
+            "the intervals of --a and --b overlap: what is in both cannot differ. Give two that "
+            "follow each other: --a 'interval 10:00-10:05' --b 'interval 10:05-10:10'"
+        )
+
+
+def _other_kinds(
+    args: argparse.Namespace, one: "Capture | Result", other: "Capture | Result"
+) -> str:
+    from ..model.capture import Capture
+
+    a, b = args.a_file, args.b_file or args.a_file
+    if isinstance(one, Capture) != isinstance(other, Capture):
+        which = b if isinstance(one, Capture) else a
+        return f"{which} is the result of a lab experiment, and the other a capture: compare alike"
+    return f"{a} and {b} are results of lab experiments, which cannot be compared yet"
+
+
+COMMAND = CompareCommand()

@@ -1,0 +1,68 @@
+"""What each statement did on both sides, as it was counted: exact, and no estimate."""
+
+from .comparison import Factor, StatementChange
+from .side import Side, Statement
+
+_MOST = 20
+
+
+def changes(a: Side, b: Side) -> list[StatementChange]:
+    """Those first whose reading took up more or less of each second."""
+    if not (a.io and b.io and a.seconds and b.seconds):
+        return []
+    whole = sum(s.blocks for s in b.statements.values()) / b.seconds
+    whole -= sum(s.blocks for s in a.statements.values()) / a.seconds
+    pairs = paired(a, b)
+    found = [_change(one, other, a.seconds, b.seconds, whole) for one, other in pairs]
+    found = [each for each in found if each.a_ns_per_s or each.b_ns_per_s]
+    found.sort(key=lambda each: (-abs(each.b_ns_per_s - each.a_ns_per_s), each.text))
+    return found[:_MOST]
+
+
+def paired(a: Side, b: Side) -> list[tuple[Statement | None, Statement | None]]:
+    """By their texts, which are the same on another server."""
+    keys = [*a.statements, *(key for key in b.statements if key not in a.statements)]
+    return [(a.statements.get(key), b.statements.get(key)) for key in keys]
+
+
+def _change(
+    one: Statement | None, other: Statement | None, a_s: float, b_s: float, whole: float
+) -> StatementChange:
+    some = one or other
+    assert some
+    found = StatementChange(text=some.text)
+    if one:
+        found.a_ns_per_s, found.a_blocks_per_s = one.total_ns / a_s, one.blocks / a_s
+        found.a_block_ns = one.total_ns / one.blocks if one.blocks else None
+        if one.calls is not None:
+            found.a_calls_per_s = one.calls / a_s
+            found.a_blocks_per_call = one.blocks / one.calls if one.calls else None
+    if other:
+        found.b_ns_per_s, found.b_blocks_per_s = other.total_ns / b_s, other.blocks / b_s
+        found.b_block_ns = other.total_ns / other.blocks if other.blocks else None
+        if other.calls is not None:
+            found.b_calls_per_s = other.calls / b_s
+            found.b_blocks_per_call = other.blocks / other.calls if other.calls else None
+    if whole:
+        found.part_of_change = (found.b_blocks_per_s - found.a_blocks_per_s) / whole
+    return found
+
+
+def factor(a: Side, b: Side) -> Factor | None:
+    """What the time of reading for statements is made of; None where calls are not known."""
+    sums = []
+    for side in (a, b):
+        own = [each for each in side.statements.values() if each.blocks]
+        if not own or not side.seconds or any(not each.calls for each in own):
+            return None
+        calls = sum(each.calls or 0 for each in own)
+        sums.append(
+            (calls / side.seconds, sum(e.blocks for e in own) / calls,
+             sum(e.total_ns for e in own) / sum(e.blocks for e in own))
+        )  # fmt: skip
+    (calls_a, blocks_a, time_a), (calls_b, blocks_b, time_b) = sums
+    if not time_a or not time_b:
+        return None
+    return Factor(
+        calls=calls_b / calls_a, blocks_per_call=blocks_b / blocks_a, block_time=time_b / time_a
+    )
