@@ -57,6 +57,12 @@ class ConnectionLostError(DatabaseError):
     """It was there, and nothing more can be asked by it."""
 
 
+class ConditionError(PgtraceError):
+    """What --fail-if asked for is so."""
+
+    exit_code = 8
+
+
 class NothingCapturedError(PgtraceError):
     """Interrupted before anything was captured."""
 

@@ -53,8 +53,8 @@ function _shtab_pgtrace_using
   test "$_shtab_pgtrace_cmdpath" = "$argv"
 end
 
-set -g _shtab_pgtrace_commands doctor list attach capture report lab 'lab pages' 'lab readahead' 'lab buffers' 'lab sync' 'lab restore'
-set -g _shtab_pgtrace_opts_with_value --backend --backend-type --bulk-rows --by --clients --cpu-server --cpu-tracer --data-storage --datname --dsn --duration --engine --every --format --max-backends --max-statements --operations --output --pg-bin --pid --probe --queries --rows --runs --sectors --server --shared-buffers --since --sort --statement --storage --top --transactions --until --usename --user --wal-storage -o -p
+set -g _shtab_pgtrace_commands doctor list attach capture report compare lab 'lab pages' 'lab readahead' 'lab buffers' 'lab sync' 'lab restore'
+set -g _shtab_pgtrace_opts_with_value --a --b --backend --backend-type --bulk-rows --by --clients --cpu-server --cpu-tracer --data-storage --datname --dsn --duration --engine --every --fail-if --format --margin --max-backends --max-statements --operations --output --pg-bin --pid --probe --queries --rows --runs --sectors --server --shared-buffers --since --sort --statement --storage --top --transactions --until --usename --user --wal-storage -o -p
 
 complete -c pgtrace -e
 complete -c pgtrace -f
@@ -154,6 +154,21 @@ complete -c pgtrace -n '_shtab_pgtrace_using report' -l statement -x -d 'one in 
 complete -c pgtrace -n '_shtab_pgtrace_using report' -l since -x -d 'what was done from this time of day on, in UTC: 14:05:30'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -l until -x -d 'and until then'
 complete -c pgtrace -n '_shtab_pgtrace_using report; and test $_shtab_pgtrace_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'what `capture -o` or `lab … -o` wrote; - is stdin'
+complete -c pgtrace -n '_shtab_pgtrace_using; and test $_shtab_pgtrace_npos -eq 0' -a compare -d 'two captures, or two parts of one: what differs, and how certain'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -s h -l help -d 'show this help message and exit'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l version -d 'show program'"'"'s version number and exit'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -s v -l verbose -d 'say more: libbpf'"'"'s words; of an unexpected error, the traceback'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -s q -l quiet -d 'say nothing but data and errors'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l a -x -d 'A is this part alone: '"'"'interval 10:00-10:05'"'"', '"'"'backend PID'"'"', '"'"'statement ID|TEXT'"'"', '"'"'relation NAME'"'"' or '"'"'tablespace NAME'"'"'; repeatable'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l b -x -d 'B is this part alone: '"'"'interval 10:00-10:05'"'"', '"'"'backend PID'"'"', '"'"'statement ID|TEXT'"'"', '"'"'relation NAME'"'"' or '"'"'tablespace NAME'"'"'; repeatable'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l margin -x -d 'differences up to that do not matter; 10 if not given'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l fail-if -x -d 'exit with 8 if it is certain: '"'"'p99(device) > 1.2x'"'"', '"'"'mean > 20%'"'"'; repeatable'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l format -xka "text json html" -d 'text if not given'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l json -d '--format json'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'write it there, not to stdout'
+complete -c pgtrace -n '_shtab_pgtrace_using compare' -l force -d 'overwrite OUT'
+complete -c pgtrace -n '_shtab_pgtrace_using compare; and test $_shtab_pgtrace_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'A: what was before; - is stdin'
+complete -c pgtrace -n '_shtab_pgtrace_using compare; and test $_shtab_pgtrace_npos -eq 1' -ka "(__fish_complete_path (commandline -ct))" -d 'B: what is to be judged; A'"'"'s file if not given'
 complete -c pgtrace -n '_shtab_pgtrace_using; and test $_shtab_pgtrace_npos -eq 0' -a lab -d 'repeat a published experiment on a server of its own'
 complete -c pgtrace -n '_shtab_pgtrace_using lab' -s h -l help -d 'show this help message and exit'
 complete -c pgtrace -n '_shtab_pgtrace_using lab' -l version -d 'show program'"'"'s version number and exit'

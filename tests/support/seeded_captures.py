@@ -34,6 +34,7 @@ def seeded_capture(
     blocks_per_call: int = 10,
     text: str = STATEMENT,
     tablespace: str = "pg_default",
+    relation: str | None = None,
     noise: float = 0.1,
     **fields: Any,
 ) -> Capture:
@@ -55,11 +56,11 @@ def seeded_capture(
             powers[source][max(3, ns.bit_length() - 1)] += 1
         for source, found in sums.items():
             whole[source] += found
-        intervals.append(_interval(float(second), sums, powers, tablespace))
+        intervals.append(_interval(float(second), sums, powers, tablespace, relation))
     io = [
         Io(
             source, "random", "1", "query", found.count * BLOCK, found.count, 0, found.to_data(),
-            tablespace=tablespace, kind="heap",
+            tablespace=tablespace, relation=relation, kind="heap",
         )
         for source, found in sorted(whole.items())
     ]  # fmt: skip
@@ -73,6 +74,7 @@ def _interval(
     sums: dict[Source, Histogram],
     powers: dict[Source, Counter[int]],
     tablespace: str,
+    relation: str | None,
 ) -> Interval:
     ordered = sorted(sums.items())
     count, total = sum(h.count for h in sums.values()), sum(h.total_ns for h in sums.values())
@@ -89,7 +91,7 @@ def _interval(
         [
             Heaviest(
                 "read", count, count * BLOCK, total, device.count, device.total_ns,
-                query_id=NUMBER, kind="heap", tablespace=tablespace,
+                query_id=NUMBER, kind="heap", tablespace=tablespace, relation=relation,
             )
         ],
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from random import Random
 
@@ -20,7 +20,7 @@ NOISE = 0.5
 """Of the logarithm of a read, its standard deviation."""
 LEVEL_NOISE = 0.25
 """The same of seconds, where those are correlated."""
-DRIFT = 0.4
+DRIFT = 0.2
 """By so much the last second is slower than the first."""
 
 
@@ -29,7 +29,7 @@ class Series:
     """How reads of one session vary."""
 
     seconds: int
-    reads: int = 100
+    reads: int = 200
     """In a second, about."""
     correlation: float = 0.0
     """Between one read and the next."""
@@ -38,6 +38,10 @@ class Series:
     drift: bool = False
     of_seconds: float | None = None
     """Seconds vary too, and this is the correlation between one and the next."""
+
+    def with_seconds(self, seconds: int) -> "Series":
+        """The same over another time."""
+        return replace(self, seconds=seconds)
 
     def pieces(self, rng: Random) -> list[Piece]:
         """One session, whose mean is 1 ms per block without slow reads and drift."""

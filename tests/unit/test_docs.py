@@ -45,6 +45,9 @@ _REPORT = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _FOUND = re.compile(r"^(<!-- found: (?P<file>[^\n]+) -->\n\n)(?:[- ] [^\n]*\n)*", re.MULTILINE)
+_COMPARED = re.compile(
+    r"^(<!-- compare: (?P<files>[^\n]+) -->\n\n?```text\n).*?(?=^```$)", re.MULTILINE | re.DOTALL
+)
 _RUN = re.compile(r"^<!-- run: ([^\n]+) -->\n\n?```console\n", re.MULTILINE)
 
 
@@ -131,9 +134,31 @@ def test_every_report_of_a_lab_result_is_what_its_file_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_every_comparison_is_what_its_files_say(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / name
+    if not _COMPARED.search(page.read_text()):
+        return
+    monkeypatch.chdir(page.parent / "captures")
+
+    def drawn(match: re.Match[str]) -> str:
+        assert main(["compare", *match["files"].split()]) == 0
+        return f"{match[1]}$ pgtrace compare {match['files']}\n{capsys.readouterr().out}"
+
+    real = _COMPARED.sub(drawn, page.read_text())
+    if "PGTRACE_UPDATE_DOCS" in os.environ:
+        page.write_text(real)
+    else:
+        assert page.read_text() == real, "PGTRACE_UPDATE_DOCS=1 writes it anew"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_command_line_can_be_parsed(name: str) -> None:
     for line in "".join(blocks(ROOT / name, "sh")).replace("\\\n", "").splitlines():
-        words = shlex.split(re.split(r"[|>]", line, maxsplit=1)[0], comments=True)
+        words = shlex.split(line, comments=True)
+        behind = (at for at, word in enumerate(words) if word[:1] in ("|", ">"))
+        words = words[: next(behind, None)]
         words = words[words[:1] == ["sudo"] :]
         if words[:1] == ["pgtrace"] and len(words) > 1:
             given = ["1" if word == "PID" else word for word in words[2:]]

@@ -4,16 +4,16 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import ConditionError, UsageError
 from . import notes
 
 if TYPE_CHECKING:
+    from ..comparing.comparison import Comparison
     from ..comparing.conditions import Asked
     from ..comparing.side import Side
     from ..model.capture import Capture
     from ..model.lab_result import Result
 
-FAILED = 8
 _FORMATS = ("text", "json", "html")
 _USUAL = 10.0
 
@@ -106,7 +106,7 @@ class CompareCommand:
             found = captures.compare(a, b, 1 + args.margin / 100)
             found.conditions = [conditions.evaluate(each, a, b) for each in asked]
         else:
-            raise UsageError(_other_kinds(args, one, other))
+            found = _results(args, one, other)
         found.a.file = "stdin" if args.a_file == "-" else args.a_file
         found.b.file = "stdin" if args.b_file == "-" else args.b_file or found.a.file
         drawn = forms.FORMS[args.format](found, width(args.output is not None))
@@ -114,7 +114,10 @@ class CompareCommand:
             sys.stdout.write(drawn)
         else:
             notes.note(args, output_file.write(drawn.encode(), args.output, args.force))
-        return FAILED if any(each.outcome == "true" for each in found.conditions) else 0
+        if so := [each.text for each in found.conditions if each.outcome == "true"]:
+            sys.stdout.flush()
+            raise ConditionError(f"--fail-if: {', '.join(so)}: true")
+        return 0
 
 
 def _percent(text: str) -> float:
@@ -129,7 +132,7 @@ def _asked(texts: list[str]) -> "list[Asked]":
 
     try:
         return [conditions.parse(text) for text in texts]
-    except conditions.ConditionError as error:
+    except conditions.NoConditionError as error:
         raise UsageError(f"--fail-if: {error}") from error
 
 
@@ -167,16 +170,39 @@ def _check(args: argparse.Namespace, a: "Side", b: "Side") -> None:
         )
 
 
-def _other_kinds(
+def _results(
     args: argparse.Namespace, one: "Capture | Result", other: "Capture | Result"
-) -> str:
+) -> "Comparison":
+    from ..comparing import results
+    from ..lab.core.valid_runs import counted
     from ..model.capture import Capture
+    from ..model.lab_result import TableResult
 
     a, b = args.a_file, args.b_file or args.a_file
-    if isinstance(one, Capture) != isinstance(other, Capture):
+    if isinstance(one, Capture) or isinstance(other, Capture):
         which = b if isinstance(one, Capture) else a
-        return f"{which} is the result of a lab experiment, and the other a capture: compare alike"
-    return f"{a} and {b} are results of lab experiments, which cannot be compared yet"
+        raise UsageError(
+            f"{which} is the result of a lab experiment, and the other a capture: compare alike"
+        )
+    if one.experiment != other.experiment:
+        raise UsageError(
+            f"{a} is of the experiment {one.experiment}, {b} of {other.experiment}: compare alike"
+        )
+    if args.a or args.b or args.fail_if:
+        option = "--fail-if" if args.fail_if else "--a" if args.a else "--b"
+        raise UsageError(f"{option} is for captures, and {a} is a lab result: leave it out")
+    if not isinstance(one, TableResult) or not isinstance(other, TableResult):
+        raise UsageError(f"results of {one.experiment} cannot be compared yet; captures can")
+    if one == other:
+        raise UsageError(f"{a} and {b} are the same result: nothing can differ. Name another")
+    found = results.compare(one, other, (counted(one), counted(other)), 1 + args.margin / 100)
+    if not found.findings:
+        names = [", ".join(sorted({s.name for s in each.storages})) for each in (one, other)]
+        raise UsageError(
+            f"{a} and {b} have nothing in common: storages {names[0]} and {names[1]}. Measure both "
+            "with the same --storage names"
+        )
+    return found
 
 
 COMMAND = CompareCommand()

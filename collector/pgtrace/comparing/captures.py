@@ -8,7 +8,16 @@ from ..stats.batch_means import Sum
 from . import cautions, percentiles, statistics
 from .comparison import Comparison, Finding, Metric, OneSide, Share, Subject
 from .decide import MARGIN, outcome, outcomes
-from .estimate import Estimated, Missing, Statistic, Weight, by_blocks, by_time, estimate
+from .estimate import (
+    LEAST_UNITS,
+    Estimated,
+    Missing,
+    Statistic,
+    Weight,
+    by_blocks,
+    by_time,
+    estimate,
+)
 from .pieces import Piece, Stratum, Wanted, only, together
 from .side import Side
 from .statements import changes, factor
@@ -16,6 +25,7 @@ from .statements import changes, factor
 _NOTABLE = 0.01
 """Share of the time on one side, from which on a stratum is looked at alone."""
 _MOST_STRATA = 40
+_MOST_STATEMENTS = 5
 _OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 Found = tuple[Finding, Estimated | Missing]
@@ -27,7 +37,7 @@ def compare(a: Side, b: Side, margin: float = MARGIN) -> Comparison:
     both = {*a.capture.probes.operations} & {*b.capture.probes.operations}
     operations = [operation for operation in _OPERATIONS if operation in both]
     found = [each for operation in operations for each in _of_operation(a, b, operation)]
-    _decide(found, margin, hindered)
+    settle(found, margin, hindered)
     findings = [finding for finding, _ in found]
     return Comparison(
         a=_one_side(a),
@@ -103,6 +113,8 @@ def _of_operation(a: Side, b: Side, operation: Operation) -> list[Found]:
         found.append((finding, ratio))
     if all(whole.whole.reads for whole in wholes):
         found += _strata(a, b, wholes, operation)
+        if operation == "read":
+            found += _of_statements(a, b)
         found += _percentiles(a, b, wholes, operation)
     return found
 
@@ -156,6 +168,26 @@ def _strata(a: Side, b: Side, wholes: Sequence[Piece], operation: Operation) -> 
     return found
 
 
+def _of_statements(a: Side, b: Side) -> list[Found]:
+    """Those of which nearly all is known by interval, if they are not all there is."""
+    found: list[Found] = []
+    if len(a.statements.keys() | b.statements.keys()) < 2:
+        return found
+    shared = [text for text in a.series if text in b.series][:_MOST_STATEMENTS]
+    metrics: tuple[Metric, ...] = ("time_per_block", "blocks_per_second")
+    for text in shared:
+        series = a.series[text], b.series[text]
+        wholes = [together(pieces) for pieces in series]
+        for metric in metrics:
+            one, other = (_value(metric, whole, a) for whole in wholes)
+            finding = Finding(
+                metric=metric, of=Subject(statement=text), outcome="not_decided", a=one, b=other
+            )
+            statistic, weight = _STATISTICS[metric]
+            found.append((finding, estimate(statistic, *series, weight)))
+    return found
+
+
 def subject(key: Stratum) -> Subject:
     """The same, as data."""
     return Subject(
@@ -199,11 +231,13 @@ def _percentiles(a: Side, b: Side, wholes: Sequence[Piece], operation: Operation
     return found
 
 
-def _decide(found: Sequence[Found], margin: float, hindered: str | None) -> None:
-    """Set outcomes and intervals: the first is the primary, and the others are many."""
+def settle(
+    found: Sequence[Found], margin: float, hindered: str | None, *, primary: bool = True
+) -> None:
+    """Set outcomes and intervals: the first is the primary, if there is one; others are many."""
     estimates: list[tuple[Finding, Estimated]] = []
     for at, (finding, ratio) in enumerate(found):
-        finding.primary = at == 0
+        finding.primary = primary and at == 0
         if isinstance(ratio, Missing):
             finding.why = ratio.why
             continue
@@ -211,6 +245,8 @@ def _decide(found: Sequence[Found], margin: float, hindered: str | None) -> None
         finding.low, finding.high = ratio.interval()
         if hindered:
             finding.why = hindered
+        elif ratio.units < LEAST_UNITS:
+            finding.why = f"there are {ratio.units} of at least {LEAST_UNITS} units"
         elif finding.primary:
             finding.outcome = outcome(ratio, margin)
         else:

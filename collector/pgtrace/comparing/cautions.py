@@ -1,8 +1,9 @@
 """What keeps a comparison from being as good as it seems."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from ..model.capture import Capture, Operation
+from ..model.capture import Capture, Host, Operation, Probes, Server
 from .comparison import Caution, Finding
 from .side import Side
 
@@ -38,15 +39,33 @@ def of(a: Side, b: Side, findings: Sequence[Finding]) -> list[Caution]:
     """All there are, the gravest first."""
     one, other = a.capture, b.capture
     return [
-        *_ways(one, other),
+        *of_probes(one, other),
         *_measured(one, other),
         *_losses(one, other),
         *_extent(a, b, findings),
+        *of_hosts(one, other),
         *_circumstances(one, other),
     ]
 
 
-def _ways(one: Capture, other: Capture) -> list[Caution]:
+class Measured(Protocol):
+    """A capture, or a lab result."""
+
+    @property
+    def host(self) -> Host:
+        """Where."""
+
+    @property
+    def server(self) -> Server:
+        """Of which server."""
+
+    @property
+    def probes(self) -> Probes:
+        """How."""
+
+
+def of_probes(one: Measured, other: Measured) -> list[Caution]:
+    """What was measured in another way."""
     found = []
     if one.probes.type != other.probes.type:
         types = one.probes.type, other.probes.type
@@ -60,6 +79,22 @@ def _ways(one: Capture, other: Capture) -> list[Caution]:
             Caution("block_size", "Blocks are of other sizes: their times are not alike.",
                     one.server.block_size, other.server.block_size)
         )  # fmt: skip
+    return found
+
+
+def of_hosts(one: Measured, other: Measured) -> list[Caution]:
+    """What was measured elsewhere."""
+    found = []
+    if one.host.kernel != other.host.kernel:
+        words = f"The kernels differ: {one.host.kernel} and {other.host.kernel}."
+        found.append(Caution("kernel", words, one.host.kernel, other.host.kernel))
+    if one.host.cpus != other.host.cpus:
+        words = f"The hosts have {one.host.cpus} and {other.host.cpus} CPUs."
+        found.append(Caution("cpus", words, one.host.cpus, other.host.cpus))
+    versions = one.server.version, other.server.version
+    if None not in versions and versions[0] != versions[1]:
+        words = f"The servers differ: PostgreSQL {versions[0]} and {versions[1]}."
+        found.append(Caution("version", words, *versions))
     return found
 
 
@@ -123,16 +158,6 @@ def _extent(a: Side, b: Side, findings: Sequence[Finding]) -> list[Caution]:
 
 def _circumstances(one: Capture, other: Capture) -> list[Caution]:
     found = []
-    if one.host.kernel != other.host.kernel:
-        words = f"The kernels differ: {one.host.kernel} and {other.host.kernel}."
-        found.append(Caution("kernel", words, one.host.kernel, other.host.kernel))
-    if one.host.cpus != other.host.cpus:
-        words = f"The hosts have {one.host.cpus} and {other.host.cpus} CPUs."
-        found.append(Caution("cpus", words, one.host.cpus, other.host.cpus))
-    versions = one.server.version, other.server.version
-    if None not in versions and versions[0] != versions[1]:
-        words = f"The servers differ: PostgreSQL {versions[0]} and {versions[1]}."
-        found.append(Caution("version", words, *versions))
     hits = _hits(one), _hits(other)
     if hits[0] is not None and hits[1] is not None and abs(hits[0] - hits[1]) > _HITS:
         words = (

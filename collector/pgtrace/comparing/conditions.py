@@ -30,7 +30,7 @@ WORDS = (*_OPERATIONS, *_SOURCES, *_PATTERNS)
 HINT = "say it as in --fail-if 'p99(device) > 1.2x' or --fail-if 'mean > 20%'"
 
 
-class ConditionError(ValueError):
+class NoConditionError(ValueError):
     """It cannot be understood."""
 
 
@@ -57,10 +57,10 @@ class Asked:
 
 
 def parse(text: str) -> Asked:
-    """Raises ConditionError."""
+    """Raises NoConditionError."""
     found = _FORM.fullmatch(text)
     if not found:
-        raise ConditionError(f"{text!r} is no condition: {HINT}")
+        raise NoConditionError(f"{text!r} is no condition: {HINT}")
     metric, words = found["metric"], _words(found["of"])
     if metric in METRICS:
         told = str(METRICS[metric])
@@ -68,19 +68,19 @@ def parse(text: str) -> Asked:
         told = metric
     else:
         known = ", ".join([*METRICS, "p50, p99 and other percentiles"])
-        raise ConditionError(f"{metric!r} is not known; there are {known}: {HINT}")
+        raise NoConditionError(f"{metric!r} is not known; there are {known}: {HINT}")
     if unknown := [word for word in words if word not in WORDS]:
-        raise ConditionError(f"{unknown[0]!r} is not known; there are {', '.join(WORDS)}: {HINT}")
+        raise NoConditionError(f"{unknown[0]!r} is not known; there are {', '.join(WORDS)}: {HINT}")
     operations = [each for each in _OPERATIONS if each in words]
     if len(operations) > 1:
-        raise ConditionError(f"{text!r} is of two operations: give one for each: {HINT}")
+        raise NoConditionError(f"{text!r} is of two operations: give one for each: {HINT}")
     number = float(found["number"])
     ratio = number if found["unit"] == "x" else 1 + number / 100
     if ratio <= 0 or (found["unit"] == "x" and found["number"][0] in "+-"):
-        raise ConditionError(f"{text!r} asks for a ratio that cannot be: {HINT}")
+        raise NoConditionError(f"{text!r} asks for a ratio that cannot be: {HINT}")
     patterns: frozenset[Pattern] = frozenset(each for each in _PATTERNS if each in words)
     if patterns and told.startswith("p") and told[1:2].isdigit():
-        raise ConditionError(
+        raise NoConditionError(
             f"{text!r}: of patterns no percentiles are kept by interval; ask for the mean: "
             f"--fail-if 'mean({', '.join(words)}) {found['sign']} {found['number']}{found['unit']}'"
         )

@@ -1,12 +1,11 @@
 """Percentiles of both sides, and how certain their ratio is."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, log, sqrt
 
 from ..model.buckets import Bucket, bucket_bounds
-from ..model.capture import Io, Operation, Source
-from ..model.histogram import Histogram
+from ..model.capture import Operation, Source
 from ..stats.batch_means import Sum
 from ..stats.student_t import quantile
 from .estimate import LEVEL, Missing, Spread, Varied, varied
@@ -63,18 +62,16 @@ def latencies(side: Side, which: Which) -> Latencies:
         for piece, powers in zip(side.pieces, side.powers, strict=False)
     ]
     if side.io:
-        chosen = [io for io in side.io if which(io.operation, io.source)]
-        return Latencies(_fine(chosen), pieces)
+        fine: dict[int, int] = {}
+        for told, counts in side.counts.items():
+            for index, count in counts.items() if which(*told) else ():
+                fine[index] = fine.get(index, 0) + count
+        return Latencies([(*bucket_bounds(index), fine[index]) for index in sorted(fine)], pieces)
     every: dict[int, int] = {}
     for _, powers in pieces:
         for power, count in powers.items():
             every[power] = every.get(power, 0) + count
     return Latencies([(*_edges(power), every[power]) for power in sorted(every)], pieces)
-
-
-def _fine(chosen: Iterable[Io]) -> list[Bucket]:
-    counts = Histogram.of(chosen).counts
-    return [(*bucket_bounds(index), counts[index]) for index in sorted(counts)]
 
 
 def _edges(power: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..model.capture import Capture, Heaviest, Interval, Io, Operation, Query, Source
+from ..model.histogram import Histogram
 from ..stats.batch_means import Sum
 from . import selection as selections
 from .pieces import Piece, Stratum
@@ -12,8 +13,8 @@ from .selection import Selection, SelectionError
 
 _WHOLE = 0.95
 """Share of a statement's time that intervals have to tell of, for them to be its series."""
-_GAP = 0.5
-"""Of an interval, so much is more than a look that came late: nothing was done."""
+_MOST_GAPS = 1000
+"""Pieces that stand for one time in which nothing was done, whatever a file says of its length."""
 
 Powers = dict[tuple[Operation, Source], dict[int, int]]
 
@@ -47,6 +48,8 @@ class Side:
     """Of each piece of the whole how long each took, coarsely; none of other parts."""
     io: list[Io] = field(default_factory=list)
     """None of an interval: of that only pieces are known."""
+    counts: dict[tuple[Operation, Source], dict[int, int]] = field(default_factory=dict)
+    """The same, how many by bucket."""
     statements: dict[object, Statement] = field(default_factory=dict)
     series: dict[str, list[Piece]] = field(default_factory=dict)
     """By text, of statements of which nearly all is known by interval."""
@@ -60,6 +63,7 @@ def side_of(capture: Capture, selection: Selection | None = None) -> Side:
     side = Side(capture, selection, last - first)
     if selection.interval is None:
         side.io = _io(capture, selection)
+        side.counts = _counts(side.io)
         side.statements = _statements(capture, selection)
         _check(side)
     timed = _with_gaps(chosen, first, last)
@@ -100,6 +104,13 @@ def _io(capture: Capture, selection: Selection) -> list[Io]:
                 if selection.has(io, backend.pid, query)
             ]
     return found
+
+
+def _counts(io: Sequence[Io]) -> dict[tuple[Operation, Source], dict[int, int]]:
+    of: defaultdict[tuple[Operation, Source], list[Io]] = defaultdict(list)
+    for each in io:
+        of[each.operation, each.source].append(each)
+    return {told: Histogram.of(several).counts for told, several in of.items()}
 
 
 def _statements(capture: Capture, selection: Selection) -> dict[object, Statement]:
@@ -149,7 +160,7 @@ def _with_gaps(
 
     def fill(until: float) -> None:
         nonlocal at
-        number = round((until - at) / usual) if until - at > _GAP * usual else 0
+        number = min(round(max(until - at, 0) / usual), _MOST_GAPS)
         length = (until - at) / number if number else 0.0
         found.extend((Interval(at + n * length, [], length), length) for n in range(number))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import chain
+from math import log
 
 from ... import units
 from ...comparing.comparison import (
@@ -89,6 +90,8 @@ def answer(of: Comparison) -> list[str]:
     """What somebody would say aloud."""
     primary = next((each for each in of.findings if each.primary), None)
     asked = [_condition(each) for each in of.conditions]
+    if of.experiment:
+        return [*_of_runs(of), *asked]
     if primary is None:
         return ["Neither side did anything that could be compared.", *asked]
     first = _first(primary, of.margin)
@@ -102,6 +105,26 @@ def answer(of: Comparison) -> list[str]:
         decided = primary.outcome in ("more", "less")
         said = [first, *why, *amount] if decided else [*amount, first, *why]
     return [*(said or [first]), *(_sentence(each) for each in _told_apart(of)), *asked]
+
+
+def _of_runs(of: Comparison) -> list[str]:
+    """What differs in a lab result, most first; then of how many it is not so, or not known."""
+    elapsed = [each for each in of.findings if each.metric == "elapsed"]
+    differ = [each for each in elapsed if each.outcome in ("more", "less")]
+    differ.sort(key=lambda each: -abs(log(each.value or 1)))
+    said = [
+        f"{each.of.run}: {'slower' if each.outcome == 'more' else 'faster'} in B, elapsed "
+        f"{_interval(each)}{_values(each)}."
+        for each in differ[:_MOST_STATEMENTS]
+    ]
+    same = sum(each.outcome == "no_difference" for each in elapsed)
+    open_ = len(elapsed) - len(differ) - same
+    rest = [
+        f"Of {units.count(len(elapsed))} measurements {units.count(len(differ))} differ, "
+        f"{units.count(same)} do not by more than {margin_of(of.margin)}, "
+        f"{units.count(open_)} are not decided."
+    ]
+    return [*said, *rest]
 
 
 def _is_whole(finding: Finding, operation: Operation) -> bool:
@@ -128,8 +151,6 @@ def margin_of(margin: float) -> str:
 
 def _first(primary: Finding, margin: float) -> str:
     doing = _DOING[primary.of.operation]
-    if primary.of.run:
-        doing = primary.of.run
     values = _values(primary)
     if primary.low is None or primary.high is None:
         return f"Not decided whether {doing} takes longer: {primary.why}{values}."
@@ -298,6 +319,8 @@ def subject_words(of: Subject) -> str:
     if of.run:
         return of.run
     words = [_PLURALS[of.operation]]
+    if of.statement is not None:
+        return f"{words[0]} for {short(of.statement)}"
     if of.pattern and of.pattern != "unknown":
         words.insert(0, of.pattern)
     if of.other_files:
@@ -411,9 +434,10 @@ def _statements(of: Comparison) -> list[Block]:
 
 def _how(of: Comparison) -> str:
     unit = "runs" if of.experiment else "blocks of intervals"
+    which = "All" if of.experiment else "All but the first"
     return (
         f"B by A, with 95 % intervals over {unit}, never over single reads; fewer than 10 decide "
-        f"nothing. What is within {margin_of(of.margin)} is no difference. All but the first are "
-        "corrected for being many. One session stands for each side: what changes from one to the "
-        "next by itself is a difference too."
+        f"nothing. What is within {margin_of(of.margin)} is no difference. {which} are corrected "
+        "for being many. One session stands for each side: what changes from one to the next by "
+        "itself is a difference too."
     )

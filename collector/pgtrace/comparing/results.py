@@ -1,0 +1,99 @@
+"""Two results of one experiment: what differs, run by run."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import exp, fsum, log
+
+from ..model.lab_result import QueryCell, TableResult
+from ..stats.student_t import error
+from .captures import Found, settle
+from .cautions import of_hosts, of_probes
+from .comparison import Comparison, Finding, Metric, OneSide, Subject
+from .decide import MARGIN
+from .estimate import LEAST_UNITS, Estimate, Missing
+
+_BLOCK = 8192
+_COMMON = frozenset(QueryCell.__struct_fields__) - {"storage", "pattern", "state"}
+"""What one run measured; the others say what it was of."""
+
+
+def compare(
+    a: TableResult,
+    b: TableResult,
+    cells: tuple[Sequence[QueryCell], Sequence[QueryCell]],
+    margin: float = MARGIN,
+) -> Comparison:
+    """B against A, of these of their runs. All that both have is compared, none is chosen before
+    the others.
+    """
+    groups = [_grouped(each) for each in cells]
+    found: list[Found] = []
+    for key in groups[0]:
+        if key in groups[1]:
+            one, other = groups[0][key], groups[1][key]
+            found += [
+                _compared(metric, key, one, other) for metric in ("elapsed", "time_per_block")
+            ]
+    cautions = [*of_probes(a, b), *of_hosts(a, b)]
+    hindered = cautions[0].words if any(c.name == "probe_type" for c in cautions) else None
+    settle([each for each in found if each[0].a and each[0].b], margin, hindered, primary=False)
+    return Comparison(
+        a=_side(a, cells[0]),
+        b=_side(b, cells[1]),
+        margin=margin,
+        findings=[finding for finding, _ in found if finding.a and finding.b],
+        cautions=cautions,
+        experiment=a.experiment,
+    )
+
+
+def _grouped(cells: Sequence[QueryCell]) -> dict[str, list[QueryCell]]:
+    """By what was run: `sequential on ssd, cold, read_ahead_sectors 256`."""
+    found: defaultdict[str, list[QueryCell]] = defaultdict(list)
+    for cell in cells:
+        varied = [name for name in cell.__struct_fields__ if name not in _COMMON]
+        told = [f"{cell.pattern} on {cell.storage}", cell.state]
+        told += [
+            f"{name} {getattr(cell, name)}"
+            for name in varied
+            if name not in ("storage", "pattern", "state")
+        ]
+        found[", ".join(each for each in told if each)].append(cell)
+    return found
+
+
+def _compared(
+    metric: Metric, key: str, one: Sequence[QueryCell], other: Sequence[QueryCell]
+) -> Found:
+    values = [[v for cell in cells if (v := _value(metric, cell))] for cells in (one, other)]
+    finding = Finding(metric=metric, of=Subject(run=key), outcome="not_decided")
+    logs = [[log(value) for value in each] for each in values]
+    for name, each in zip("AB", logs, strict=True):
+        if len(each) < 2:
+            return finding, Missing(f"{name} has {len(each)} of at least {LEAST_UNITS} runs")
+    means = [fsum(each) / len(each) for each in logs]
+    finding.a, finding.b = (exp(mean) for mean in means)
+    parts = []
+    for mean, each in zip(means, logs, strict=True):
+        squares = fsum((value - mean) ** 2 for value in each)
+        parts.append((squares / (len(each) - 1) / len(each), float(len(each) - 1)))
+    return finding, Estimate(means[1] - means[0], (error(parts),), min(map(len, logs)))
+
+
+def _value(metric: Metric, cell: QueryCell) -> float | None:
+    """Nanoseconds, of all or of 8 KiB; None if it was not measured."""
+    if metric == "elapsed":
+        return cell.elapsed_s * 1e9
+    reads = [io for io in cell.io if io.operation == "read" and io.scope == "query"]
+    size = sum(io.bytes for io in reads)
+    return sum(io.total_ns for io in reads) * _BLOCK / size if size else None
+
+
+def _side(result: TableResult, cells: Sequence[QueryCell]) -> OneSide:
+    return OneSide(
+        started=result.started,
+        seconds=result.duration_s,
+        server=result.server.version,
+        kernel=result.host.kernel,
+        runs=len(cells),
+    )
