@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from captures import some_capture
 from pgtrace.comparing import statistics
+from pgtrace.comparing.captures import compare
 from pgtrace.comparing.decide import MARGIN, outcome, outcomes
 from pgtrace.comparing.estimate import LEAST_UNITS, Estimate, Missing, by_time, estimate
 from pgtrace.comparing.pieces import Piece, together
+from pgtrace.comparing.side import side_of
+from pgtrace.model.capture import Cost, Interval, IntervalIo, Probes
+from pgtrace.reporters.comparison import text
 from pgtrace.stats.batch_means import Sum
 from pgtrace.stats.student_t import quantile, tail
 from seeded_series import KEY, Series, verdicts
@@ -199,3 +204,54 @@ def test_the_level_at_which_it_decides_is_the_one_of_its_interval(
     if 1e-6 < level < 0.99:
         assert outcome(found, margin, min(1.0, level * 1.01)) != "not_decided"
         assert outcome(found, margin, level * 0.99) == "not_decided"
+
+
+NUMBERS = st.sampled_from([0, 0, 1, 5, 1000, 2**40])
+COSTS = st.builds(
+    Cost,
+    tablespace=st.sampled_from([None, "a"]),
+    pattern=st.sampled_from(["random", "unknown"]),
+    source=st.sampled_from(["device", "page_cache"]),
+    size=st.sampled_from(["1", "16+"]),
+    blocks=NUMBERS,
+    total_ns=NUMBERS,
+    reads=NUMBERS,
+)
+IO = st.builds(
+    IntervalIo,
+    operation=st.sampled_from(["read", "fsync", "write"]),
+    source=st.sampled_from(["device", "unknown"]),
+    count=NUMBERS,
+    bytes=NUMBERS,
+    total_ns=NUMBERS,
+    powers=st.dictionaries(st.sampled_from([3, 20, 40]), NUMBERS),
+)
+INTERVALS = st.lists(
+    st.builds(
+        Interval,
+        second=st.floats(0, 100),
+        costs=st.lists(COSTS, max_size=3),
+        length=st.none() | st.sampled_from([0.0, 0.5, 1.0]),
+        io=st.lists(IO, max_size=3),
+    ),
+    max_size=25,
+)
+
+
+@given(INTERVALS, INTERVALS, st.sampled_from([0.0, 30.0, 1e12]))
+@settings(max_examples=150, deadline=None)
+def test_whatever_intervals_hold_it_is_compared(
+    a: list[Interval], b: list[Interval], duration_s: float
+) -> None:
+    """Files are written by others, and some by nobody who measured."""
+    probes = Probes("libbpf", "fentry", "usdt", operations=["read", "write", "fsync"])
+    sides = [
+        side_of(some_capture(intervals=each, duration_s=duration_s, probes=probes))
+        for each in (a, b)
+    ]
+    one, other = compare(*sides), compare(*reversed(sides))
+    assert len(one.findings) == len(other.findings)
+    assert text(one)
+    by = {(f.metric, f.of): f.outcome for f in other.findings}
+    for finding in one.findings:
+        assert by[finding.metric, finding.of] == TURNED.get(finding.outcome, finding.outcome)

@@ -12,14 +12,18 @@ import pytest
 
 import captures
 import lab_results
+from pgtrace.comparing.captures import compare
+from pgtrace.comparing.comparison import Comparison
+from pgtrace.comparing.side import side_of
 from pgtrace.lab import EXPERIMENTS
 from pgtrace.lab.experiments import experiment
 from pgtrace.model import encoding
 from pgtrace.model.capture import Capture
+from seeded_captures import seeded_capture
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 RESULTS = functools.reduce(operator.or_, (experiment(name).result for name in EXPERIMENTS))
-KINDS = {"capture": Capture, "lab-result": RESULTS}
+KINDS = {"capture": Capture, "lab-result": RESULTS, "comparison": Comparison}
 
 
 def stored(kind: str) -> Path:
@@ -35,7 +39,16 @@ def test_a_schema_is_that_of_the_structs(kind: str) -> None:
     assert stored(kind).read_text() == f"{text}\n", "PGTRACE_UPDATE_DOCS=1 writes it anew"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def test_a_comparison_is_as_its_schema_says() -> None:
+    a, b = (side_of(seeded_capture(name, seconds=20, slower=n)) for name, n in (("a", 1), ("b", 2)))
+    validator = jsonschema.Draft202012Validator(json.loads(stored("comparison").read_text()))
+    document = json.loads(msgspec.json.encode(compare(a, b)))
+    validator.validate(document)
+    document["findings"][0]["outcome"] = "magic"
+    assert not validator.is_valid(document)
+
+
+@pytest.mark.parametrize("kind", ["capture", "lab-result"])
 def test_a_file_is_as_its_schema_says(kind: str) -> None:
     document = (
         captures.some_capture(captures.some_backend())

@@ -257,14 +257,16 @@ def settle(
 
 
 def _shares(a: Side, b: Side) -> list[Share]:
-    """Where blocks came from, and how they followed each other."""
+    """Where blocks came from, how they followed each other, and how many came at once."""
     wholes = [_whole(side, lambda key: key.operation == "read") for side in (a, b)]
     if not all(whole.whole.blocks for whole in wholes):
         return []
     found = []
     kinds: tuple[tuple[str, Callable[[Stratum], str | None]], ...] = (
         ("source", lambda key: key.source),
+        ("tablespace", lambda key: key.tablespace),
         ("pattern", lambda key: key.pattern),
+        ("size", lambda key: key.size),
     )
     for name, told in kinds:
         values = {told(key) for whole in wholes for key in whole.sums} - {None}

@@ -59,10 +59,12 @@ class Finding(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Share(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Blocks of one source or pattern, by all that were read."""
+    """Blocks of one source, tablespace, pattern or size of reads, by all that were read."""
 
     source: Source | None = None
+    tablespace: str | None = None
     pattern: Pattern | None = None
+    size: Size | None = None
     a: float
     b: float
 

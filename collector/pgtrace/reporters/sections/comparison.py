@@ -57,6 +57,8 @@ _MUCH = 0.5
 _NOTABLE_TIME = 0.1
 """Of the time of reading on one side, the part that a statement has to have to be told of."""
 _MOST_STATEMENTS = 10
+_LEAST_MOVED = 0.02
+"""Of all blocks, so many that came from elsewhere are worth a word."""
 
 
 def sections(of: Comparison) -> list[Section]:
@@ -104,7 +106,18 @@ def answer(of: Comparison) -> list[str]:
         # What differs stands before what does not
         decided = primary.outcome in ("more", "less")
         said = [first, *why, *amount] if decided else [*amount, first, *why]
+        said += _percentiles_said(by, primary)
     return [*(said or [first]), *(_sentence(each) for each in _told_apart(of)), *asked]
+
+
+def _percentiles_said(by: dict[str, Finding], primary: Finding) -> list[str]:
+    """Where they tell another thing than the mean."""
+    return [
+        f"The {words} of all reads is {_interval(each)} as long{_values(each)}."
+        for name, words in (("p50", "median"), ("p99", "p99"))
+        if (each := by.get(name)) and each.outcome in ("more", "less")
+        and each.outcome != primary.outcome
+    ]  # fmt: skip
 
 
 def _of_runs(of: Comparison) -> list[str]:
@@ -212,19 +225,25 @@ def _interval(finding: Finding) -> str:
 
 
 def _moved(shares: Sequence[Share]) -> str:
-    """Which source's share of all blocks changed most; or which pattern's, if that did more."""
-    if not shares:
+    """Which share of all blocks changed most: a source's, unless another's did twice as much."""
+    most = max(shares, key=_change_of, default=None)
+    if most is None or _change_of(most) < _LEAST_MOVED:
         return ""
-    sources = [each for each in shares if each.source]
-    most = max(sources or shares, key=lambda each: abs(each.b - each.a))
-    other = max(shares, key=lambda each: abs(each.b - each.a))
-    if abs(most.b - most.a) < abs(other.b - other.a) / 2:
-        return (
-            f": {units.share(other.b)} of blocks were read in a {other.pattern} pattern, in A "
-            f"{units.share(other.a)}"
-        )
-    served = _SERVED.get(most.source or "", "a source that is not known")
-    return f": {served} served {units.share(most.b)} of them, in A {units.share(most.a)}"
+    source = max((each for each in shares if each.source), key=_change_of, default=most)
+    if 2 * _change_of(source) >= _change_of(most):
+        most = source
+    b, a = units.share(most.b), units.share(most.a)
+    if most.source:
+        return f": {_SERVED.get(most.source, 'who is not known')} served {b} of them, in A {a}"
+    if most.tablespace:
+        return f": {b} of them are on {most.tablespace}, in A {a}"
+    if most.pattern:
+        return f": {b} of them were read in a {most.pattern} pattern, in A {a}"
+    return f": {b} of them were read {most.size} at once, in A {a}"
+
+
+def _change_of(share: Share) -> float:
+    return abs(share.b - share.a)
 
 
 def _amount(by: dict[str, Finding]) -> list[str]:
@@ -385,18 +404,23 @@ def _shares(shares: Sequence[Share]) -> list[Block]:
     rows: list[tuple[str, list[Value]]] = []
     for each in shares:
         if max(each.a, each.b) >= 0.005:
-            name = (
-                _SERVED.get(each.source or "", "not known").rstrip(",")
-                if each.source
-                else f"{each.pattern} pattern"
-            )
-            rows.append((name, [each.a, each.b]))
+            rows.append((_share_name(each), [each.a, each.b]))
     if not rows:
         return []
     return [
-        Table("Blocks, served by, in which pattern", "blocks served by, in which pattern",
+        Table("Where blocks came from", "of all blocks",
               [Column("A", "share"), Column("B", "share")], rows)
     ]  # fmt: skip
+
+
+def _share_name(each: Share) -> str:
+    if each.source:
+        return f"from {_SERVED.get(each.source, 'where is not known').rstrip(',')}"
+    if each.tablespace:
+        return f"on {each.tablespace}"
+    if each.pattern:
+        return f"{each.pattern} pattern"
+    return f"{each.size} at once"
 
 
 def _statements(of: Comparison) -> list[Block]:
