@@ -22,6 +22,10 @@ _LEVELS = (30, 15, 10)
 """At most so many units are made of a session: what varies slowly is seen in large ones alone."""
 _MOST_DEPENDENT = 0.8
 """Correlation of neighbouring units that is reckoned with at most: what has more is a trend."""
+_TREND = 0.5
+"""Correlation from which on units of a short session follow a trend, for all that it shows."""
+_SHORT = 100
+"""Intervals; in a longer one large units show by themselves what varies slowly."""
 _LEAST_FREEDOM = 4.0
 """Degrees of freedom, of units that hang together: fewer would make a trend hide everything."""
 _LIKE = 2.0
@@ -142,10 +146,11 @@ def varied(
     value = statistic(*wholes)
     if value is None:
         return Missing("there is nothing to compare")
+    short = [sum(1 for piece in pieces if weight(piece)) < _SHORT for pieces in (a, b)]
     levels = []
     for most in _LEVELS:
         grouped = [_grouped(units, most) for units in sides]
-        spread = _spread(statistic, value, wholes, grouped)
+        spread = _spread(statistic, value, wholes, grouped, short)
         if spread is None:
             return Missing("it hangs on one unit")
         levels.append(spread)
@@ -190,6 +195,7 @@ def _spread(
     value: float,
     wholes: Sequence[Piece],
     grouped: Sequence[Sequence[Piece]],
+    short: Sequence[bool],
 ) -> tuple[Spread, Spread] | None:
     """That of A's units, and that of B's; None if one of them cannot be left out."""
     errors: list[list[float]] = []
@@ -208,16 +214,24 @@ def _spread(
     lengths = [whole.seconds / len(units) for whole, units in zip(wholes, grouped, strict=True)]
     if max(lengths) <= _LIKE * min(lengths):
         dependent = [sum(dependent) / 2] * 2
-    one, other = (_variance(own, rho) for own, rho in zip(errors, dependent, strict=True))
+    one, other = (
+        _variance(own, rho, short=is_short)
+        for own, rho, is_short in zip(errors, dependent, short, strict=True)
+    )
     return one, other
 
 
-def _variance(errors: Sequence[float], dependent: float) -> Spread:
+def _variance(errors: Sequence[float], dependent: float, *, short: bool) -> Spread:
     rho = min(max(dependent, 0.0), _MOST_DEPENDENT)
     inflated = (1 + rho) / (1 - rho)
     m = len(errors)
     variance = m / (m - 1) * sum(each * each for each in errors) * inflated
-    return variance, max(_LEAST_FREEDOM, (m - 1) / inflated)
+    freedom = max(_LEAST_FREEDOM, (m - 1) / inflated)
+    if short and rho > _TREND:
+        # What has moved so far may move as far again
+        half = m * (max(errors) - min(errors)) / 2
+        variance = max(variance, (half / quantile(LEVEL, freedom)) ** 2)
+    return variance, freedom
 
 
 def correlation(errors: Sequence[float]) -> float:
