@@ -57,6 +57,8 @@ _MUCH = 0.5
 _NOTABLE_TIME = 0.1
 """Of the time of reading on one side, the part that a statement has to have to be told of."""
 _MOST_STATEMENTS = 10
+_NEARLY_ALL = 0.9
+"""Of the time, so much of one kind is as much as all."""
 _LEAST_MOVED = 0.02
 """Of all blocks, so many that came from elsewhere are worth a word."""
 
@@ -180,7 +182,7 @@ def _first(primary: Finding, margin: float) -> str:
 def _values(finding: Finding) -> str:
     if finding.a is None or finding.b is None:
         return ""
-    return f", {_value(finding, finding.b)} and in A {_value(finding, finding.a)}"
+    return f" ({_value(finding, finding.b)}, in A {_value(finding, finding.a)})"
 
 
 def _value(finding: Finding, value: float | None) -> str:
@@ -202,14 +204,16 @@ def _why(of: Comparison, primary: Finding, by: dict[str, Finding]) -> list[str]:
     if changed["speed"] and changed["mix"]:
         return [
             f"The same kinds of reads take {_interval(speed)} as long, and blocks came from "
-            f"elsewhere, which makes {_interval(mix)}{where}."
+            f"elsewhere, which makes it {_interval(mix)} as long{where}."
         ]
     if changed["speed"]:
         besides = "; blocks came from the same places" if same["mix"] else ""
         return [f"The same kinds of reads take {_interval(speed)} as long{besides}."]
     if changed["mix"]:
         besides = "; the same kinds of reads are as fast as in A" if same["speed"] else ""
-        return [f"Blocks came from elsewhere, which makes {_interval(mix)}{where}{besides}."]
+        return [
+            f"Blocks came from elsewhere, which makes it {_interval(mix)} as long{where}{besides}."
+        ]
     if primary.outcome in ("more", "less"):
         return [
             f"Whether reads of the same kinds are slower ({_interval(speed)}), or blocks came from "
@@ -325,6 +329,8 @@ def _told_apart(of: Comparison) -> list[Finding]:
         and not each.primary
         and (each.share is None or each.share >= _NOTABLE_TIME)
     ]
+    if len(found) == 1 and (found[0].share or 0) > _NEARLY_ALL:
+        return []  # which has been said
     return sorted(found, key=lambda each: -(each.share or 1))[:3]
 
 
