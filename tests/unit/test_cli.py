@@ -161,7 +161,7 @@ def test_the_commands_own_options_and_exit_code_count(fake: Fake) -> None:
         (errors.PgtraceError, 1), (errors.UsageError, 2), (errors.TargetError, 3),
         (errors.PermissionDeniedError, 4), (errors.UnsupportedError, 5),
         (errors.IncompleteError, 6), (errors.DatabaseError, 7),
-        (errors.NothingCapturedError, 130),
+        (errors.ConditionError, 8), (errors.NothingCapturedError, 130),
     ],
 )  # fmt: skip
 def test_errors_are_told_on_stderr_with_their_exit_codes(

@@ -28,9 +28,8 @@ class CompareCommand:
     """
 
     examples = (
-        "pgtrace compare before.json after.json",
-        "pgtrace compare day.json --a 'interval 10:00-10:05' --b 'interval 14:00-14:05'",
         "pgtrace compare before.json after.json --fail-if 'p99(device) > 1.2x'",
+        "pgtrace compare day.json --a 'interval 10:00-10:05' --b 'interval 14:00-14:05'",
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
