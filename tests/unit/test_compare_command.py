@@ -22,6 +22,7 @@ from pgtrace.comparing.comparison import Comparison
 from pgtrace.comparing.side import side_of
 from pgtrace.files import documents
 from pgtrace.model.capture import Capture, Gap, Host, Lost, Probes, Server
+from pgtrace.model.histogram import Histogram
 from seeded_captures import STATEMENT, seeded_capture
 
 TURNED = {"more": "less", "less": "more"}
@@ -574,3 +575,18 @@ def test_output_is_one_that_can_be_read_again(
     found = msgspec.json.decode(raw, type=Comparison)
     again = io.StringIO(raw)
     assert msgspec.json.decode(msgspec.json.encode(found)) == json.load(again)
+
+
+def test_percentiles_are_those_of_the_report(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = result(capsys, folder / "a.json", folder / "cached.json")
+    for name, side in (("a", "a"), ("cached", "b")):
+        histogram = Histogram.of(
+            io for backend in documents.load(folder / f"{name}.json").backends for io in backend.io
+        )
+        for metric, p in (("p50", 50), ("p99", 99)):
+            (finding,) = (f for f in found.findings if f.metric == metric and not f.of.source)
+            assert getattr(finding, side) == histogram.percentile(p)
+            low, high = finding.low or 0, finding.high or 0
+            assert low < (finding.value or 0) < high

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, log, sqrt
 
-from ..model.buckets import Bucket, bucket_bounds
+from ..model.buckets import SUBS, Bucket, bucket_bounds
 from ..model.capture import Operation, Source
 from ..stats.batch_means import Sum
 from ..stats.student_t import quantile
@@ -50,9 +50,11 @@ class Latencies:
         return bucket
 
     def percentile(self, p: float) -> float:
-        """In ns: the middle of its bucket."""
+        """In ns: the middle of its bucket, as reports have it; of a power of two the geometric."""
         low, high, _ = self.at(1 - p / 100)
-        return sqrt(max(low, 1) * max(high - 1, 1))
+        if high < 2 * low or high <= SUBS:
+            return max((low + high - 1) // 2, 1)
+        return sqrt(max(low, 1) * (high - 1)) if high < _END else low
 
 
 def latencies(side: Side, which: Which) -> Latencies:

@@ -378,7 +378,10 @@ def _findings(of: Comparison) -> list[Block]:
             name = name.replace("block", "call")
         ratio = "" if each.low is None else _short_interval(each)
         verdict = _VERDICTS[each.outcome]
-        rows.append((name, [_value(each, each.a), _value(each, each.b), ratio, verdict]))
+        values = ["", ""]  # these two are parts of a ratio, and of no side
+        if each.metric not in ("mix", "speed"):
+            values = [_value(each, each.a), _value(each, each.b)]
+        rows.append((name, [*values, ratio, verdict]))
     columns = [
         Column("A", "text"), Column("B", "text"), Column("B by A", "text"),
         Column("verdict", "text"),
@@ -426,7 +429,7 @@ def _share_name(each: Share) -> str:
         return f"on {each.tablespace}"
     if each.pattern:
         return f"{each.pattern} pattern"
-    return f"{each.size} at once"
+    return f"{each.size} block{'' if each.size == '1' else 's'} at once"
 
 
 def _statements(of: Comparison) -> list[Block]:
