@@ -1,5 +1,6 @@
 """How comparisons decide: intervals that hold the truth, verdicts that are seldom false."""
 
+from collections import Counter
 from math import exp, log
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from captures import some_capture
-from pgtrace.comparing import statistics
+from pgtrace.comparing import percentiles, statistics
 from pgtrace.comparing.captures import compare
 from pgtrace.comparing.decide import MARGIN, outcome, outcomes
 from pgtrace.comparing.estimate import LEAST_UNITS, Estimate, Missing, by_time, estimate
@@ -17,6 +18,7 @@ from pgtrace.model.capture import Cost, Interval, IntervalIo, Probes
 from pgtrace.reporters.comparison import text
 from pgtrace.stats.batch_means import Sum
 from pgtrace.stats.student_t import quantile, tail
+from seeded_captures import CACHED_NS, DEVICE_NS, seeded_capture
 from seeded_series import KEY, Series, verdicts
 
 TIMES = 200
@@ -41,7 +43,7 @@ def test_student_is_that_of_the_tables(freedom: float, level: float, t: float) -
 
 
 SERIES = [
-    Series(seconds, correlation=correlation, slow=slow, drift=drift)
+    Series(seconds, reads=100, correlation=correlation, slow=slow, drift=drift)
     for seconds in (10, 30)
     for correlation, slow, drift in [
         (0, False, False), (0.5, False, False), (0.9, False, False), (0.5, True, False),
@@ -255,3 +257,34 @@ def test_whatever_intervals_hold_it_is_compared(
     by = {(f.metric, f.of): f.outcome for f in other.findings}
     for finding in one.findings:
         assert by[finding.metric, finding.of] == TURNED.get(finding.outcome, finding.outcome)
+
+
+def test_every_ratio_holds_the_truth_as_often_as_it_says() -> None:
+    """Half of the blocks cached, the device half as fast again, and one and a half times the calls:
+    the truth of each is known by how they were made."""
+    device, cached = 1.5 * DEVICE_NS, CACHED_NS
+    truth = {
+        "time_per_block": (device + cached) / 2 / DEVICE_NS,
+        "speed": (1.5 * (device + cached) / (DEVICE_NS + cached)) ** 0.5,
+        "blocks_per_second": 1.5,
+        "p99": None,
+    }
+    truth["mix"] = (truth["time_per_block"] or 0) / (truth["speed"] or 1)
+    times, held = 100, Counter[str]()
+    for number in range(times):
+        a = side_of(seeded_capture(f"a {number}", seconds=30, noise=0.2))
+        kind = {"slower": 1.5, "cached": 0.5, "calls": 30.0}
+        b = side_of(seeded_capture(f"b {number}", seconds=30, noise=0.2, **kind))
+        for finding in compare(a, b).findings:
+            value = truth.get(finding.metric)
+            if value and finding.of.source is None and finding.low and finding.high:
+                held[finding.metric] += finding.low <= value <= finding.high
+        slower = side_of(seeded_capture(f"c {number}", seconds=30, noise=0.2, slower=1.5))
+        for p in (50, 90, 99):
+            found = percentiles.compared(p, a, slower, percentiles.every_source("read"))
+            assert not isinstance(found, Missing)
+            low, high = found.interval()
+            held[f"p{p}"] += low <= 1.5 <= high
+    assert held.keys() == {*truth, "p50", "p90"}
+    for metric, number in held.items():
+        assert number >= times * 0.93 - 3 * (times * 0.93 * 0.07) ** 0.5, metric
