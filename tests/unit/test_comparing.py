@@ -270,7 +270,7 @@ def test_every_ratio_holds_the_truth_as_often_as_it_says() -> None:
         "p99": None,
     }
     truth["mix"] = (truth["time_per_block"] or 0) / (truth["speed"] or 1)
-    times, held = 100, Counter[str]()
+    times, held = 60, Counter[str]()
     for number in range(times):
         a = side_of(seeded_capture(f"a {number}", seconds=30, noise=0.2))
         kind = {"slower": 1.5, "cached": 0.5, "calls": 30.0}

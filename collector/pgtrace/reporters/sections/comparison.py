@@ -386,16 +386,15 @@ def _findings(of: Comparison) -> list[Block]:
         Column("A", "text"), Column("B", "text"), Column("B by A", "text"),
         Column("verdict", "text"),
     ]  # fmt: skip
-    why = dict.fromkeys(
-        f"{subject_words(each.of)}: {each.why}"
-        for each in of.findings
-        if each.why and each.outcome == "not_decided"
-    )
-    notes: list[Block] = []
-    if why:
-        some = list(why)[:5]
-        more = f"; {len(why) - 5} more in --json" if len(why) > len(some) else ""
-        notes.append(Paragraph(f"Not decided: {'; '.join(some)}{more}."))
+    why: dict[str, list[str]] = {}
+    for each in of.findings:
+        if each.why and each.outcome == "not_decided":
+            why.setdefault(each.why, []).append(subject_words(each.of))
+    parts = [
+        f"{reason} ({names[0]}{f', and {len(names) - 1} more' if names[1:] else ''})"
+        for reason, names in why.items()
+    ]
+    notes = [Paragraph(f"Not decided: {'; '.join(parts)}.")] if parts else []
     if not rows:
         return []
     return [Table("What was compared", "what", columns, rows), *notes]
