@@ -26,9 +26,10 @@ def html(of: Comparison, _: int = WIDTH) -> str:
     from .html import drawing, whole
     from .html.charts import Charts
 
+    charts = Charts()
     title = "Two sessions compared" if not of.experiment else f"Two results of {of.experiment}"
-    body = f"<header>\n<h1>{title}</h1>\n</header>\n{drawing.drawn(sections(of))}"
-    return whole(title, body, Charts())
+    body = f"<header>\n<h1>{title}</h1>\n</header>\n{drawing.drawn(sections(of), charts)}"
+    return whole(title, body, charts)
 
 
 FORMS: dict[str, Callable[[Comparison, int], str]] = {"text": text, "json": json, "html": html}
