@@ -149,7 +149,7 @@ def _strata(a: Side, b: Side, wholes: Sequence[Piece], operation: Operation) -> 
         shares[key] = max(
             whole.sums[key].total_ns / max(1, whole.whole.total_ns) for whole in wholes
         )
-    notable = sorted((-share, key) for key, share in shares.items() if share >= _NOTABLE)
+    notable = [(-share, key) for key, share in shares.items() if share >= _NOTABLE]
     found: list[Found] = []
     if len(wholes[0].sums.keys() | wholes[1].sums.keys()) < 2:
         return []
