@@ -1073,6 +1073,7 @@ def test_what_acts_on_a_terminal_is_shown_escaped(
     assert not set(shown) & set("\x1b\x07\x9b\r\u202e")
     literal = r"'\x1b[2J\x1b]0;title\x07\x9b31m\x0d\u202e'"
     rest = r'as "a\x1b[31mb\u202e" , '
-    assert f"select {literal} {rest}1" in shown
+    unbroken = " ".join(shown.split())
+    assert f"select {literal} {rest}1" in unbroken
     if summed_up:
-        assert f"select $1 {rest}$2" in shown
+        assert f"select $1 {rest}$2" in unbroken
