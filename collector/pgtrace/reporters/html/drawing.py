@@ -15,21 +15,22 @@ def drawn(sections: Sequence[Section], charts: Charts) -> str:
 
 
 def _section(each: Section, charts: Charts) -> str:
-    content = _blocks(each.blocks, charts)
     if each.title:
-        return section(each.name, each.title, content)
+        return section(each.name, each.title, _blocks(each.blocks, charts))
+    content = _blocks(each.blocks, charts, "said")
     return f'<section id="{escaped(each.name)}">\n{content}\n</section>'
 
 
-def _blocks(blocks: Sequence[Block], charts: Charts) -> str:
-    return "\n".join(_block(block, charts) for block in blocks)
+def _blocks(blocks: Sequence[Block], charts: Charts, sentences: str = "") -> str:
+    """`sentences` is of which kind they are, in page.css."""
+    return "\n".join(_block(block, charts, sentences) for block in blocks)
 
 
-def _block(block: Block, charts: Charts) -> str:
+def _block(block: Block, charts: Charts, sentences: str) -> str:
     drawn = ""  # what is over time has a chart of its own
     match block:
         case Paragraph():
-            drawn = paragraphs([block.text], "said")
+            drawn = paragraphs([block.text], sentences)
         case Table():
             drawn = _table(block)
         case Latencies():
