@@ -1,5 +1,6 @@
 """Real captures on a simulated device, compared: the right cause is named, and no other."""
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -32,7 +33,7 @@ pytestmark = [
 
 LATENCY_US = 1000
 SECONDS = 6.0
-STEADY = 1.05
+STEADY = math.log(1.05)
 """So far a device may be off that is as fast as it is meant to be."""
 
 
@@ -118,13 +119,17 @@ def told(a: Taken, b: Taken) -> tuple[dict[str, str], str]:
 
 
 def another(before: Taken, again: Callable[[], Taken], slower: float = 1.0) -> Taken:
-    """Another capture, of a time when the device took so many times as long as before: what this
-    host does besides may slow down the program that is the device."""
-    for _ in range(ATTEMPTS):
+    """Another capture, of a time when the device took so many times as long as before, or of
+    several that of which this is most nearly true: what this host does besides may slow down the
+    program that is the device."""
+    tried: list[tuple[float, int, Taken]] = []
+    for attempt in range(ATTEMPTS):
         taken = again()
-        if 1 / STEADY < taken.request_ns / before.request_ns / slower < STEADY:
+        unsteady = abs(math.log(taken.request_ns / before.request_ns / slower))
+        if unsteady < STEADY:
             return taken
-    pytest.skip("the host was too busy for a simulated device to be steady")
+        tried.append((unsteady, attempt, taken))
+    return min(tried)[2]
 
 
 UNCHANGED = {"no_difference", "not_decided"}

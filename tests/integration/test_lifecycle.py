@@ -25,7 +25,7 @@ from pgtrace.postgres import binary
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
-from pgtrace_command import PGTRACE, Pgtrace, copy_programs, patched, wait_for
+from pgtrace_command import PGTRACE, Pgtrace, copy_programs, last_sentence, patched, wait_for
 
 CYCLES = 100
 CLIENTS = 5
@@ -89,7 +89,7 @@ def test_first_signal_detaches_and_reports(
         code, out, err = tracer.stop(number)
     assert code == 0
     assert "column_of_a_query" in out
-    assert "Traced" in out.splitlines()[-1] if command == "attach" else "1 " in out
+    assert "Traced" in last_sentence(out) if command == "attach" else "1 " in out
     assert "Traceback" not in err
 
 

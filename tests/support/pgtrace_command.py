@@ -67,3 +67,9 @@ sys.exit(main())
 def patched(code: str) -> tuple[str, ...]:
     """A command for Pgtrace() that runs this Python before the command line is looked at."""
     return sys.executable, "-c", code + MAIN
+
+
+def last_sentence(out: str) -> str:
+    """The last of what was printed, in one line: it is folded where it is long."""
+    *_, begin = (number for number, line in enumerate(out.splitlines()) if line[:2].strip())
+    return " ".join(line.strip() for line in out.splitlines()[begin:])
