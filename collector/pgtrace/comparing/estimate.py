@@ -6,10 +6,10 @@ here. Units are blocks of intervals that follow each other, with as much in each
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import exp, log
 from typing import Protocol
 
+from ..stats.batch_means import autocorrelation
 from ..stats.student_t import error, quantile, tail
 from .pieces import Piece, together, without
 
@@ -210,7 +210,7 @@ def _spread(
             off.append((value - left) * (len(units) - 1) / len(units))
         centre = sum(off) / len(off)
         errors.append([each - centre for each in off])
-    dependent = [correlation(each) for each in errors]
+    dependent = [autocorrelation(each) for each in errors]
     lengths = [whole.seconds / len(units) for whole, units in zip(wholes, grouped, strict=True)]
     if max(lengths) <= _LIKE * min(lengths):
         dependent = [sum(dependent) / 2] * 2
@@ -232,14 +232,3 @@ def _variance(errors: Sequence[float], dependent: float, *, short: bool) -> Spre
         half = m * (max(errors) - min(errors)) / 2
         variance = max(variance, (half / quantile(LEVEL, freedom)) ** 2)
     return variance, freedom
-
-
-def correlation(errors: Sequence[float]) -> float:
-    """That of neighbours, corrected for its bias in short series: M. G. Kendall, Note on Bias in
-    the Estimation of Autocorrelation, Biometrika 41 (1954).
-    """
-    squares = sum(off * off for off in errors)
-    if not squares:
-        return 0.0
-    found = sum(a * b for a, b in pairwise(errors)) / squares
-    return found + (1 + 3 * found) / len(errors)

@@ -1,6 +1,6 @@
 """Percentiles of both sides, and how certain their ratio is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, log, sqrt
 
@@ -64,15 +64,9 @@ def latencies(side: Side, which: Which) -> Latencies:
         for piece, powers in zip(side.pieces, side.powers, strict=False)
     ]
     if side.io:
-        fine: dict[int, int] = {}
-        for told, counts in side.counts.items():
-            for index, count in counts.items() if which(*told) else ():
-                fine[index] = fine.get(index, 0) + count
+        fine = _summed(side.counts, which)
         return Latencies([(*bucket_bounds(index), fine[index]) for index in sorted(fine)], pieces)
-    every: dict[int, int] = {}
-    for _, powers in pieces:
-        for power, count in powers.items():
-            every[power] = every.get(power, 0) + count
+    every = _together(powers for _, powers in pieces)
     return Latencies([(*_edges(power), every[power]) for power in sorted(every)], pieces)
 
 
@@ -82,11 +76,14 @@ def _edges(power: int) -> tuple[int, int]:
 
 
 def _summed(powers: Powers, which: Which) -> dict[int, int]:
+    return _together(counts for told, counts in powers.items() if which(*told))
+
+
+def _together(several: Iterable[dict[int, int]]) -> dict[int, int]:
     found: dict[int, int] = {}
-    for told, counts in powers.items():
-        if which(*told):
-            for power, count in counts.items():
-                found[power] = found.get(power, 0) + count
+    for counts in several:
+        for at, count in counts.items():
+            found[at] = found.get(at, 0) + count
     return found
 
 
@@ -176,10 +173,7 @@ def compared(p: float, a: Side, b: Side, which: Which) -> PercentileRatio | Miss
 
 def _nearest(side: Latencies, beyond: float) -> int | None:
     """The power of two that nearly this share is at or above; None if none is near enough."""
-    counts: dict[int, int] = {}
-    for _, powers in side.pieces:
-        for power, count in powers.items():
-            counts[power] = counts.get(power, 0) + count
+    counts = _together(powers for _, powers in side.pieces)
     whole, above = sum(counts.values()), 0
     best: tuple[float, int] | None = None
     for power in sorted(counts, reverse=True):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..model.capture import Operation, Pattern, Performer, Size, Source
-from ..stats.batch_means import Sum
+from ..stats.batch_means import Sum, add_up
 
 
 class Stratum(NamedTuple):
@@ -39,17 +39,7 @@ class Piece:
     @property
     def whole(self) -> Sum:
         """Of all strata."""
-        return added(self.sums.values())
-
-
-def added(sums: Iterable[Sum]) -> Sum:
-    """All of them together."""
-    blocks = reads = total_ns = 0
-    for each in sums:
-        blocks += each.blocks
-        reads += each.reads
-        total_ns += each.total_ns
-    return Sum(blocks, reads, total_ns)
+        return add_up(self.sums.values())
 
 
 def together(pieces: Iterable[Piece]) -> Piece:

@@ -13,8 +13,8 @@ from .decide import MARGIN
 from .estimate import LEAST_UNITS, Estimate, Missing
 
 _BLOCK = 8192
-_COMMON = frozenset(QueryCell.__struct_fields__) - {"storage", "pattern", "state"}
-"""What one run measured; the others say what it was of."""
+_COMMON = frozenset(QueryCell.__struct_fields__)
+"""What every run has; what an experiment's own has beside says what it was of."""
 
 
 def compare(
@@ -53,11 +53,7 @@ def _grouped(cells: Sequence[QueryCell]) -> dict[str, list[QueryCell]]:
     for cell in cells:
         varied = [name for name in cell.__struct_fields__ if name not in _COMMON]
         told = [f"{cell.pattern} on {cell.storage}", cell.state]
-        told += [
-            f"{name} {getattr(cell, name)}"
-            for name in varied
-            if name not in ("storage", "pattern", "state")
-        ]
+        told += [f"{name} {getattr(cell, name)}" for name in varied]
         found[", ".join(each for each in told if each)].append(cell)
     return found
 

@@ -39,21 +39,16 @@ class Selection:
         ]
         return ", ".join(parts)
 
-    def has(self, io: Io, pid: int, query: Query | None) -> bool:
-        """Whether these operations, by one process for one statement, are of it; but for when."""
-        return (
-            self.backend in (None, pid)
-            and self.relation in (None, io.relation)
-            and self.tablespace in (None, io.tablespace)
-            and (self.statement is None or (query is not None and is_called(query, self.statement)))
-        )
+    def has(self, io: Io) -> bool:
+        """Whether these operations are of its relation and tablespace."""
+        return self.relation in (None, io.relation) and self.tablespace in (None, io.tablespace)
 
-
-def is_called(query: Query, words: str) -> bool:
-    """Whether that is its query id, or stands in its text."""
-    if str(query.query_id) == words:
-        return True
-    return words.casefold() in shown(query.text, cut=query.text_cut).casefold()
+    def calls(self, query: Query) -> bool:
+        """Whether its statement is the query id, or stands in the text."""
+        words = self.statement
+        if words is None or str(query.query_id) == words:
+            return True
+        return words.casefold() in shown(query.text, cut=query.text_cut).casefold()
 
 
 def parse(texts: list[str]) -> Selection:

@@ -4,7 +4,16 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..model.capture import Capture, Heaviest, Interval, Io, Operation, Query, Source
+from ..model.capture import (
+    Capture,
+    Heaviest,
+    Interval,
+    Io,
+    Operation,
+    Query,
+    Source,
+    of_operation,
+)
 from ..model.histogram import Histogram
 from ..stats.batch_means import Sum
 from . import selection as selections
@@ -29,8 +38,6 @@ class Statement:
     """None: not measured."""
     blocks: int = 0
     total_ns: int = 0
-    device_ns: int = 0
-    reads: int = 0
 
 
 @dataclass(slots=True)
@@ -92,17 +99,15 @@ def _kind(selection: Selection) -> str:
 
 
 def _io(capture: Capture, selection: Selection) -> list[Io]:
-    found = []
+    found: list[Io] = []
     for backend in capture.backends:
+        if selection.backend not in (None, backend.pid):
+            continue
         if selection.statement is None:
-            found += [io for io in backend.io if selection.has(io, backend.pid, None)]
+            found += filter(selection.has, backend.io)
         else:
-            found += [
-                io
-                for query in backend.queries
-                for io in query.io
-                if selection.has(io, backend.pid, query)
-            ]
+            for query in filter(selection.calls, backend.queries):
+                found += filter(selection.has, query.io)
     return found
 
 
@@ -118,22 +123,16 @@ def _statements(capture: Capture, selection: Selection) -> dict[object, Statemen
     for backend in capture.backends:
         if selection.backend not in (None, backend.pid):
             continue
-        for query in backend.queries:
-            own = [io for io in query.io if selection.has(io, backend.pid, query)]
-            if selection.statement and not selections.is_called(query, selection.statement):
-                continue
+        for query in filter(selection.calls, backend.queries):
             key = _key(query)
             each = found.setdefault(key, Statement(query.text or "(text not known)"))
             if query.query_id is not None:
                 each.query_ids.add(query.query_id)
             if query.calls is not None:
                 each.calls = (each.calls or 0) + query.calls
-            for io in own:
-                if io.operation == "read":
-                    each.blocks += io.blocks
-                    each.reads += io.count
-                    each.total_ns += io.total_ns
-                    each.device_ns += io.total_ns * (io.source == "device")
+            for io in filter(selection.has, of_operation(query.io)):
+                each.blocks += io.blocks
+                each.total_ns += io.total_ns
     executed = {each.query_id: each.calls for each in capture.executions}
     for each in found.values():
         counted = [executed[number] for number in each.query_ids if number in executed]

@@ -30,21 +30,24 @@ def _change(
 ) -> StatementChange:
     some = one or other
     assert some
-    found = StatementChange(text=some.text)
-    if one:
-        found.a_ns_per_s, found.a_blocks_per_s = one.total_ns / a_s, one.blocks / a_s
-        found.a_block_ns = one.total_ns / one.blocks if one.blocks else None
-        if one.calls is not None:
-            found.a_calls_per_s = one.calls / a_s
-            found.a_blocks_per_call = one.blocks / one.calls if one.calls else None
-    if other:
-        found.b_ns_per_s, found.b_blocks_per_s = other.total_ns / b_s, other.blocks / b_s
-        found.b_block_ns = other.total_ns / other.blocks if other.blocks else None
-        if other.calls is not None:
-            found.b_calls_per_s = other.calls / b_s
-            found.b_blocks_per_call = other.blocks / other.calls if other.calls else None
+    found = StatementChange(text=some.text, **_told("a", one, a_s), **_told("b", other, b_s))  # type: ignore[arg-type]
     if whole:
         found.part_of_change = (found.b_blocks_per_s - found.a_blocks_per_s) / whole
+    return found
+
+
+def _told(side: str, did: Statement | None, seconds: float) -> dict[str, float | None]:
+    """What it did there, by StatementChange's names for that side."""
+    if not did:
+        return {}
+    found: dict[str, float | None] = {
+        f"{side}_ns_per_s": did.total_ns / seconds,
+        f"{side}_blocks_per_s": did.blocks / seconds,
+        f"{side}_block_ns": did.total_ns / did.blocks if did.blocks else None,
+    }
+    if did.calls is not None:
+        found[f"{side}_calls_per_s"] = did.calls / seconds
+        found[f"{side}_blocks_per_call"] = did.blocks / did.calls if did.calls else None
     return found
 
 

@@ -73,10 +73,12 @@ def ratio(above: Sequence[Sum], below: Sequence[Sum]) -> Figure:
 
 def add_up(sums: Iterable[Sum]) -> Sum:
     """All of them together."""
-    total = Sum()
+    blocks = reads = total_ns = 0
     for each in sums:
-        total = total.plus(each)
-    return total
+        blocks += each.blocks
+        reads += each.reads
+        total_ns += each.total_ns
+    return Sum(blocks, reads, total_ns)
 
 
 def _too_few(series: Sequence[Sum]) -> str | None:
@@ -115,7 +117,7 @@ def _interval(value: float, weights: Sequence[float], errors: Sequence[float]) -
     batches = _batches(weights, errors)
     if len(batches) < LEAST_BATCHES:
         return Figure(missing=_few(len(batches)))
-    while (together := _autocorrelation(batches)) > MOST_AUTOCORRELATION:
+    while (together := max(0.0, autocorrelation(batches))) > MOST_AUTOCORRELATION:
         if len(batches) // 2 < LEAST_BATCHES:
             return Figure(
                 missing=f"it drifts, needs {_more(len(weights), 'interval')} with such reads"
@@ -146,14 +148,15 @@ def _batches(weights: Sequence[float], errors: Sequence[float]) -> list[float]:
     return batches
 
 
-def _autocorrelation(batches: Sequence[float]) -> float:
-    """That of lag 1, corrected for its bias in short series; never below 0."""
-    squares = sum(error * error for error in batches)
+def autocorrelation(errors: Sequence[float]) -> float:
+    """That of neighbours, corrected for its bias in short series: M. G. Kendall, Note on Bias in
+    the Estimation of Autocorrelation, Biometrika 41 (1954).
+    """
+    squares = sum(error * error for error in errors)
     if not squares:
         return 0.0
-    m = len(batches)
-    found = sum(a * b for a, b in pairwise(batches)) / squares
-    return max(0.0, found + (1 + 3 * found) / m)
+    found = sum(a * b for a, b in pairwise(errors)) / squares
+    return found + (1 + 3 * found) / len(errors)
 
 
 def student(freedom: int) -> float:
