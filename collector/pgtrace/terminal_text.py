@@ -50,6 +50,11 @@ def shown(text: str | None, *, cut: bool) -> str:
     return f"{text.rstrip()} {ELLIPSIS}" if cut and not text.endswith(ELLIPSIS) else text
 
 
+def shortened(text: str, most: int) -> str:
+    """Its begin, which ends with a word or in one, if it has more characters than that."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}{ELLIPSIS}"
+
+
 def decode(raw: bytes, cut: bool = False, errors: str = "backslashreplace") -> str:
     r"""Read bytes as UTF-8; those that are not are shown as \xff.
 

@@ -34,15 +34,13 @@ WIDE = Shape("repeat('digoal', 100)", 720)
 """Wide: 12 rows to a heap page, so that a scan has little to do for each."""
 
 
-def index_scan(rows: int) -> str:
-    """Return the query that reads about 5,000 of `rows` rows, in the order of a random id."""
-    above = HIGHEST_ID - HIGHEST_ID * min(INDEX_ROWS, rows) // rows
-    return f"select * from {TABLE} where id > {above}"
-
-
-def index_scan_of(rows: int, turn: int) -> str:
-    """The same for as many other rows each `turn`, from 1 on, until all had theirs."""
+def index_scan(rows: int, turn: int | None = None) -> str:
+    """Return the query that reads about 5,000 of `rows` rows, in the order of a random id: the
+    highest, or as many others each `turn`, from 1 on, until all had theirs.
+    """
     width = HIGHEST_ID * min(INDEX_ROWS, rows) // rows
+    if turn is None:
+        return f"select * from {TABLE} where id > {HIGHEST_ID - width}"
     above = HIGHEST_ID - width * ((turn - 1) % (HIGHEST_ID // width) + 1)
     return f"select * from {TABLE} where id > {above} and id <= {above + width}"
 

@@ -22,11 +22,7 @@ def queries(rows: int, run: int | None = None) -> dict[Pattern, Query]:
     """Both, by the pattern in which they read; where what an earlier run read may be in
     shared buffers still, rows that are this run's own.
     """
-    by_index = (
-        benchmark_table.index_scan(rows)
-        if run is None
-        else benchmark_table.index_scan_of(rows, run)
-    )
+    by_index = benchmark_table.index_scan(rows, run)
     return {
         "sequential": Query(benchmark_table.SEQUENTIAL),
         "random": Query(by_index, benchmark_table.INDEX_FIRST),

@@ -65,11 +65,7 @@ def queries(rows: int, turn: int | None = None) -> dict[Pattern, Query]:
     """The documents', by the pattern in which they read; where what was read before may be in
     shared buffers still, rows that are this turn's own.
     """
-    by_index = (
-        benchmark_table.index_scan(rows)
-        if turn is None
-        else benchmark_table.index_scan_of(rows, turn)
-    )
+    by_index = benchmark_table.index_scan(rows, turn)
     return {
         "sequential": Copy(benchmark_table.COPY, planned=_NOTHING),
         "random": Query(by_index, benchmark_table.INDEX_FIRST),

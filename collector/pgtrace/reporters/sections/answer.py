@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ... import units
 from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
+from ...terminal_text import shortened
 from . import time_answer
 from .statements import Statement
 from .sums import PERFORMERS, by_name, device_ns, file_of, reads_of, time_of, written
@@ -187,5 +188,4 @@ def _lasting(capture: Capture, operation: Operation) -> str:
 
 def short(text: str, most: int = 60) -> str:
     """A statement in a sentence, which goes on behind it."""
-    words = " ".join(text.split()).rstrip("; ")
-    return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"
+    return shortened(" ".join(text.split()).rstrip("; "), most)

@@ -5,16 +5,13 @@ from collections.abc import Sequence
 
 from ... import units
 from ...model.capture import Capture, Io
-from .time_parts import CPU, READING, RUN_QUEUE, STOLEN, is_reading, sums_of
+from .time_parts import CPU, READING, RUN_QUEUE, STOLEN, WAITED, is_reading, sums_of
 
 LEAST = 0.05
 """Share of their time; of what is less nobody is told, unless there is nothing more."""
 MOST = 4
 """Classes in the sentence."""
 _NEARLY_ALL = 0.95
-_WAITED = ("device", "wait")
-"""Sources of reads in which a process slept: for others than the device, if reads are on their way,
-or for locks and memory."""
 _ALONE = {
     CPU: "CPU",
     RUN_QUEUE: "waiting for a CPU",
@@ -48,7 +45,7 @@ def sentence(capture: Capture, reads: Sequence[Io], device: str) -> str | None:
     slept = sum(each.total_ns for each in own if is_reading(each))
     reading = sums.pop(READING)
     asked = min(sum(r.total_ns for r in reads if r.source == "device"), reading)
-    waited = max(sum(r.total_ns for r in reads if r.source in _WAITED), slept)
+    waited = max(sum(r.total_ns for r in reads if r.source in WAITED), slept)
     others = min(waited, reading) - asked
     told = _by_class(sums)
     told[f"waiting for {device}"] += asked

@@ -15,8 +15,9 @@ LEAST = 0.01
 READING, CPU, RUN_QUEUE, STOLEN = "reading", "CPU", "waiting for a CPU", "stolen"
 NAMES = {"cpu": CPU, "run_queue": RUN_QUEUE, "stolen": STOLEN}
 OTHER, UNACCOUNTED = "other", "unaccounted"
-_WAITED = ("device", "wait")
-"""Sources of reads in which a process slept."""
+WAITED = ("device", "wait")
+"""Sources of reads in which a process slept: for others than the device, if reads are on their way,
+or for locks and memory."""
 
 
 class Part(NamedTuple):
@@ -148,5 +149,5 @@ def _sources(reads: Sequence[Io]) -> str:
     times: Counter[str] = Counter()
     for r in reads:
         if r.source != "unknown":
-            times["device" if r.source in _WAITED else "page cache"] += r.total_ns
+            times["device" if r.source in WAITED else "page cache"] += r.total_ns
     return ", ".join(f"{name} {units.duration(ns)}" for name, ns in times.most_common() if ns)

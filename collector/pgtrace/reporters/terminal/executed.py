@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ... import units
 from ...model.capture import Capture, Executions, Query, of_operation
-from ...terminal_text import ELLIPSIS, escape, shown
+from ...terminal_text import escape, shortened, shown
 from ..sections.sums import device_ns
 
 MOST = 10
@@ -60,5 +60,4 @@ def _line(each: Executions, queries: Mapping[int | None, list[Query]], width: in
 
 def _shortened(queries: Sequence[Query], width: int) -> str:
     text = shown(queries[0].text, cut=queries[0].text_cut) if queries else shown(None, cut=False)
-    words = " ".join(escape(text).split())
-    return words if len(words) <= width else f"{words[: width - 1].rstrip()}{ELLIPSIS}"
+    return shortened(" ".join(escape(text).split()), width)
