@@ -223,8 +223,11 @@ def test_a_query_that_began_before_tracing_is_known_by_what_it_shows(
             wait_for(lambda: tracer.account().running is None)
         (query,) = tracer.capture().backends[0].queries
     slept = sum(each.total_ns for each in query.times if each.wait_event == "PgSleep")
+    # On a busy host a process that was woken waits for a CPU, before it is cancelled
+    awake = sum(each.total_ns for each in query.times if each.kind in {"cpu", "run_queue"})
     assert query.latency
-    assert slept == pytest.approx(query.latency.sum, rel=0.05)
+    assert slept + awake == pytest.approx(query.latency.sum, rel=0.01)
+    assert slept > 0.2e9
 
 
 def test_a_query_that_does_not_end_is_known_to_the_end(cluster: PrivateCluster) -> None:
