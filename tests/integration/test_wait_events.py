@@ -1,13 +1,11 @@
 """What a wait is called, held against the server: every number it has, and real waits."""
 
-import importlib.util
 import os
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 import psycopg
 import pytest
@@ -19,6 +17,7 @@ from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import binary, wait_events
 from pgtrace.postgres.wait_events import WaitEvent
+from scripts import script
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="looks into servers: needs root")
 
@@ -37,15 +36,6 @@ def small(disk_directory: Path) -> Iterator[PrivateCluster]:
         yield private
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("asking", ROOT / "scripts/wait_events.py")
-    assert spec and spec.loader
-    asking = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(asking)
-    return asking
-
-
 def table() -> dict[int, WaitEvent]:
     found = {}
     for line in TABLE.read_text().splitlines()[1:]:
@@ -62,31 +52,30 @@ def made_of() -> str:
     return head.removeprefix("# Wait events of PostgreSQL ").split(",")[0]
 
 
-def test_every_event_is_called_what_the_server_calls_it(
-    small: PrivateCluster, script: ModuleType
-) -> None:
+def test_every_event_is_called_what_the_server_calls_it(small: PrivateCluster) -> None:
     """All numbers that a wait may have, put where a backend has its own. An older minor release
     may lack the last ones of a class; a newer one may have some more: then make the table anew.
     """
-    servers, ours = script.without_repeats(script.asked(small)), table()
+    asking = script("wait_events")
+    servers, ours = asking.without_repeats(asking.asked(small)), table()
     assert len(servers) > 200
     assert servers.items() <= ours.items(), "scripts/wait-events makes the table anew"
     missing = ours.keys() - servers.keys()
-    if script.version(small) == made_of():
+    if asking.version(small) == made_of():
         assert not missing
     for info in missing:
         assert info > max(number for number in servers if number >> 24 == info >> 24)
 
 
 @pytest.mark.pg(">= 17")
-def test_the_server_lists_the_same_events(small: PrivateCluster, script: ModuleType) -> None:
+def test_the_server_lists_the_same_events(small: PrivateCluster) -> None:
     """pg_wait_events, which has no numbers, but names what extensions registered."""
     with small.connect() as connection:
         rows = connection.execute("select type, name from pg_wait_events").fetchall()
     assert len(rows) == len(set(rows))
     ours = set(table().values())
     assert set(rows) <= ours
-    if script.version(small) == made_of():
+    if script("wait_events").version(small) == made_of():
         assert set(rows) == ours
 
 

@@ -1,6 +1,5 @@
 """The house stands as docs/architecture.md draws it: who may know whom, in both halves."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -8,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from importlinter.cli import lint_imports
+
+from scripts import script
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/architecture.md"
@@ -20,10 +21,7 @@ def test_nobody_imports_what_stands_above(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_picture_is_what_imports_say() -> None:
-    spec = importlib.util.spec_from_file_location("drawn", ROOT / "scripts/architecture.py")
-    assert spec and spec.loader
-    drawn = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(drawn)
+    drawn = script("architecture")
     form = r"(<!-- architecture -->\n```text\n).*?(?=^```$)"
     picture = "\n".join(drawn.lines()) + "\n"
     real, times = re.subn(

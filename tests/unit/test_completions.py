@@ -1,15 +1,14 @@
 """What the Tab key offers is what the command line takes."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from child import Child, wait_for
+from scripts import script
 
 ROOT = Path(__file__).parents[2]
 BASH = ROOT / "docs/completions/pgtrace"
@@ -19,14 +18,6 @@ COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
 _shtab_pgtrace
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-
-
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("made", ROOT / "scripts/completions.py")
-    assert spec and spec.loader
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
 
 
 def offered(*words: str, cwd: Path | None = None) -> set[str]:
@@ -39,7 +30,7 @@ def offered(*words: str, cwd: Path | None = None) -> set[str]:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_it_is_drawn_from_the_command_line_of_today(shell: str) -> None:
-    made = script()
+    made = script("completions")
     path, real = made.FOLDER / made.FILES[shell], made.drawn(shell)
     if "PGTRACE_UPDATE_DOCS" in os.environ:
         path.write_text(real)

@@ -6,7 +6,7 @@ help texts anew: PGTRACE_UPDATE_DOCS=1 scripts/test tests/unit/test_docs.py
 
 import argparse
 import ast
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -27,8 +27,9 @@ from pgtrace.__main__ import _Parser, main
 from pgtrace.files import documents
 from pgtrace.lab import EXPERIMENTS, result_file, result_report
 from pgtrace.lab.answers import answer
-from pgtrace.lab.experiments import experiment
+from pgtrace.lab.experiments import result_of
 from pgtrace.model import capture, encoding, lab_result
+from scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -304,7 +305,7 @@ def findings(kind: object) -> Iterator[type[lab_result.Finding]]:
         yield from findings(part)
 
 
-RESULTS = [experiment(name).result for name in EXPERIMENTS]
+RESULTS = [result_of(name) for name in EXPERIMENTS]
 FINDINGS = {
     found
     for result in RESULTS
@@ -449,10 +450,7 @@ def test_every_benchmark_is_what_its_result_says(
 
 
 def test_the_soak_is_what_its_result_says() -> None:
-    spec = importlib.util.spec_from_file_location("soak", ROOT / "scripts/soak.py")
-    assert spec and spec.loader
-    soak = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(soak)
+    soak = script("soak")
     found = json.loads((DOCS / "soak.json").read_text())
     assert found["good"] and not any(found["lost"].values())
     assert "\n".join(soak.lines(found)) + "\n" in blocks(DOCS / "soak.md", "text")
