@@ -10,7 +10,7 @@ import pytest
 
 import pgtrace.lab
 from pgtrace.lab import EXPERIMENTS
-from pgtrace.lab.experiments import experiment
+from pgtrace.lab.experiments import experiment, presentation, result_of
 from pgtrace.model.lab_result import Result
 
 FOLDERS = Path(pgtrace.lab.__file__).parent
@@ -24,10 +24,9 @@ def test_each_folder_with_an_experiment_has_a_name() -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_its_file_is_told_by_its_name(name: str) -> None:
-    found = experiment(name)
-    assert issubclass(found.result, Result)
-    assert found.result.__struct_config__.tag == name
-    assert found.presentation.title
+    assert issubclass(result_of(name), Result)
+    assert result_of(name).__struct_config__.tag == name
+    assert presentation(name).title
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -16,13 +16,13 @@ from pgtrace.comparing.captures import compare
 from pgtrace.comparing.comparison import Comparison
 from pgtrace.comparing.side import side_of
 from pgtrace.lab import EXPERIMENTS
-from pgtrace.lab.experiments import experiment
+from pgtrace.lab.experiments import result_of
 from pgtrace.model import encoding
 from pgtrace.model.capture import Capture
 from seeded_captures import seeded_capture
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
-RESULTS = functools.reduce(operator.or_, (experiment(name).result for name in EXPERIMENTS))
+RESULTS = functools.reduce(operator.or_, (result_of(name) for name in EXPERIMENTS))
 KINDS = {"capture": Capture, "lab-result": RESULTS, "comparison": Comparison}
 
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from .. import units
 from ..model.lab_result import Result
-from .experiments import experiment
+from .experiments import presentation
 
 
 def answer(result: Result) -> list[str]:
     """Return what was found, the most important first; nothing where no run was finished."""
     if not result.cells:
         return []
-    return list(experiment(result.experiment).presentation.answer(result))
+    return list(presentation(result.experiment).answer(result))
 
 
 def lost(result: Result) -> Sequence[str]:

@@ -9,7 +9,7 @@ from ..model.capture import Capture
 from ..model.decoding import decode_lab_result
 from ..model.lab_result import Result
 from . import EXPERIMENTS
-from .experiments import experiment
+from .experiments import result_of
 
 
 class _Head(msgspec.Struct):
@@ -26,5 +26,4 @@ def decode(raw: bytes) -> Result:
     name = msgspec.json.decode(raw, type=_Head).experiment
     if name not in EXPERIMENTS:
         raise ValueError(f"{name[:80]!r} is no experiment that is known here - at `$.experiment`")
-    kind: type[Result] = experiment(name).result
-    return decode_lab_result(raw, kind)
+    return decode_lab_result(raw, result_of(name))

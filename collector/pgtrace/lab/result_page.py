@@ -8,7 +8,7 @@ from ..reporters.html.parts import escaped, paragraphs, section
 from ..reporters.view import View
 from . import result_words
 from .answers import answer
-from .experiments import experiment
+from .experiments import presentation
 
 
 def report(result: Result, _: View) -> list[str]:
@@ -20,7 +20,7 @@ def render(result: Result) -> str:
     """Return the page."""
     charts = Charts()
     head, *warnings = result_words.head(result)
-    title = experiment(result.experiment).presentation.title
+    title = presentation(result.experiment).title
     chapters = result_words.sections(result)
     links = [*((each.name, each.title) for each in chapters), ("how", "How it was measured")]
     items = "".join(f'<li><a href="#{at}">{escaped(name)}</a></li>' for at, name in links)

@@ -9,7 +9,7 @@ from ..reporters.document import Paragraph, Section
 from ..reporters.terminal.capture_report import QUERIES, measured
 from .answers import lost
 from .core.figures import label
-from .experiments import experiment
+from .experiments import presentation
 
 
 def head(result: Result) -> list[str]:
@@ -18,7 +18,7 @@ def head(result: Result) -> list[str]:
     version = f"PostgreSQL {result.server.version}" if result.server.version else "server"
     cpus = f"{result.host.cpus} {'CPU' if result.host.cpus == 1 else 'CPUs'}"
     said = [
-        f"{experiment(result.experiment).presentation.title}: {started:%Y-%m-%d %H:%M:%S} UTC, "
+        f"{presentation(result.experiment).title}: {started:%Y-%m-%d %H:%M:%S} UTC, "
         f"{units.duration(result.duration_s * 1e9)}, {version}, kernel {result.host.kernel}, {cpus}"
     ]
     simulated = [s.name for s in result.storages if s.simulated]
@@ -43,14 +43,14 @@ def partial(result: Result) -> str:
 def sections(result: Result) -> list[Section]:
     """Return what was measured, as data."""
     nothing = Paragraph("No run was finished: there is nothing to show.")
-    found = experiment(result.experiment).presentation.sections(result)
+    found = presentation(result.experiment).sections(result)
     return found or [Section("nothing", [nothing], "What was measured")]
 
 
 def how(result: Result) -> list[str]:
     """Return on what it was made, how, and by what; what was not measured, and what was lost."""
     said = [f"{label(storage)}: {about(storage)}" for storage in result.storages]
-    said += experiment(result.experiment).presentation.method(result)
+    said += presentation(result.experiment).method(result)
     probes = result.probes
     way = measured(probes.type, probes.operations)
     said += [f"{way}, {QUERIES[probes.queries]}, engine {probes.engine}."]

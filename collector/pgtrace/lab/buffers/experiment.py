@@ -8,7 +8,6 @@ from ..core import command_options
 
 if TYPE_CHECKING:
     from ..core.interruption import Interruption
-    from ..core.presentation import Presentation
     from ..core.progress import Progress
     from .result import BuffersResult
 
@@ -76,20 +75,6 @@ class BuffersExperiment:
             return result
 
         return measure
-
-    @property
-    def result(self) -> "type[BuffersResult]":
-        """What its file holds."""
-        from .result import BuffersResult
-
-        return BuffersResult
-
-    @property
-    def presentation(self) -> "Presentation[BuffersResult]":
-        """How that is told."""
-        from .presentation import PRESENTATION
-
-        return PRESENTATION
 
 
 EXPERIMENT = BuffersExperiment()

@@ -117,3 +117,6 @@ class BuffersResult(TableResult, tag="buffers", kw_only=True):
     options: BuffersOptions
     cells: list[BuffersCell]
     findings: list[BuffersFinding] = []
+
+
+RESULT = BuffersResult

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from ...model.lab_result import Result
     from .interruption import Interruption
-    from .presentation import Presentation
     from .progress import Progress
 
-R = TypeVar("R", bound="Result")
+R_co = TypeVar("R_co", bound="Result", covariant=True)
 
 
-class Experiment(Protocol[R]):
+class Experiment(Protocol[R_co]):
     """The docstring of each is the help of its command. Its module has it as EXPERIMENT, and
     imports little: its help is shown without what measures, and its file without a server.
     """
@@ -24,15 +23,7 @@ class Experiment(Protocol[R]):
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
 
-    def prepare(self, args: argparse.Namespace) -> "Callable[[Progress, Interruption], R]":
+    def prepare(self, args: argparse.Namespace) -> "Callable[[Progress, Interruption], R_co]":
         """Return what measures, and says what follows. Raises PgtraceError's kinds for what cannot
         go well, before anything is written.
         """
-
-    @property
-    def result(self) -> type[R]:
-        """What its file holds."""
-
-    @property
-    def presentation(self) -> "Presentation[R]":
-        """How that is told."""

@@ -8,7 +8,6 @@ from ..core import command_options
 
 if TYPE_CHECKING:
     from ..core.interruption import Interruption
-    from ..core.presentation import Presentation
     from ..core.progress import Progress
     from .result import PagesResult
 
@@ -82,20 +81,6 @@ class PagesExperiment:
             return result
 
         return measure
-
-    @property
-    def result(self) -> "type[PagesResult]":
-        """What its file holds."""
-        from .result import PagesResult
-
-        return PagesResult
-
-    @property
-    def presentation(self) -> "Presentation[PagesResult]":
-        """How that is told."""
-        from .presentation import PRESENTATION
-
-        return PRESENTATION
 
 
 EXPERIMENT = PagesExperiment()

@@ -93,3 +93,6 @@ class PagesResult(SweepResult, tag="pages", kw_only=True):
 
     cells: list[QueryCell]
     findings: list[PagesFinding | PlannerFinding] = []
+
+
+RESULT = PagesResult

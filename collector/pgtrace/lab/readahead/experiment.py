@@ -9,7 +9,6 @@ from ..core import command_options
 
 if TYPE_CHECKING:
     from ..core.interruption import Interruption
-    from ..core.presentation import Presentation
     from ..core.progress import Progress
     from .result import ReadaheadResult
 
@@ -74,20 +73,6 @@ class ReadaheadExperiment:
             return result
 
         return measure
-
-    @property
-    def result(self) -> "type[ReadaheadResult]":
-        """What its file holds."""
-        from .result import ReadaheadResult
-
-        return ReadaheadResult
-
-    @property
-    def presentation(self) -> "Presentation[ReadaheadResult]":
-        """How that is told."""
-        from .presentation import PRESENTATION
-
-        return PRESENTATION
 
 
 EXPERIMENT = ReadaheadExperiment()

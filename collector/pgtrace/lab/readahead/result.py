@@ -111,3 +111,6 @@ class ReadaheadResult(TableResult, tag="readahead", kw_only=True):
     options: ReadaheadOptions
     cells: list[ReadaheadCell]
     findings: list[ReadaheadFinding] = []
+
+
+RESULT = ReadaheadResult

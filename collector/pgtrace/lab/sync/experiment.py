@@ -8,7 +8,6 @@ from ..core import command_options
 
 if TYPE_CHECKING:
     from ..core.interruption import Interruption
-    from ..core.presentation import Presentation
     from ..core.progress import Progress
     from .measuring import Setup
     from .result import SyncResult
@@ -73,20 +72,6 @@ class SyncExperiment:
             return result
 
         return measure
-
-    @property
-    def result(self) -> "type[SyncResult]":
-        """What its file holds."""
-        from .result import SyncResult
-
-        return SyncResult
-
-    @property
-    def presentation(self) -> "Presentation[SyncResult]":
-        """How that is told."""
-        from .presentation import PRESENTATION
-
-        return PRESENTATION
 
 
 def _setup(args: argparse.Namespace) -> "Setup":

@@ -100,3 +100,6 @@ class SyncResult(Result, tag="sync", kw_only=True):
     options: SyncOptions
     cells: list[SyncCell]
     findings: list[Difference] = []
+
+
+RESULT = SyncResult
