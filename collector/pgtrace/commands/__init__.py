@@ -35,6 +35,7 @@ TABLE = {
     "doctor": ("doctor", "what this host can trace, what it cannot, and what mends it"),
     "list": ("list_", "PostgreSQL servers and backends on this host"),
     "attach": ("attach", "one backend, live: each query with its reads"),
+    "top": ("top", "a whole server, live: who reads, for what, and from where"),
     "capture": ("capture", "trace for a while; print a report, or write a file"),
     "report": ("report", "a captured file as text, JSON or HdrHistogram log"),
     "compare": ("compare", "two captures, or two parts of one: what differs, and how certain"),

@@ -30,7 +30,7 @@ class CaptureCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
-        tracing_options.add_arguments(parser, several=True)
+        tracing_options.add_arguments(parser, several=True, by="kind")
         output = tracing_options.output_group(parser)
         output.add_argument(
             "-o",

@@ -25,8 +25,10 @@ def attached(
     literals: bool,
     per_query: bool = False,
     keeps: bool = False,
+    live: bool = False,
 ) -> Iterator[tuple["Tracer", "Watched", "Stopper"]]:
-    """Trace what the arguments name; detached at any end. `keeps` as Stopper has it."""
+    """Trace what the arguments name; detached at any end. `keeps` as Stopper has it,
+    `live` as TraceOptions."""
     from ..engines.select import check_pid_namespace
     from ..libbpf import objects
     from ..postgres.versions import too_new
@@ -65,6 +67,7 @@ def attached(
                 operations=args.operations,
                 times=args.time,
                 most_backends=getattr(args, "max_backends", 1),
+                live=live,
                 own_queries=getattr(args, "own_queries", False),
                 most_statements=getattr(args, "max_statements", MOST_STATEMENTS),
             )

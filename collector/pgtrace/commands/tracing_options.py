@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 MOST_STATEMENTS = 5000
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, *, several: bool = False, by: str = "relation"
+) -> None:
     """Options of every command that traces: one backend, or `several` of them and servers."""
     target = parser.add_argument_group("what to trace")
     what, again = "the backend's process ID", "the same, as an option"
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
     target.add_argument("-p", "--pid", type=_pid, metavar="PID", action="append", help=again)
     if several:
         _add_servers(target)
-    _add_measures(parser.add_argument_group("what to measure"), several=several)
+    _add_measures(parser.add_argument_group("what to measure"), several=several, by=by)
     how = parser.add_argument_group("how to trace")
     how.add_argument(
         "--probe",
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
         _add_capacity(how)
 
 
-def _add_measures(group: argparse._ArgumentGroup, *, several: bool) -> None:
+def _add_measures(group: argparse._ArgumentGroup, *, several: bool, by: str) -> None:
     group.add_argument(
         "--operations",
         type=_operations,
@@ -60,7 +62,6 @@ def _add_measures(group: argparse._ArgumentGroup, *, several: bool) -> None:
         help="full: calls, latencies and reads of each statement, by probes in the server; light: "
         f"its reads alone, without any; by default {by_default}",
     )
-    by = "kind" if several else "relation"
     group.add_argument(
         "--by",
         choices=("kind", "relation"),
@@ -127,7 +128,7 @@ def _add_servers(group: argparse._ArgumentGroup) -> None:
 def _add_capacity(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-backends",
-        type=_count,
+        type=count,
         default=1024,
         metavar="N",
         help="how many processes of servers can be traced at once, beside those that run already "
@@ -135,7 +136,7 @@ def _add_capacity(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--max-statements",
-        type=_count,
+        type=count,
         default=MOST_STATEMENTS,
         metavar="N",
         help="how many statements are kept apart, of all backends together (5000); the others "
@@ -173,7 +174,8 @@ def _operations(text: str) -> "tuple[Operation, ...]":
     return tuple(each for each in OPERATIONS if each in asked)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """An option's value from 1 to 65536; for argparse."""
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 65536")
     return int(text)

@@ -214,6 +214,14 @@ class Registry:
         found.accounts += self._merged.values()
         return found
 
+    def process(self, serial: int) -> TracedProcess | None:
+        """The process that a thread is of, as long as it was not let go of."""
+        return self._processes.get(serial)
+
+    def processes(self) -> list[TracedProcess]:
+        """All that were met and are there."""
+        return list(self._processes.values())
+
     def type_of(self, serial: int) -> str | None:
         """The type of the process that a thread is of."""
         process = self._processes.get(serial)

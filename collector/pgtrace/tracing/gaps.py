@@ -69,6 +69,10 @@ class Gaps:
         gap = self._open(directory)
         return gap.began_ns if gap and gap.reason == "crash" else None
 
+    def are_open(self) -> bool:
+        """Whether a server is away now."""
+        return any(gap.ended_ns is None for gap in self._gaps)
+
     def listed(self, wall: Callable[[int], datetime]) -> list[Gap]:
         """All so far, as captures have them."""
         return [

@@ -49,6 +49,11 @@ class Stopper:
         if self.asked:
             raise NothingCapturedError(_NOTHING)
 
+    def stop(self) -> None:
+        """Ask for it without a signal."""
+        self.asked = True
+        os.eventfd_write(self.wakes, 1)
+
     def restore(self) -> None:
         """Put the handlers back as they were."""
         for number, handler in self._previous.items():

@@ -89,6 +89,10 @@ class Servers:
             self._look_at_servers()
         return self._gaps.listed(wall)
 
+    def are_away(self) -> bool:
+        """Whether one of them is, as far as that was noticed."""
+        return self._gaps.are_open()
+
     def child_ended(self, traced: TracedProcess, exit_code: int) -> None:
         """One of a server's processes, as waitpid() has its end: it may have crashed."""
         server = self.of(traced.postmaster)

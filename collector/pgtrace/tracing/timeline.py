@@ -26,6 +26,7 @@ from ..model.capture import (
     Operation,
     Pattern,
     Performer,
+    Scope,
     Size,
     Source,
     TimeKind,
@@ -33,12 +34,14 @@ from ..model.capture import (
 )
 from ..postgres.wait_events import WaitEvent
 from . import gains
-from .gains import Totals
+from .gains import Gain, Told, Totals
 from .heaviest import Heavy, Telling, Who
 
 LENGTH_S = 1.0
 MOST = 500
 """At so many, neighbours are put together, and each is twice as long from then on."""
+_ROLLING = 660
+"""So many are kept of a session that is only shown."""
 MOST_OF_TIME = 0.05
 """Share of a CPU that looking may take; where it takes more, intervals are longer."""
 _RELATIONS: frozenset[Kind] = frozenset(
@@ -63,6 +66,19 @@ class Summing(Protocol):
 
     def statement(self, serial: int, query: int) -> StatementName | None:
         """As Engine has it."""
+
+
+class Recorder(Protocol):
+    """Who wants to know all of what an interval is made of, as `pgtrace top` does."""
+
+    def count(self, serial: int, who: Who, gain: Gain) -> None:
+        """So much more was done for this statement."""
+
+    def spend(self, serial: int, spent: tuple[TimeKind, Scope, int], ns: int) -> None:
+        """So much more time of a thread went there."""
+
+    def rename(self, running: Told, who: Who) -> None:
+        """What this query did was for that statement."""
 
 
 class _Space(NamedTuple):
@@ -127,12 +143,16 @@ class Intervals:
         began_ns: int,
         *,
         type_of: Callable[[int], str | None] = lambda serial: None,
+        recorder: Recorder | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
         busy_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
-        """`type_of` tells the type of the process that a thread is of, by its serial."""
+        """`type_of` tells the type of the process that a thread is of, by its serial. With a
+        `recorder` there is no end to the session: the last eleven minutes are kept.
+        """
         self._engine = engine
         self._type_of = type_of
+        self._recorder = recorder
         self._clock = clock
         self._busy_clock = busy_clock
         self._began_ns = self._last_ns = began_ns
@@ -158,10 +178,17 @@ class Intervals:
         piece.heavy.keep_most()
         self._kept.append((self._last_ns, piece))
         self._last_ns = began
-        if len(self._kept) >= MOST:
+        if len(self._kept) >= MOST and not self._recorder:
             self._halve()
+        elif len(self._kept) > _ROLLING:
+            del self._kept[0]
         pause_ns = round((self._busy_clock() - busy) / MOST_OF_TIME)
         self._due_ns = max(began + self._every_ns, self._clock() + pause_ns)
+
+    @property
+    def cut_ns(self) -> int:
+        """Until when the last interval that was cut off went."""
+        return self._last_ns
 
     def due(self) -> float:
         """When look() will have something to do, in seconds of its clock."""
@@ -181,7 +208,7 @@ class Intervals:
             times: TimeSums = {}
             for key, counts in times_of(final.reads).items():
                 add_time(times, key, counts.total_ns)
-            _count_times(self._next, thread, times)
+            self._count_times(self._next, final.serial, thread, times)
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Some files are gone; others stand for them."""
@@ -240,7 +267,7 @@ class Intervals:
             for serial, by_power in powers.items():
                 _count_powers(piece, self._thread(serial), by_power)
         for serial, times in self._engine.time_sums().items():
-            _count_times(piece, self._thread(serial), times)
+            self._count_times(piece, serial, self._thread(serial), times)
         return piece
 
     def _thread(self, serial: int) -> _Thread:
@@ -264,6 +291,8 @@ class Intervals:
             if query not in whose:
                 whose[query] = self._who(serial, thread, query)
             piece.heavy.count(whose[query], gain)
+            if self._recorder:
+                self._recorder.count(serial, whose[query], gain)
             file = files.get(key.file, UNKNOWN_FILE)
             if file.kind in _RELATIONS and key.operation == "read":
                 space = _Space(file.device, file.space)
@@ -276,6 +305,16 @@ class Intervals:
                 who = self._who(serial, thread, under)
                 for each in [*self._pieces(), piece]:
                     each.heavy.rename((serial, query), who)
+                if self._recorder:
+                    self._recorder.rename((serial, query), who)
+
+    def _count_times(self, piece: _Piece, serial: int, thread: _Thread, now: TimeSums) -> None:
+        for spent, ns in now.items():
+            if (more := ns - thread.times.get(spent, 0)) > 0:
+                piece.times[spent] = piece.times.get(spent, 0) + more
+                thread.times[spent] = ns
+                if self._recorder:
+                    self._recorder.spend(serial, spent, more)
 
     def _who(self, serial: int, thread: _Thread, query: int) -> Who:
         name = thread.names.get(query)
@@ -303,13 +342,6 @@ def _count_powers(piece: _Piece, thread: _Thread, now: ByPower) -> None:
     for told, more in gains.more_by_power(now, thread.powers).items():
         add_powers(piece.powers, told, more)
     thread.powers = now
-
-
-def _count_times(piece: _Piece, thread: _Thread, now: TimeSums) -> None:
-    for spent, ns in now.items():
-        if (more := ns - thread.times.get(spent, 0)) > 0:
-            piece.times[spent] = piece.times.get(spent, 0) + more
-            thread.times[spent] = ns
 
 
 def _plus(before: Totals | None, totals: Totals) -> Totals:

@@ -33,6 +33,7 @@ from .charging import Registry
 from .connecting import connecting
 from .file_names import Places, is_told
 from .options import TraceOptions
+from .recorder import Recorder
 from .targets import Target
 from .timeline import Intervals
 
@@ -116,7 +117,16 @@ class Tracer:
             major=target.servers[0].major if len(target.servers) == 1 else None,
             failures=self.failures,
         )
-        self.intervals = Intervals(self.engine, self.started_ns, type_of=self.registry.type_of)
+        self.recorder = (
+            Recorder(self.engine.statement, self.registry.process) if options.live else None
+        )
+        """What was done in each interval, if that is wanted."""
+        self.intervals = Intervals(
+            self.engine,
+            self.started_ns,
+            type_of=self.registry.type_of,
+            recorder=self.recorder,
+        )
         self.registry.let_go_of = self.intervals.let_go
         self.registry.see_first(family)
         with self.failures.kept("letting go of privileges"):

@@ -1,0 +1,1 @@
+"""What `pgtrace top` shows: a server, second by second."""

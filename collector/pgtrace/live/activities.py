@@ -1,0 +1,71 @@
+"""What the processes of servers do at the end of each second, as far as that can be looked at."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..errors import PgtraceError
+from ..linux import foreign_files
+from ..postgres import titles
+from ..postgres.activity import LOOKED_AT, Looker
+from ..postgres.discovery import Backend
+from ..terminal_text import decode
+from ..tracing.server_watch import Servers
+from ..tracing.traced_process import TracedProcess
+from .frame import Doing
+
+MOST = 100
+"""Processes that are looked at in one second: a look at one takes some 50 µs."""
+_TITLE = 4096
+
+
+class Activities:
+    """Looks at those who did most, then at those who were busy, then at others in their turn."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._lookers: dict[int, Looker] = {}
+        self._known: dict[int, Backend] = {}
+        """By their serials."""
+        self._busy: list[int] = []
+        self._turn = 0
+
+    def look(self, processes: Iterable[TracedProcess], first: Iterable[int]) -> list[Doing]:
+        """Of those that are not idle, what they do; `first` are serials of those who did most."""
+        here = {each.serial: each for each in processes if _is_looked_at(each)}
+        self._known = {serial: self._known[serial] for serial in self._known.keys() & here.keys()}
+        order = list(dict.fromkeys([*first, *self._busy]))
+        chosen = [serial for serial in order if serial in here][:MOST]
+        rest = sorted(here.keys() - set(chosen))
+        room = min(MOST - len(chosen), len(rest))
+        self._turn = self._turn % len(rest) if rest else 0
+        chosen += (rest[self._turn :] + rest[: self._turn])[:room]
+        self._turn += room
+        found = [doing for serial in chosen if (doing := self._look(here[serial]))]
+        self._busy = [doing.process for doing in found]
+        return found
+
+    def _look(self, process: TracedProcess) -> Doing | None:
+        try:
+            backend = self._known.get(process.serial) or self._servers.backend(process.pid)
+            self._known[process.serial] = backend
+            path = f"/proc/{process.pid}/cmdline"
+            title = decode(foreign_files.read_descriptor(path, _TITLE).partition(b"\0")[0])
+        except (PgtraceError, OSError):  # it has ended
+            return None
+        server = self._servers.of(process.postmaster)
+        cluster, major = (server.cluster_name, server.major) if server else (None, None)
+        backend = replace(backend, activity=titles.parse(title.rstrip(), cluster, major).activity)
+        looker = self._lookers.get(process.postmaster)
+        if looker is None:
+            looker = self._lookers[process.postmaster] = Looker(process.pid)
+        found = looker.look(backend)
+        if found.state in (None, "idle"):
+            return None
+        return Doing(
+            process.serial, found.state or "", found.seconds, found.wait_event_type, found.query
+        )
+
+
+def _is_looked_at(process: TracedProcess) -> bool:
+    kind = process.title.backend_type
+    return not process.ended_ns and (kind is None or kind in LOOKED_AT)

@@ -1,0 +1,112 @@
+"""What stands above the lists: the answer, in a few lines."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .. import units
+from ..model.capture import Source
+from ..terminal_text import escape
+from .frame import Begin
+from .kept import Head, Kept, Sum, Window
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_CACHED: tuple[Source, ...] = ("page_cache", "readahead_issued")
+
+
+def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0) -> list[str]:
+    """Return them, none wider than `width`."""
+    heads = list(kept.heads)[: max(len(kept) - back, 0)]
+    said = [_server(begin, window), *_answer(begin, window)]
+    return [_cut(escape(line), width) for line in [*said, sparkline(heads, width)] if line]
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: max(width - 1, 0)]}…"
+
+
+def _server(begin: Begin, window: Window) -> str:
+    version = f"PostgreSQL {begin.version}, " if begin.version else ""
+    if window.away:
+        return f"{version}{begin.server}: the server is away"
+    clients = f"{units.count(window.clients)} client{'' if window.clients == 1 else 's'}"
+    active = sum(each.state == "active" for each in window.doing)
+    ended = datetime.fromtimestamp(window.ended, UTC)
+    at = f"{ended:%H:%M:%S} UTC" if window.ended else ""
+    return f"{at}  {version}{begin.server}: {clients}, {units.count(active)} active"
+
+
+def _answer(begin: Begin, window: Window) -> list[str]:
+    seconds = window.seconds or 1.0
+    if "read" not in begin.operations:
+        return ["Reads are not measured."]
+    by_source: dict[Source, Sum] = {}
+    for fact, total in window.facts.items():
+        if fact.operation == "read":
+            of = by_source.setdefault(fact.source, Sum())
+            of.add(total.count, total.bytes, total.total_ns)
+    everything = Sum()
+    for each in by_source.values():
+        everything.add(each.count, each.bytes, each.total_ns)
+    if not everything.count:
+        return ["Nothing was read: all was found in shared_buffers, or nobody asked."]
+    known = by_source.keys() - {"unknown"}
+    device = by_source.get("device", Sum())
+    if not known:
+        return [f"{units.number(everything.count / seconds)} reads/s; devices are not measured."]
+    cached = Sum()
+    for source in _CACHED:
+        if source in by_source:
+            more = by_source[source]
+            cached.add(more.count, more.bytes, more.total_ns)
+    said = [
+        f"Waiting for the device: {units.duration(device.total_ns / seconds)} a second"
+        f"{_share_of_all(begin, window, device.total_ns)}",
+        f"{units.number(everything.count / seconds)} reads/s: from the page cache "
+        f"{units.rate(cached.bytes / seconds)}, from the device "
+        f"{units.rate(device.bytes / seconds)}",
+        _levels(begin, window, cached, device, everything),
+    ]
+    return said
+
+
+def _share_of_all(begin: Begin, window: Window, device_ns: int) -> str:
+    """Of all running time: what clients spent, but for waits for work."""
+    if begin.times and (whole := sum(window.spent.values())):
+        return f", {units.share(min(device_ns / whole, 1.0))} of all time"
+    active = sum(each.state == "active" for each in window.doing)
+    backends = f"{units.count(active)} active backend{'' if active == 1 else 's'}"
+    return f"; {backends} at the end"
+
+
+def _levels(begin: Begin, window: Window, cached: Sum, device: Sum, everything: Sum) -> str:
+    """How many of all blocks were found at each of three levels."""
+    blocks = {
+        "page cache": cached.bytes / begin.block_size / (window.seconds or 1.0),
+        "device": device.bytes / begin.block_size / (window.seconds or 1.0),
+    }
+    hit = window.buffers[0] / window.buffers_s if window.buffers and window.buffers_s else None
+    if hit is not None:
+        blocks = {"shared_buffers": hit, **blocks}
+    whole = sum(blocks.values())
+    shares = [
+        f"{name} {units.share(rate / whole) if whole else '?'}" for name, rate in blocks.items()
+    ]
+    if hit is None:
+        shares.insert(0, "shared_buffers ?")
+    took = device.total_ns / everything.total_ns if everything.total_ns else 0
+    return f"Blocks found in: {', '.join(shares)}; the device took {units.share(took)} of the time"
+
+
+def sparkline(heads: Sequence[Head], width: int) -> str:
+    """Device wait over time, a character for each second or more; the highest is named."""
+    if not heads:
+        return ""
+    first = "Device wait "
+    most = max(head.device_ns / head.length_s for head in heads)
+    last = f" (█: {units.duration(most, 2)} a second)" if most else " (none)"
+    room = max(width - len(first) - len(last), 1)
+    step = max(1, -(-len(heads) // room))
+    groups = [heads[at : at + step] for at in range(0, len(heads), step)]
+    levels = [max(head.device_ns / head.length_s for head in group) for group in groups]
+    marks = (round(level / most * (len(_LEVELS) - 1)) if most else 0 for level in levels)
+    return f"{first}{''.join(_LEVELS[mark] for mark in marks)}{last}"

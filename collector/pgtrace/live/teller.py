@@ -1,0 +1,184 @@
+"""Makes frames of what a tracer records: in the process that traces."""
+
+import os
+from collections.abc import Sequence
+
+from .. import terminal_text
+from ..engines import StatementName
+from ..model.capture import Tablespace, waits_for_work
+from ..reporters.losses import Watch
+from ..tracing.recorder import Recorder, Row
+from ..tracing.statements import shown_text
+from ..tracing.traced_process import TracedProcess
+from ..tracing.tracer import Tracer
+from .activities import Activities
+from .frame import Begin, Cell, Doing, Frame, Place, Process, Spent
+from .numbers import Numbers
+
+_Statement = tuple[int, str | None]
+"""A query_id, or without one a text without its literals."""
+
+
+class Teller:
+    """Tells a tracer's seconds one after the other."""
+
+    def __init__(self, tracer: Tracer, recorder: Recorder) -> None:
+        self._tracer = tracer
+        self._recorder = recorder
+        self._told_ns = tracer.started_ns
+        self._statements: Numbers[_Statement | tuple[int, int]] = Numbers()
+        self._places: Numbers[int] = Numbers()
+        self._whats: Numbers[tuple[str, str | None]] = Numbers()
+        self._processes: dict[int, Process] = {}
+        self._place_names: dict[int, Place] = {}
+        self._texts: dict[int, str] = {}
+        self._activities = Activities(tracer.registry.servers)
+        self._devices: list[str] = []
+        self._buffers: tuple[float, int, int] | None = None
+        self.notices: list[str] = []
+        """What is to be said with the next frame."""
+        self._losses = Watch(tracer.lost, tracer.kept, self.notices.append)
+
+    def begin(self, by_relation: bool) -> Begin:
+        """What stays the same."""
+        tracer, servers = self._tracer, self._tracer.target.servers
+        return Begin(
+            server=str(tracer.target),
+            version=servers[0].version if len(servers) == 1 else None,
+            block_size=tracer.block_size,
+            cpus=os.cpu_count() or 1,
+            operations=list(tracer.engine.operations),
+            times=tracer.engine.times,
+            queries=tracer.engine.query_source,
+            by_relation=by_relation,
+        )
+
+    def frame(self) -> Frame | None:
+        """What was done since the last one; None as long as no second is over."""
+        ended_ns = self._tracer.intervals.cut_ns
+        if ended_ns == self._told_ns:
+            return None
+        length_s = (ended_ns - self._told_ns) / 1e9
+        self._told_ns = ended_ns
+        self._losses.tick()
+        taken, registry = self._recorder.take(), self._tracer.registry
+        meant = {
+            serial: process
+            for serial, process in taken.processes.items()
+            if registry.identities.is_meant(process)
+        }
+        cells = [
+            self._cell(row, sums, taken)
+            for row, sums in taken.rows.items()
+            if sums[0] and row.serial in meant
+        ]
+        spent = self._spent(taken, meant)
+        here = [each for each in registry.processes() if registry.identities.is_meant(each)]
+        doing = self._activities.look(here, _heaviest(cells))
+        became = self._became(taken)
+        notices, self.notices[:] = list(self.notices), []
+        return Frame(
+            at=self._tracer.wall_time(ended_ns).timestamp(),
+            length_s=length_s,
+            cells=cells,
+            spent=spent,
+            doing=doing,
+            clients=sum(each.title.backend_type == "client backend" for each in here),
+            away=registry.servers.are_away(),
+            processes=self._new_processes(meant, here, doing),
+            statements=self._new_statements(taken),
+            places=self._new_places(cells),
+            whats=self._whats.take(),
+            became=became,
+            devices=self._new_devices(),
+            notices=notices,
+        )
+
+    def _cell(self, row: Row, sums: Sequence[int], taken: Recorder) -> Cell:
+        count, size, total_ns = sums
+        statement = self._number(row.statement, taken)
+        return Cell(
+            row.serial, statement, row.file, row.operation, row.source, count, size, total_ns
+        )
+
+    def _number(self, statement: StatementName | tuple[int, int] | None, taken: Recorder) -> int:
+        if statement is None:
+            return 0
+        if not isinstance(statement, StatementName):
+            return self._statements.of(statement)
+        if statement.query_id:
+            return self._statements.of((statement.query_id, None))
+        text = shown_text(statement.text, statement.text_cut, literals=False)
+        return self._statements.of((0, text)) if text else 0
+
+    def _became(self, taken: Recorder) -> dict[int, int]:
+        return {
+            self._statements.of(told): self._number(who, taken)
+            for told, who in taken.became
+            if isinstance(who, StatementName)
+        }
+
+    def _spent(self, taken: Recorder, meant: dict[int, TracedProcess]) -> list[Spent]:
+        found = []
+        for (serial, kind, scope, number), ns in taken.spent.items():
+            event = self._tracer.assembly.event(number) if kind == "sleep" else None
+            if serial not in meant or (event and waits_for_work(scope, *event)):
+                continue
+            what = self._whats.of((event.type, event.event) if event else (kind, None))
+            found.append(Spent(serial, what, ns))
+        return found
+
+    def _new_processes(
+        self,
+        did: dict[int, TracedProcess],
+        here: Sequence[TracedProcess],
+        doing: Sequence[Doing],
+    ) -> dict[int, Process]:
+        busy = {each.process for each in doing}
+        found = {}
+        for process in [*did.values(), *(each for each in here if each.serial in busy)]:
+            name = terminal_text.decode(process.application_name) or None
+            title = process.title
+            told = Process(process.pid, title.backend_type, title.datname, title.usename, name)
+            if self._processes.get(process.serial) != told:
+                found[process.serial] = told
+        alive = {each.serial for each in here} | did.keys()
+        self._processes = {s: p for s, p in self._processes.items() if s in alive} | found
+        return found
+
+    def _new_statements(self, taken: Recorder) -> dict[int, str]:
+        found = {}
+        for number, what in self._statements.take().items():
+            if isinstance(what[1], str):
+                found[number] = what[1]
+            elif what[1] is None:
+                name = taken.texts.get(what[0])
+                text = shown_text(name.text, name.text_cut, literals=False) if name else None
+                found[number] = text or f"query_id {what[0]}"
+        return found
+
+    def _new_places(self, cells: Sequence[Cell]) -> dict[int, Place]:
+        """A relation's name may come later than the reads of it."""
+        found = {}
+        for file in {cell.place for cell in cells}:
+            place = self._tracer.places.place(file)
+            name = f"{place.relation} ({place.kind})" if place.relation else place.kind
+            told = Place(name, place.tablespace)
+            if self._place_names.get(file) != told:
+                self._place_names[file] = found[file] = told
+        return found
+
+    def _new_devices(self) -> list[Tablespace]:
+        found = self._tracer.places.tablespaces()
+        names = [each.name for each in found]
+        if names == self._devices:
+            return []
+        self._devices = names
+        return found
+
+
+def _heaviest(cells: Sequence[Cell]) -> list[int]:
+    sums: dict[int, int] = {}
+    for cell in cells:
+        sums[cell.process] = sums.get(cell.process, 0) + cell.total_ns
+    return sorted(sums, key=lambda serial: -sums[serial])
