@@ -26,6 +26,10 @@ class Numbers(Generic[_What]):
             self.news[self._last] = what
         return self._numbers[what]
 
+    def known(self, what: _What) -> int:
+        """The same, but 0 if it has none."""
+        return self._numbers.get(what, 0)
+
     def take(self) -> dict[int, _What]:
         """The news; and what was not used for long is forgotten: it would be news again."""
         news, self.news = self.news, {}

@@ -94,6 +94,16 @@ class Teller:
             notices=notices,
         )
 
+    def number_of(self, query_id: int, text: object) -> int:
+        """Under which number a statement was told, by what tells it from others; 0: never."""
+        what = (query_id, None) if query_id else (0, str(text))
+        return self._statements.known(what)
+
+    def device_of(self, file: int) -> int:
+        """Which of the devices that were told a file lies on; -1: none."""
+        name = self._tracer.places.place(file).tablespace
+        return self._devices.index(name) if name in self._devices else -1
+
     def _cell(self, row: Row, sums: Sequence[int], taken: Recorder) -> Cell:
         count, size, total_ns = sums
         statement = self._number(row.statement, taken)

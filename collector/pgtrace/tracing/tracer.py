@@ -168,6 +168,12 @@ class Tracer:
             self._poll()
             return self.registry.look().accounts[0]
 
+    def accounts(self) -> list[Account]:
+        """Of all who are traced, what each did so far: not cheap."""
+        with self._lock:
+            self._poll()
+            return self.registry.look().accounts
+
     def blockers(self, account: Account, longer_ns: int) -> tuple[str, int, list[Blocker]] | None:
         """For which lock a query waits, for how many nanoseconds, and who holds it, as far as that
         was asked; None if it does not, or not for so long.

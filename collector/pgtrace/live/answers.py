@@ -1,0 +1,116 @@
+"""What a live screen asks for beside frames: latencies of one row, and the last minutes as a file.
+
+Both look at everything that was measured, which takes a while: never more than a share of a CPU.
+"""
+
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..engines import Counts, ReadsByKey, io_of
+from ..errors import PgtraceError
+from ..files import output_file
+from ..model import decoding, encoding
+from ..model.capture import Capture, Operation, Source
+from ..model.since import since
+from ..tracing.accounts import Account
+from ..tracing.tracer import Tracer
+from .frame import Asked, Histograms, Look, Said
+from .kept import MINUTES
+from .teller import Teller
+
+_MOST_OF_TIME = 0.03
+"""Share of a CPU that looking at everything may take."""
+_EVERY_S = 60.0
+
+
+class _Moment(NamedTuple):
+    at_s: float
+    """Of the session."""
+    data: bytes
+
+
+class Answers:
+    """Answers one after the other."""
+
+    def __init__(self, tracer: Tracer, teller: Teller) -> None:
+        self._tracer = tracer
+        self._teller = teller
+        self._not_before = 0.0
+        self._moments: deque[_Moment] = deque(maxlen=MINUTES + 1)
+        """What was measured until each minute: what was since is the difference."""
+        self._next_moment = time.monotonic() + _EVERY_S
+
+    def tick(self) -> None:
+        """Keep what was measured until now, once a minute."""
+        if time.monotonic() >= self._next_moment:
+            self._next_moment = time.monotonic() + _EVERY_S
+            began = time.thread_time()
+            taken = self._tracer.capture()
+            self._moments.append(
+                _Moment(taken.duration_s, zlib.compress(encoding.encode(taken), 1))
+            )
+            self._rest(began)
+
+    def answer(self, asked: Asked) -> Histograms | Said | None:
+        """Return it; None if it is too early to look again."""
+        if isinstance(asked, Look):
+            return self._look(asked)
+        try:
+            return Said(self._write(asked.minutes, Path(asked.path)))
+        except (OSError, PgtraceError) as error:
+            return Said(f"Not written: {error}", good=False)
+
+    def _rest(self, began: float) -> None:
+        busy = time.thread_time() - began
+        self._not_before = time.monotonic() + busy / _MOST_OF_TIME
+
+    def _look(self, asked: Look) -> Histograms | None:
+        if time.monotonic() < self._not_before:
+            return None
+        began = time.thread_time()
+        found: dict[tuple[Operation, Source], Counts] = {}
+        for reads in self._reads(asked, self._tracer.accounts()):
+            for key, counts in io_of(reads).items():
+                if self._is_in(asked, key.file):
+                    found.setdefault((key.operation, key.source), Counts()).take(counts)
+        self._rest(began)
+        seconds = (time.monotonic_ns() - self._tracer.started_ns) / 1e9
+        by_source = [
+            (operation, source, list(counts.to_data().buckets))
+            for (operation, source), counts in sorted(found.items())
+            if counts.count
+        ]
+        return Histograms(asked.kind, asked.number, seconds, by_source)
+
+    def _reads(self, asked: Look, accounts: Iterable[Account]) -> Iterable[ReadsByKey]:
+        for account in accounts:
+            if asked.kind != "statement":
+                if asked.kind != "backend" or account.process.serial == asked.number:
+                    yield account.reads
+                continue
+            for name, total in account.statements.totals() if account.statements else ():
+                if self._teller.number_of(name.query_id, total.text) == asked.number:
+                    yield total.reads
+
+    def _is_in(self, asked: Look, file: int) -> bool:
+        if asked.kind == "relation":
+            return file == asked.number
+        if asked.kind == "device":
+            return self._teller.device_of(file) == asked.number
+        return True
+
+    def _write(self, minutes: int, path: Path) -> str:
+        output_file.check(path, force=False)
+        taken = self._tracer.capture()
+        wanted = taken.duration_s - 60 * minutes
+        before = [moment for moment in self._moments if moment.at_s <= wanted + _EVERY_S / 2]
+        if before and wanted > 0:
+            earlier = decoding.decode(zlib.decompress(before[-1].data))
+            assert isinstance(earlier, Capture)
+            taken = since(taken, earlier)
+        wrote = output_file.write(encoding.encode(taken), path, force=False)
+        return f"{wrote}: the last {taken.duration_s:.0f} s"
