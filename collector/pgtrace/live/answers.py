@@ -14,7 +14,7 @@ from ..engines import Counts, ReadsByKey, io_of
 from ..errors import PgtraceError
 from ..files import output_file
 from ..model import decoding, encoding
-from ..model.capture import Capture, Operation, Source
+from ..model.capture import Operation, Source
 from ..model.since import since
 from ..tracing.accounts import Account
 from ..tracing.tracer import Tracer
@@ -109,8 +109,6 @@ class Answers:
         wanted = taken.duration_s - 60 * minutes
         before = [moment for moment in self._moments if moment.at_s <= wanted + _EVERY_S / 2]
         if before and wanted > 0:
-            earlier = decoding.decode(zlib.decompress(before[-1].data))
-            assert isinstance(earlier, Capture)
-            taken = since(taken, earlier)
+            taken = since(taken, decoding.decode_capture(zlib.decompress(before[-1].data)))
         wrote = output_file.write(encoding.encode(taken), path, force=False)
         return f"{wrote}: the last {taken.duration_s:.0f} s"
