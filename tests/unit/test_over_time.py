@@ -55,8 +55,8 @@ def session(*pieces: tuple[Sequence[IntervalIo], Sequence[Heaviest]]) -> Capture
         Interval(float(n), [], 1.0, list(done), list(heaviest))
         for n, (done, heaviest) in enumerate(pieces)
     ]
-    backend = Backend(1, "client backend", queries=[SCAN])
-    return some_capture(backend, intervals=intervals, duration_s=float(len(pieces)))
+    backends = Backend(1, "client backend", queries=[SCAN]), Backend(2, "client backend")
+    return some_capture(*backends, intervals=intervals, duration_s=float(len(pieces)))
 
 
 def said(capture: Capture) -> list[str]:
@@ -134,6 +134,17 @@ def test_who_pushed_the_others_out_of_the_page_cache_is_told() -> None:
         "12:00:04, and just after it, all others waited for the device for 40.0 ms each second, "
         "otherwise for 1.00 ms."
     ]
+
+
+def test_a_process_alone_has_no_others() -> None:
+    """What it read next was read by itself, and after that."""
+    quiet = (io(1, 100), ())
+    capture = session(quiet, quiet, (io(60, 100), [of_scan(10, GIB)]), (io(20, 100), ()), quiet)
+    assert len(said(capture)) == 2
+    del capture.backends[1]
+    assert len(said(capture)) == 1
+    capture.backends[0].merged = 2
+    assert len(said(capture)) == 2
 
 
 def test_what_a_short_scan_pushed_out_may_be_missed_in_the_next_second() -> None:

@@ -156,7 +156,11 @@ def _worst(
 
 
 def _pushed_out(capture: Capture, texts: dict[object, str]) -> list[str]:
-    """While one reads very much, others may wait for what was in the page cache before."""
+    """While one reads very much, others may wait for what was in the page cache before. One process
+    alone has no others: its statements come one after the other.
+    """
+    if sum(backend.merged or 1 for backend in capture.backends) < 2:
+        return []
     whose = _biggest(capture)
     sizes = [sum(one.bytes for one in _own(i, whose)) for i in capture.intervals]
     if sum(sizes) < _MUCH:
