@@ -259,6 +259,34 @@ def whole_server(stage: Stage) -> tuple[str, str]:
         return f"sudo pgtrace capture --server {server} -o server.json", shown
 
 
+def top_statements(stage: Stage) -> tuple[str, str]:
+    """The last of a few screens: by then reads were seen, and names are known."""
+    server = stage.cluster.datadir
+    stop = threading.Event()
+    with stage.backend() as first, stage.backend() as second:
+
+        def act(backend: Connection, query: str) -> None:
+            while not stop.is_set():
+                stage.make_cold()
+                backend.execute(query)
+
+        clients = [
+            threading.Thread(target=act, args=(first, SEQUENTIAL)),
+            threading.Thread(target=act, args=(second, INDEX_SCAN)),
+        ]
+        for client in clients:
+            client.start()
+        try:
+            words = ["top", "--server", server, "--batch", 4, "--tab", "statements"]
+            shown = stage.run(*words).strip().split("\n\n")
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+    command = f"sudo pgtrace top --server {server} --batch 1 --tab statements"
+    return command, "\n\n".join(shown[-2:]) + "\n"
+
+
 def by_relation(stage: Stage) -> tuple[str, str]:
     """The end of a report."""
     stage.restart()
@@ -506,6 +534,7 @@ SCENES = {
     "attach --json": json_lines,
     "capture": take,
     "capture, a whole server": whole_server,
+    "top statements": top_statements,
     "capture, by relation": by_relation,
     "capture, writes and fsync": writes,
     "capture, one row": one_row,

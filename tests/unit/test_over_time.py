@@ -82,7 +82,7 @@ def test_the_worst_second_is_named_with_who_waited_then() -> None:
 def test_a_second_is_a_character() -> None:
     capture = session(QUIET, (io(100), ()), QUIET, (io(400), ()), QUIET)
     head, strip, *_ = drawn(capture)
-    assert head == "Waiting for the device each second (█: 400 ms)"
+    assert head == "Waiting for the device each second, of all processes together (█: 400 ms)"
     assert strip == "12:00:00 ·▂·█· 12:00:05"
 
 

@@ -11,3 +11,135 @@ from pgtrace.model.capture import Backend, Capture, Excluded, Interval, Interval
 from pgtrace.model.histogram import Histogram
 from pgtrace.model.since import since
 
+_SOURCES = st.sampled_from(["page_cache", "device", "readahead_issued"])
+_EVENT = st.tuples(
+    st.integers(1, 4),  # whose
+    st.sampled_from([None, 7, 8]),  # of which statement
+    _SOURCES,
+    st.sampled_from(["read", "write"]),
+    st.integers(0, 1 << 41),  # how long
+)
+
+
+def taken(events: list[tuple[Any, ...]], seconds: float) -> Capture:
+    """What a session had measured after these."""
+    backends = []
+    for pid in sorted({event[0] for event in events}):
+        own = [event for event in events if event[0] == pid]
+        queries = [
+            Query(
+                text=f"select {number}",
+                query_id=number,
+                protocol="simple",
+                calls=sum(event[1] == number for event in own),
+                errors=0,
+                latency=histogram(e[4] for e in own if e[1] == number).to_data(),
+                io=io([event for event in own if event[1] == number]),
+            )
+            for number in sorted({event[1] for event in own} - {None})
+        ]
+        failed = {"read": Excluded(len(own), 8192 * len(own), 0, 5 * len(own))}
+        backends.append(Backend(pid=pid, io=io(own), queries=queries, failed=failed))
+    each = [Interval(float(s), [], 1.0, [IntervalIo("read", "device", 1, 8192, 9)]) for s in
+            range(round(seconds))]  # fmt: skip
+    return some_capture(*backends, duration_s=seconds, lost=Lost(read=len(events)), intervals=each)
+
+
+def histogram(latencies: Any) -> Histogram:
+    found = Histogram()
+    for ns in latencies:
+        found.add(ns)
+    return found
+
+
+def io(events: list[tuple[Any, ...]]) -> list[Io]:
+    found = []
+    for source, operation in sorted({(event[2], event[3]) for event in events}):
+        own = [event[4] for event in events if event[2:4] == (source, operation)]
+        size = 8192 * len(own)
+        found.append(
+            Io(source, "random", "1", "query", size, len(own), size, histogram(own).to_data(),
+               operation)
+        )  # fmt: skip
+    return found
+
+
+def known(rows: list[Io]) -> set[tuple[Any, ...]]:
+    """All of them but for what is not known of a difference."""
+    return {
+        (r.source, r.operation, r.bytes, r.blocks, r.device_bytes, r.count, r.total_ns,
+         str(Buckets(r.latency.buckets)))
+        for r in rows
+    }  # fmt: skip
+
+
+@given(st.lists(_EVENT), st.lists(_EVENT))
+def test_what_came_after_is_left(first: list[Any], second: list[Any]) -> None:
+    found = since(taken(first + second, 9.0), taken(first, 5.0))
+    alone = {backend.pid: backend for backend in taken(second, 4.0).backends}
+    assert found.started == "2026-01-31T12:00:05.000000Z"
+    assert found.duration_s == 4.0
+    assert [interval.second for interval in found.intervals] == [0.0, 1.0, 2.0, 3.0]
+    assert found.lost.read == len(second)
+    for backend in found.backends:
+        true = alone.get(backend.pid, Backend(pid=backend.pid))
+        assert known(backend.io) == known(true.io)
+        queries = {query.query_id: query for query in backend.queries}
+        truth = {query.query_id: query for query in true.queries}
+        assert queries.keys() == truth.keys()
+        for number, query in queries.items():
+            assert query.calls == truth[number].calls
+            assert known(query.io) == known(truth[number].io)
+        assert backend.failed["read"].count == sum(event[0] == backend.pid for event in second)
+    assert found.totals["read"].count == sum(event[3] == "read" for event in second)
+
+
+@given(st.lists(_EVENT, min_size=1), st.lists(_EVENT, min_size=1))
+def test_the_longest_is_at_most_in_its_bucket(first: list[Any], second: list[Any]) -> None:
+    found = since(taken(first + second, 9.0), taken(first, 5.0))
+    for backend in found.backends:
+        for each in backend.io:
+            latencies = [
+                event[4]
+                for event in second
+                if event[0] == backend.pid and event[2:4] == (each.source, each.operation)
+            ]
+            true = max(latencies)
+            assert true <= each.latency.max
+            assert each.latency.max < max(true * 17 / 16 + 1, 16) or true >= 1 << 40
+            assert each.latency.min in (None, min(latencies))
+
+
+def test_nothing_since_is_nothing() -> None:
+    whole = some_capture(Backend(pid=1, io=io([(1, None, "device", "read", 5)])))
+    found = since(whole, whole)
+    assert found.duration_s == 0
+    assert all(not backend.io for backend in found.backends)
+    assert found.totals["read"].count == 0
+
+
+def test_who_was_added_up_since_is_not_counted_twice() -> None:
+    """Of 2,000 backends that ended the rest is told together: what they did before stays before."""
+    before = io([(1, None, "device", "read", 5)] * 10)
+    now = io([(1, None, "device", "read", 5)] * 25)
+    kind = {"backend_type": "client backend", "datname": "d", "usename": "u"}
+    earlier = some_capture(Backend(pid=77, began="2026-01-31T12:00:01.000000Z", io=before, **kind))
+    later = some_capture(Backend(pid=0, merged=3, io=now, **kind), duration_s=20.0)
+    (merged,) = since(later, earlier).backends
+    assert merged.io[0].count == 15
+
+
+def test_a_query_that_had_not_ended_is_counted_once() -> None:
+    running = Query(
+        text="select 1", query_id=1, protocol="simple", calls=0, errors=0, unfinished=True,
+        latency=histogram([]).to_data(), io=io([(1, 1, "device", "read", 5)] * 10),
+    )  # fmt: skip
+    ended = Query(
+        text="select 1", query_id=1, protocol="simple", calls=1, errors=0,
+        latency=histogram([99]).to_data(), io=io([(1, 1, "device", "read", 5)] * 12),
+    )  # fmt: skip
+    earlier = some_capture(Backend(pid=1, io=running.io, queries=[running]))
+    later = some_capture(Backend(pid=1, io=ended.io, queries=[ended]), duration_s=20.0)
+    (backend,) = since(later, earlier).backends
+    (query,) = backend.queries
+    assert (query.calls, query.io[0].count, backend.io[0].count) == (1, 2, 2)

@@ -97,7 +97,7 @@ class Frame(msgspec.Struct, array_like=True, tag=True):
     buffers: tuple[int, int] | None = None
     """Blocks that were found in shared_buffers, and that were not; None: not asked."""
     buffers_s: float = 0.0
-    """For how many seconds these are."""
+    """For how many seconds these are, which began before this frame: it is asked less often."""
     away: bool = False
     """The server is not there."""
     processes: dict[int, Process] = {}

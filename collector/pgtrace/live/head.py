@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from textwrap import wrap
 
 from .. import units
 from ..model.capture import Source
@@ -9,19 +10,18 @@ from ..terminal_text import escape
 from .frame import Begin
 from .kept import Head, Kept, Sum, Window
 
+_LEAST = 8
+"""Characters of the line over time, or its highest is not named."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _CACHED: tuple[Source, ...] = ("page_cache", "readahead_issued")
 
 
 def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0) -> list[str]:
-    """Return them, none wider than `width`."""
+    """Return them, folded at words to fit `width`."""
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
     said = [_server(begin, window), *_answer(begin, window)]
-    return [_cut(escape(line), width) for line in [*said, sparkline(heads, width)] if line]
-
-
-def _cut(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: max(width - 1, 0)]}…"
+    found = [line for one in said for line in wrap(escape(one), max(width, 1))]
+    return [*found, *filter(None, [sparkline(heads, width)])]
 
 
 def _server(begin: Begin, window: Window) -> str:
@@ -32,7 +32,7 @@ def _server(begin: Begin, window: Window) -> str:
     active = sum(each.state == "active" for each in window.doing)
     ended = datetime.fromtimestamp(window.ended, UTC)
     at = f"{ended:%H:%M:%S} UTC" if window.ended else ""
-    return f"{at}  {version}{begin.server}: {clients}, {units.count(active)} active"
+    return f"{at} {version}{begin.server}: {clients}, {units.count(active)} active".strip()
 
 
 def _answer(begin: Begin, window: Window) -> list[str]:
@@ -58,15 +58,18 @@ def _answer(begin: Begin, window: Window) -> list[str]:
         if source in by_source:
             more = by_source[source]
             cached.add(more.count, more.bytes, more.total_ns)
-    said = [
+    return [
         f"Waiting for the device: {units.duration(device.total_ns / seconds)} a second"
-        f"{_share_of_all(begin, window, device.total_ns)}",
-        f"{units.number(everything.count / seconds)} reads/s: from the page cache "
-        f"{units.rate(cached.bytes / seconds)}, from the device "
-        f"{units.rate(device.bytes / seconds)}",
-        _levels(begin, window, cached, device, everything),
+        f"{_share_of_all(begin, window, device.total_ns)}.",
+        f"Reads: {units.number(everything.count / seconds)} a second, "
+        f"{units.rate(cached.bytes / seconds)} from the page cache, "
+        f"{units.rate(device.bytes / seconds)} from the device.",
+        _levels(begin, window, cached, device),
+        f"Time of reads: {units.share(device.total_ns / everything.total_ns)} device, "
+        f"{units.share(cached.total_ns / everything.total_ns)} page cache."
+        if everything.total_ns
+        else "",
     ]
-    return said
 
 
 def _share_of_all(begin: Begin, window: Window, device_ns: int) -> str:
@@ -74,27 +77,22 @@ def _share_of_all(begin: Begin, window: Window, device_ns: int) -> str:
     if begin.times and (whole := sum(window.spent.values())):
         return f", {units.share(min(device_ns / whole, 1.0))} of all time"
     active = sum(each.state == "active" for each in window.doing)
-    backends = f"{units.count(active)} active backend{'' if active == 1 else 's'}"
-    return f"; {backends} at the end"
+    return f"; {units.count(active)} active at its end"
 
 
-def _levels(begin: Begin, window: Window, cached: Sum, device: Sum, everything: Sum) -> str:
+def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> str:
     """How many of all blocks were found at each of three levels."""
-    blocks = {
-        "page cache": cached.bytes / begin.block_size / (window.seconds or 1.0),
-        "device": device.bytes / begin.block_size / (window.seconds or 1.0),
-    }
+    seconds = window.seconds or 1.0
     hit = window.buffers[0] / window.buffers_s if window.buffers and window.buffers_s else None
-    if hit is not None:
-        blocks = {"shared_buffers": hit, **blocks}
+    blocks = {} if hit is None else {"shared_buffers": hit}
+    blocks["page cache"] = cached.bytes / begin.block_size / seconds
+    blocks["device"] = device.bytes / begin.block_size / seconds
     whole = sum(blocks.values())
     shares = [
-        f"{name} {units.share(rate / whole) if whole else '?'}" for name, rate in blocks.items()
+        f"{units.share(rate / whole) if whole else '?'} {name}" for name, rate in blocks.items()
     ]
-    if hit is None:
-        shares.insert(0, "shared_buffers ?")
-    took = device.total_ns / everything.total_ns if everything.total_ns else 0
-    return f"Blocks found in: {', '.join(shares)}; the device took {units.share(took)} of the time"
+    unknown = "" if hit is not None else "; shared_buffers not known without a connection"
+    return f"Blocks found: {', '.join(shares)}{unknown}."
 
 
 def sparkline(heads: Sequence[Head], width: int) -> str:
@@ -104,9 +102,11 @@ def sparkline(heads: Sequence[Head], width: int) -> str:
     first = "Device wait "
     most = max(head.device_ns / head.length_s for head in heads)
     last = f" (█: {units.duration(most, 2)} a second)" if most else " (none)"
+    if len(first) + len(last) + _LEAST > width:
+        last = ""
     room = max(width - len(first) - len(last), 1)
     step = max(1, -(-len(heads) // room))
     groups = [heads[at : at + step] for at in range(0, len(heads), step)]
     levels = [max(head.device_ns / head.length_s for head in group) for group in groups]
     marks = (round(level / most * (len(_LEVELS) - 1)) if most else 0 for level in levels)
-    return f"{first}{''.join(_LEVELS[mark] for mark in marks)}{last}"
+    return f"{first}{''.join(_LEVELS[mark] for mark in marks)}{last}"[:width]

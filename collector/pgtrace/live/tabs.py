@@ -7,6 +7,7 @@ from typing import NamedTuple
 from .. import units
 from ..model.capture import Tablespace
 from ..reporters.document import Column, Table, Value
+from ..terminal_text import escape
 from .frame import Begin, Doing, Kind
 from .kept import Fact, Kept, Names, Sum, Window
 
@@ -17,6 +18,9 @@ KINDS: dict[Kind, str] = {
     "device": "Devices",
     "wait event": "Wait events",
 }
+_SPARE = ("share", "bytes/s", "cached", "who")
+"""Columns that are left out one after the other, where there is little room."""
+_NAME = 24
 NOT_KNOWN = "(statement not known)"
 OUTSIDE = "(no statement)"
 
@@ -49,6 +53,22 @@ class Listing:
         rows.sort(key=lambda row: (row.name, row.number))
         rows.sort(key=lambda row: _rank(row.values[column]), reverse=most_first)
         return Listing(self.kind, self.first, self.columns, rows, self.empty)
+
+    def fitting(self, width: int) -> "Listing":
+        """With fewer columns, where else there is little room for what rows are of."""
+        columns = list(range(len(self.columns)))
+        for spare in _SPARE:
+            if sum(self._width(at) + 2 for at in columns) + _NAME <= width:
+                break
+            columns = [at for at in columns if self.columns[at].title != spare]
+        rows = [Row(r.number, r.name, [r.values[at] for at in columns]) for r in self.rows]
+        kept = [self.columns[at] for at in columns]
+        return Listing(self.kind, self.first, kept, rows, self.empty)
+
+    def _width(self, at: int) -> int:
+        column = self.columns[at]
+        shown = (escape(column.show(row.values[at], "?")) for row in self.rows)
+        return max(map(len, (column.title, *shown)))
 
     def table(self, most: int | None = None) -> Table:
         """The first rows of it."""

@@ -12,6 +12,7 @@ from ..tracing.statements import shown_text
 from ..tracing.traced_process import TracedProcess
 from ..tracing.tracer import Tracer
 from .activities import Activities
+from .buffers import Buffers
 from .frame import Begin, Cell, Doing, Frame, Place, Process, Spent
 from .numbers import Numbers
 
@@ -34,7 +35,7 @@ class Teller:
         self._texts: dict[int, str] = {}
         self._activities = Activities(tracer.registry.servers)
         self._devices: list[str] = []
-        self._buffers: tuple[float, int, int] | None = None
+        self._buffers = Buffers()
         self.notices: list[str] = []
         """What is to be said with the next frame."""
         self._losses = Watch(tracer.lost, tracer.kept, self.notices.append)
@@ -84,6 +85,8 @@ class Teller:
             spent=spent,
             doing=doing,
             clients=sum(each.title.backend_type == "client backend" for each in here),
+            buffers=self._buffers.look(self._tracer.names),
+            buffers_s=self._buffers.seconds,
             away=registry.servers.are_away(),
             processes=self._new_processes(meant, here, doing),
             statements=self._new_statements(taken),

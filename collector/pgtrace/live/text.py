@@ -15,7 +15,7 @@ def screen(begin: Begin, kept: Kept, kind: Kind, *, rows: int, width: int) -> st
     said = head.lines(begin, window, kept, width=width)
     if listing.rows:
         ordered = listing.sorted(tabs.first_order(listing))
-        said += ["", *drawn([Section(kind, [ordered.table(rows)])], width)]
+        said += ["", *drawn([Section(kind, [ordered.fitting(width).table(rows)])], width)]
     else:
         said += ["", f"{KINDS[kind]}: {listing.empty}"]
     return "\n".join(said) + "\n"

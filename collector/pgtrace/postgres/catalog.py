@@ -17,6 +17,7 @@ from .discovery import Server
 from .relations import Relations
 
 _EVERY_S = 1.0
+_BUFFERS_EVERY_S = 2.0
 _QUIET_S = 30.0
 """How often it is asked who is there, while nobody comes."""
 LAST_S = 3.0
@@ -54,6 +55,7 @@ class Names:
         failures: Failures,
         *,
         count_calls: bool = False,
+        live: bool = False,
     ) -> None:
         self._connect = connect
         self._failures = failures
@@ -68,6 +70,9 @@ class Names:
         self.buffers: list[Buffers] = []
         """How each database fared with shared_buffers meanwhile; known at the end."""
         self._first_buffers: list[database_stats.Row] | None = None
+        self.buffers_now: tuple[float, list[database_stats.Row]] | None = None
+        """The same as it was last asked, with time.monotonic(), if somebody looks on (`live`)."""
+        self._live = live
         self.executions: list[Executions] = []
         """Of the queries that are asked for at the end; known then."""
         self.blockers = Blockers()
@@ -234,6 +239,7 @@ class Names:
             if last or self._came or began - self._looked_ns / 1e9 >= _QUIET_S:
                 self._look(connection)
             self.blockers.ask(connection)
+            self._watch_buffers(connection)
             self.relations.ask(connection, last=last)
             if last:
                 self.buffers = database_stats.between(
@@ -244,6 +250,12 @@ class Names:
                 self._ask_texts(connection)
                 return
             self._wake.wait(max(0.0, _EVERY_S - (time.monotonic() - began)))
+
+    def _watch_buffers(self, connection: Asked) -> None:
+        """PostgreSQL's own numbers are up to a second old: to ask more often tells nothing."""
+        now = time.monotonic()
+        if self._live and (not self.buffers_now or now >= self.buffers_now[0] + _BUFFERS_EVERY_S):
+            self.buffers_now = now, database_stats.ask(connection)
 
     def _look(self, connection: Asked) -> None:
         """Who is there. Who was there lately is known still: the end of a process may be heard of

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 
 from ..model.capture import Buffers, Executions
 from .catalog import LAST_S, Names
+from .database_stats import Row
 
 
 class NamesOfServers:
@@ -42,6 +43,11 @@ class NamesOfServers:
     def buffers(self) -> list[Buffers]:
         """As Names."""
         return self.only.buffers if self.only else []
+
+    @property
+    def buffers_now(self) -> tuple[float, list[Row]] | None:
+        """As Names."""
+        return self.only.buffers_now if self.only else None
 
     @property
     def executions(self) -> list[Executions]:

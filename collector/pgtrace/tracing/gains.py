@@ -4,7 +4,7 @@ Sums of a thread only grow, but for two things: what a query that runs has count
 statement's when it ends, and a thread that ended is looked at for the last time.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from ..engines import (
@@ -44,21 +44,27 @@ class Gains(NamedTuple):
     """Queries that ended, and what they are counted under now."""
 
 
-def gains(serial: int, now: Mapping[int, Sums], before: Mapping[int, Sums]) -> Gains:
+def gains(
+    serial: int,
+    now: Mapping[int, Sums],
+    before: Mapping[int, Sums],
+    name: Callable[[int], StatementName | None] = lambda query: None,
+) -> Gains:
     """The differences of one thread. What a query had counted that ended is none of its
-    statement's.
+    statement's: that of the same name, or where names do not tell, the one that has most of it.
     """
     more = {query: _more(sums, before.get(query, {})) for query, sums in now.items()}
     became: dict[int, int] = {}
     for query in before.keys() - now.keys():
         if not 0 < query < OTHERS or not before[query]:
             continue
-        left, found = before[query], 0
-        for candidate, sums in more.items():
-            if (size := _common(left, sums)) > found:
-                found, became[query] = size, candidate
-        if found:
-            _take(more[became[query]], left)
+        left, called = before[query], name(query)
+        sizes = {candidate: _common(left, sums) for candidate, sums in more.items()}
+        same = [each for each, size in sizes.items() if size and called and name(each) == called]
+        most = max(same or sizes, key=lambda each: sizes[each], default=0)
+        if sizes.get(most):
+            became[query] = most
+            _take(more[most], left)
     listed = [
         Gain((serial, query), key, sums)
         for query, found_sums in more.items()

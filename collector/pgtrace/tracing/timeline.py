@@ -129,7 +129,7 @@ class _Thread:
     """The most that was ever told of each: a sleep that goes on is told with the wait for a CPU
     that ends it."""
     names: dict[int, StatementName] = field(default_factory=dict)
-    """Of its statements, by their numbers."""
+    """Of its statements, and of its query that runs, by their numbers."""
     running: set[int] = field(default_factory=set)
     """Queries that are among the heaviest under their numbers yet."""
 
@@ -281,7 +281,11 @@ class Intervals:
         now: dict[int, Sums],
         files: Mapping[int, File],
     ) -> None:
-        more, became = gains.gains(serial, now, thread.sums)
+        more, became = gains.gains(
+            serial, now, thread.sums, lambda query: self._name(serial, thread, query)
+        )
+        for query in thread.sums.keys() - now.keys():
+            thread.names.pop(query, None)
         thread.sums = now
         whose: dict[int, Who] = {}
         for gain in more:
@@ -317,17 +321,22 @@ class Intervals:
                     self._recorder.spend(serial, spent, more)
 
     def _who(self, serial: int, thread: _Thread, query: int) -> Who:
-        name = thread.names.get(query)
-        if name is None and (name := self._engine.statement(serial, query)):
-            name = StatementName(name.query_id, None) if name.query_id else name
-            if query > OTHERS:
-                thread.names[query] = name
+        name = self._name(serial, thread, query)
         if name:
             return name
         if 0 < query < OTHERS:
             thread.running.add(query)
             return serial, query
         return self._type_of(serial)
+
+    def _name(self, serial: int, thread: _Thread, query: int) -> StatementName | None:
+        """Also of a query that runs, and of one that did when it was asked first."""
+        name = thread.names.get(query)
+        if name is None and (name := self._engine.statement(serial, query)):
+            name = StatementName(name.query_id, None) if name.query_id else name
+            if query != OTHERS:
+                thread.names[query] = name
+        return name
 
     def _halve(self) -> None:
         """Put neighbours together."""

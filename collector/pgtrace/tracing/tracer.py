@@ -94,6 +94,7 @@ class Tracer:
                 servers,
                 self.failures,
                 count_calls=options.queries == "light" and len(connects) == 1,
+                live=options.live,
             )
             for connect, servers in connects
         ]

@@ -72,7 +72,7 @@ def _strip(over: Over, width: int) -> list[str]:
 def _table(table: Table, width: int, *, whole: bool) -> list[str]:
     """Numbers first; what a row is of stands last."""
     rows = [
-        [column.show(value, _UNKNOWN) for column, value in zip(table.columns, values, strict=True)]
+        [escape(column.show(v, _UNKNOWN)) for column, v in zip(table.columns, values, strict=True)]
         for _, values in table.rows
     ]
     drawn = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))

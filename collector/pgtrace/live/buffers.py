@@ -1,0 +1,26 @@
+"""How shared_buffers fared lately, as the server counts it."""
+
+from ..postgres import database_stats
+from ..postgres.names_of_servers import NamesOfServers
+
+
+class Buffers:
+    """What came between the last two answers."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, list[database_stats.Row]] | None = None
+        self._found: tuple[int, int] | None = None
+        self.seconds = 0.0
+        """Between these."""
+
+    def look(self, names: NamesOfServers | None) -> tuple[int, int] | None:
+        """Blocks that were found there, and that were not, of all databases; None: not known."""
+        now = names.buffers_now if names else None
+        if now is None or now is self._last:
+            return self._found
+        if self._last:
+            came = database_stats.between(self._last[1], now[1])
+            self._found = sum(each.hit for each in came), sum(each.read for each in came)
+            self.seconds = now[0] - self._last[0]
+        self._last = now
+        return self._found
