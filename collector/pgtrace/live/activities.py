@@ -13,8 +13,8 @@ from ..tracing.server_watch import Servers
 from ..tracing.traced_process import TracedProcess
 from .frame import Doing
 
-MOST = 100
-"""Processes that are looked at in one second: a look at one takes some 50 µs."""
+MOST = 50
+"""Processes that are looked at in one second: a look at one takes some 0.2 ms."""
 _TITLE = 4096
 
 

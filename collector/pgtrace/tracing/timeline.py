@@ -148,7 +148,8 @@ class Intervals:
         busy_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         """`type_of` tells the type of the process that a thread is of, by its serial. With a
-        `recorder` there is no end to the session: the last eleven minutes are kept.
+        `recorder` there is no end to the session: the last eleven minutes are kept,
+        and not how long everything took.
         """
         self._engine = engine
         self._type_of = type_of
@@ -202,9 +203,10 @@ class Intervals:
             sums, names = gains.of_final(final)
             thread.names |= names
             self._count(self._next, final.serial, thread, sums, files)
-            powers: ByPower = {}
-            add_reads_powers(powers, final.reads)
-            _count_powers(self._next, thread, powers)
+            if not self._recorder:
+                powers: ByPower = {}
+                add_reads_powers(powers, final.reads)
+                _count_powers(self._next, thread, powers)
             times: TimeSums = {}
             for key, counts in times_of(final.reads).items():
                 add_time(times, key, counts.total_ns)
@@ -257,7 +259,8 @@ class Intervals:
         counted = self._engine.sums()
         if counted is not self._counted:
             self._counted = counted
-            powers = self._engine.by_power()
+            # A live screen looks each second, and shows none
+            powers = {} if self._recorder else self._engine.by_power()
             # Files after sums: what was read for the first time meanwhile has its entry by then,
             # but for one that another CPU is about to fill, which is seen at a later look
             files = self._engine.files()
