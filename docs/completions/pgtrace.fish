@@ -53,8 +53,8 @@ function _shtab_pgtrace_using
   test "$_shtab_pgtrace_cmdpath" = "$argv"
 end
 
-set -g _shtab_pgtrace_commands doctor list attach capture report compare lab 'lab pages' 'lab readahead' 'lab buffers' 'lab sync' 'lab restore'
-set -g _shtab_pgtrace_opts_with_value --a --b --backend --backend-type --bulk-rows --by --clients --cpu-server --cpu-tracer --data-storage --datname --dsn --duration --engine --every --fail-if --format --margin --max-backends --max-statements --operations --output --pg-bin --pid --probe --queries --rows --runs --sectors --server --shared-buffers --since --sort --statement --storage --top --transactions --until --usename --user --wal-storage -o -p
+set -g _shtab_pgtrace_commands doctor list attach top capture report compare lab 'lab pages' 'lab readahead' 'lab buffers' 'lab sync' 'lab restore'
+set -g _shtab_pgtrace_opts_with_value --a --b --backend --backend-type --batch --bulk-rows --by --clients --cpu-server --cpu-tracer --data-storage --datname --dsn --duration --engine --every --fail-if --format --margin --max-backends --max-statements --operations --output --pg-bin --pid --probe --queries --rows --runs --sectors --server --shared-buffers --since --sort --statement --storage --tab --top --transactions --until --usename --user --wal-storage -o -p
 
 complete -c pgtrace -e
 complete -c pgtrace -f
@@ -101,6 +101,35 @@ complete -c pgtrace -n '_shtab_pgtrace_using attach' -l per-query -d 'print each
 complete -c pgtrace -n '_shtab_pgtrace_using attach' -l json -d 'print each query as a JSON line'
 complete -c pgtrace -n '_shtab_pgtrace_using attach' -l literals -d 'with --json: keep the literals of queries'
 complete -c pgtrace -n '_shtab_pgtrace_using attach; and test $_shtab_pgtrace_npos -eq 0' -ka "(__pgtrace_pids)" -d 'the backend'"'"'s process ID'
+complete -c pgtrace -n '_shtab_pgtrace_using; and test $_shtab_pgtrace_npos -eq 0' -a top -d 'a whole server, live: who reads, for what, and from where'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -s h -l help -d 'show this help message and exit'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l version -d 'show program'"'"'s version number and exit'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -s v -l verbose -d 'say more: libbpf'"'"'s words; of an unexpected error, the traceback'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -s q -l quiet -d 'say nothing but data and errors'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -s p -l pid -xka "(__pgtrace_pids)" -d 'the same, as an option; may be given several times'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l server -xka "(__fish_complete_directories)" -d 'the whole server with this data directory or port, processes that start later included'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l all -d 'all servers on this host'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l datname -x -d 'only backends of this database; may be given several times'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l usename -x -d 'only backends of this user; may be given several times'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l backend-type -x -d 'only backends of this type, such as walwriter; may be given several times'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l wait -d 'wait for a backend that passes these filters'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l own-queries -d 'trace the backends of pgtrace'"'"'s own connections, too'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l operations -x -d 'a comma-separated list of read, write and fsync, which includes fdatasync and sync_file_range; by default read'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l time -d 'also measure where the rest of the time of queries and backends goes: on a CPU, waiting for one, or asleep, by wait event'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l queries -xka "light full none" -d 'full: calls, latencies and reads of each statement, by probes in the server; light: its reads alone, without any; by default light for a whole server, full otherwise'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l by -xka "kind relation" -d 'count reads by kind of file, or by relation; by default relation'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l no-charge -d 'do not charge the reads of parallel workers and I/O workers to the backend that they work for'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l dsn -x -d 'connect this way for names of relations and users, and not as the server'"'"'s owner by its Unix-domain socket: a connection string of libpq'"'"'s, or '"'"''"'"' for what the PG* environment variables say'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l no-connect -d 'do not connect to the server: names are then what the titles of processes tell'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l require-names -d 'exit with 7 if the connection fails, or a database may not be seen'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l probe -xka "fentry kprobe tracepoint" -d 'the probe type for reads, writes and fsyncs; by default the best that the kernel allows'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l engine -xka "libbpf bcc" -d 'bcc is for kernels without BTF, and needs the kernel'"'"'s headers; by default libbpf where it works'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l max-backends -x -d 'how many processes of servers can be traced at once, beside those that run already (1024)'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l max-statements -x -d 'how many statements are kept apart, of all backends together (5000); the others are added up for each backend'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l tab -xka "backends statements relations devices wait-events" -d 'the first list (backends)'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l batch -x -d 'print N screens as text, one a second, and leave: for scripts'
+complete -c pgtrace -n '_shtab_pgtrace_using top' -l duration -x -d 'stop after S seconds'
+complete -c pgtrace -n '_shtab_pgtrace_using top; and test $_shtab_pgtrace_npos -eq 0' -ka "(__pgtrace_pids)" -d 'a backend'"'"'s process ID, or a postmaster'"'"'s for its whole server'
 complete -c pgtrace -n '_shtab_pgtrace_using; and test $_shtab_pgtrace_npos -eq 0' -a capture -d 'trace for a while; print a report, or write a file'
 complete -c pgtrace -n '_shtab_pgtrace_using capture' -s h -l help -d 'show this help message and exit'
 complete -c pgtrace -n '_shtab_pgtrace_using capture' -l version -d 'show program'"'"'s version number and exit'

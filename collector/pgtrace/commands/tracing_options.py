@@ -1,4 +1,4 @@
-"""Options of attach and capture: what to trace, what to measure, how, when to stop."""
+"""Options of attach, top and capture: what to trace, what to measure, how, when to stop."""
 
 import argparse
 from typing import TYPE_CHECKING
