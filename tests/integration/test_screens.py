@@ -27,7 +27,7 @@ from fix_markers import PG_VERSION
 from fix_storage import no_experiment_of_others
 from lab_runs import usable
 from pgtrace.errors import UnsupportedError
-from pgtrace.lab.core import benchmark_table
+from pgtrace.lab.core import benchmark_table, page_cache
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.reporters.view import WIDTH
 from pgtrace_command import Pgtrace
@@ -264,10 +264,12 @@ def top_statements(stage: Stage) -> tuple[str, str]:
     server = stage.cluster.datadir
     stop = threading.Event()
     with stage.backend() as first, stage.backend() as second:
+        files = page_cache.relation_files(server, first, benchmark_table.TABLE)
 
         def act(backend: Connection, query: str) -> None:
+            backend.execute(query)
             while not stop.is_set():
-                stage.make_cold()
+                page_cache.evict(files)
                 backend.execute(query)
 
         clients = [
@@ -277,6 +279,7 @@ def top_statements(stage: Stage) -> tuple[str, str]:
         for client in clients:
             client.start()
         try:
+            time.sleep(1)  # what is read of catalogs at first is read
             words = ["top", "--server", server, "--batch", 4, "--tab", "statements"]
             shown = stage.run(*words).strip().split("\n\n")
         finally:

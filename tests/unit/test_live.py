@@ -167,10 +167,13 @@ def test_the_answer_stands_above() -> None:
     cells = [device_read(1, 1, 1, 25, 500 * MS), cached_read(1, 1, 1, 75, 5 * MS)]
     kept = kept_of(some_frame(1, cells, buffers=(600, 100), buffers_s=2.0))
     said = head.lines(BEGIN, kept.window(1), kept, width=100)
-    assert said[0].endswith("PostgreSQL 15.18, the server in /data: 2 clients, 1 active")
-    assert "Waiting for the device: 500 ms a second" in said[1]
+    assert said[:3] == [
+        "12:00:01 UTC: 2 clients, 1 active.",
+        "PostgreSQL 15.18, the server in /data.",
+        "Waiting for the device: 500 ms a second.",
+    ]
     # 300 a second in shared_buffers, 75 and 25 below
-    assert "Blocks found: 75 % shared_buffers, 19 % page cache, 6.2 % device." in said[3]
+    assert "Blocks found: 75 % shared_buffers, 19 % page cache, 6.2 % device." in said
 
 
 def test_all_time_is_what_is_spent_but_waiting_for_work() -> None:

@@ -19,20 +19,22 @@ _CACHED: tuple[Source, ...] = ("page_cache", "readahead_issued")
 def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0) -> list[str]:
     """Return them, folded at words to fit `width`."""
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
-    said = [_server(begin, window), *_answer(begin, window)]
-    found = [line for one in said for line in wrap(escape(one), max(width, 1))]
+    said = [*_server(begin, window), *_answer(begin, window)]
+    found = [
+        line for one in said for line in wrap(escape(one), max(width, 1), break_on_hyphens=False)
+    ]
     return [*found, *filter(None, [sparkline(heads, width)])]
 
 
-def _server(begin: Begin, window: Window) -> str:
+def _server(begin: Begin, window: Window) -> list[str]:
     version = f"PostgreSQL {begin.version}, " if begin.version else ""
-    if window.away:
-        return f"{version}{begin.server}: the server is away"
+    if not window.ended:
+        return [f"{version}{begin.server}."]
+    ended = datetime.fromtimestamp(window.ended, UTC)
     clients = f"{units.count(window.clients)} client{'' if window.clients == 1 else 's'}"
     active = sum(each.state == "active" for each in window.doing)
-    ended = datetime.fromtimestamp(window.ended, UTC)
-    at = f"{ended:%H:%M:%S} UTC" if window.ended else ""
-    return f"{at} {version}{begin.server}: {clients}, {units.count(active)} active".strip()
+    said = "the server is away" if window.away else f"{clients}, {units.count(active)} active"
+    return [f"{ended:%H:%M:%S} UTC: {said}.", f"{version}{begin.server}."]
 
 
 def _answer(begin: Begin, window: Window) -> list[str]:
@@ -73,11 +75,11 @@ def _answer(begin: Begin, window: Window) -> list[str]:
 
 
 def _share_of_all(begin: Begin, window: Window, device_ns: int) -> str:
-    """Of all running time: what clients spent, but for waits for work."""
-    if begin.times and (whole := sum(window.spent.values())):
-        return f", {units.share(min(device_ns / whole, 1.0))} of all time"
-    active = sum(each.state == "active" for each in window.doing)
-    return f"; {units.count(active)} active at its end"
+    """Of all running time: what processes spent, but for waits for work."""
+    whole = sum(window.spent.values())
+    if not begin.times or not whole:
+        return ""
+    return f", {units.share(min(device_ns / whole, 1.0))} of all time"
 
 
 def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> str:
