@@ -11,7 +11,7 @@ from captures import CACHED, DEVICE, some_backend, some_capture, some_query, som
 from pgtrace.errors import TargetError
 from pgtrace.model.capture import Backend, Capture
 from pgtrace.reporters.csv_form import report
-from pgtrace.reporters.view import Choice, Part, View
+from pgtrace.reporters.view import ORDERS, Choice, Order, Part, View
 from pgtrace.terminal_text import escape
 
 
@@ -48,6 +48,21 @@ def test_each_kind_of_row_has_its_table_whole() -> None:
     assert [row["pid"] for row in backends] == ["5167", "8"]
     assert [row["datname"] for row in backends] == ["digoal", ""]
     assert [row["reads"] for row in backends] == ["25", "0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_relations_and_backends_have_the_mean_of_their_reads_and_bytes(order: Order) -> None:
+    """Both, whatever they are sorted by; and of no reads there is no mean."""
+    reads = [
+        some_reads([(1_000, 3)], kind="heap", relation="public.t"),
+        some_reads([(9_000, 1)], source="device", kind="heap", relation="public.t"),
+    ]
+    taken = some_capture(some_backend(io=reads), Backend(8, "walwriter"))
+    (relation,) = rows(taken, view=View(part="relations", choice=Choice(order=order)))
+    busy, idle = rows(taken, view=View(part="backends", choice=Choice(order=order)))
+    for row in relation, busy:
+        assert (float(row["per_read_ns"]), int(row["bytes"])) == (3_000, 4 * 8192)
+    assert (idle["reads"], idle["per_read_ns"], idle["bytes"]) == ("0", "", "0")
 
 
 def test_what_was_not_measured_is_empty_and_not_0() -> None:

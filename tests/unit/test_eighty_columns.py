@@ -14,7 +14,7 @@ from pgtrace.model.capture import Capture
 from pgtrace.reporters.terminal.block import block
 from pgtrace.reporters.terminal.form import report
 from pgtrace.reporters.terminal.sentence import packed, row
-from pgtrace.reporters.view import PARTS, View
+from pgtrace.reporters.view import ORDERS, PARTS, Choice, View
 
 EXPERIMENTS = Path(__file__).parents[2] / "docs" / "experiments"
 LONG = "a_schema_with_a_long_name.and_a_table_that_has_sixty_three_characters_in_its_name"
@@ -46,6 +46,7 @@ def test_every_view_is_as_wide_as_it_may_be(
     capture = long_names(server(operations, light=light, lost=lost, gaps=AWAY[:3]))  # type: ignore[arg-type]
     busy = next(each for each in capture.backends if each.backend_type == "client backend")
     views: list[dict[str, object]] = [{}, *({"part": part} for part in PARTS)]
+    views += [{"choice": Choice(order=order)} for order in ORDERS]
     views += [{"backend": busy.pid}]
     if "read" in operations:
         views += [{"statement": "lines_3"}]

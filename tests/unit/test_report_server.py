@@ -205,6 +205,54 @@ def test_a_statement_of_many_backends_is_one() -> None:
     assert row[1][4] == 6
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_relation_has_the_mean_of_its_reads(order: Order) -> None:
+    """Of those from the page cache and the device alike; that of the rest, too."""
+    cached = some_reads([(10_000, 700)], kind="heap", relation="public.orders")
+    rare = [some_reads([(7_001, n)], kind="toast", relation=f"r{n}") for n in range(1, 4)]
+    capture = some_capture(
+        some_backend(io=[SLOW, cached, FAST, *rare], queries=[]), some_backend(pid=2, io=[SLOW])
+    )
+    found = tables(capture, Choice(2, order))[top.RELATIONS]
+    at = [column.title for column in found.columns].index("per read")
+    means = {
+        name: row[at] for name, row in tables(capture, Choice(None, order))[found.caption].rows
+    }
+    assert means["public.orders (heap)"] == (2 * 300 * 1_000_000 + 700 * 10_000) / 1_300
+    assert means["public.orders_pkey (index)"] == 10_000
+    assert means["r3 (toast)"] == 7_001
+    rest = found.rows[-1][1]
+    assert isinstance(rest[at], float)
+    sums = [row[at] * row[2] for _, row in found.rows]  # type: ignore[operator]
+    assert sum(sums) == pytest.approx(capture.totals["read"].total_ns)
+
+
+def test_a_relation_that_was_not_read_has_no_mean() -> None:
+    """As of none, it is no 0."""
+    none = some_reads([], kind="heap", relation="public.idle")
+    capture = some_capture(*(some_backend(pid=pid, io=[SLOW, none], queries=[]) for pid in (1, 2)))
+    (line,) = (
+        line for line in server_report.render(capture).splitlines()
+        if line.endswith("  public.idle (heap)")
+    )  # fmt: skip
+    assert line.split()[:5] == ["0", "0", "0", "0", "?"]
+    page = HtmlPage(html_page.render(capture)).table(top.RELATIONS)
+    cells = dict(zip(page.head[1:], page.rows["public.idle (heap)"], strict=True))
+    assert (cells["reads"], cells["per read"]) == ("0", "not measured")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_where_there_is_little_room_relations_have_their_mean_or_bytes(order: Order) -> None:
+    def heads(width: int) -> str:
+        text = server_report.render(two(), Choice(order=order), width=width)
+        (line,) = (line for line in text.splitlines() if line.endswith("  relation"))
+        return " ".join(line.split())
+
+    shown = "bytes" if order == "bytes" else "per read"
+    assert heads(80) == f"device share reads p99 {shown} random relation"
+    assert heads(132) == "device share reads p99 per read bytes random relation"
+
+
 def test_each_type_of_process_has_a_row() -> None:
     asked = Probes("libbpf", "fentry", "usdt", operations=["read", "fsync"])
     found = tables(two(probes=asked))["Types of processes"]
@@ -240,7 +288,7 @@ def test_rows_and_the_rest_are_all(most: int, order: Order) -> None:
     kinds = len({r.relation or r.kind for b in capture.backends for r in b.io})
     assert len(found.rows) == min(kinds, most + 1)
     assert sum(row[2] for _, row in found.rows) == capture.totals["read"].count
-    assert sum(row[4] for _, row in found.rows) == capture.totals["read"].bytes
+    assert sum(row[5] for _, row in found.rows) == capture.totals["read"].bytes
     if order == "reads":
         counts = [row[2] for _, row in found.rows[:most]]
         assert counts == sorted(counts, reverse=True)

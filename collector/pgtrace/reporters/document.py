@@ -30,7 +30,7 @@ class Column:
     """What stands under a head, and in which unit: nanoseconds, bytes, a part of one.
 
     `group` stands above neighbours that have the same one. What is a `detail` is left out where
-    there is little room: in text.
+    there is little room: in text of 80 columns.
     """
 
     title: str

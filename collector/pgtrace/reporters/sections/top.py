@@ -63,7 +63,7 @@ def relation_table(reads: Sequence[Io], choice: Choice) -> list[Table]:
     if all(r.kind == "unknown" for r in reads):
         return []
     groups = [Group(name, own) for name, own in by_name(reads, file_of)]
-    columns = [*COLUMNS, Column("bytes", "bytes"), Column("random", "share")]
+    columns = [*COLUMNS, *_of_reads(choice.order)]
     first = "relation" if any(r.relation for r in reads) else "kind of file"
     return _top(RELATIONS, first, columns, groups, choice, calls=False)
 
@@ -73,7 +73,7 @@ def backend_table(capture: Capture, choice: Choice) -> Table:
     rows: list[tuple[str, list[Value]]] = []
     columns = [Column("backend_type", "text"), Column("datname", "text")]
     columns += [Column("usename", "text"), Column("application_name", "text"), *COLUMNS]
-    columns += [Column("bytes", "bytes"), Column("random", "share")]
+    columns += _of_reads(choice.order)
     groups = {id(b): Group(str(b.pid), of_operation(b.io)) for b in capture.backends}
     whole = sum(device_ns(group.reads) or 0 for group in groups.values())
     ordered = sorted(capture.backends, key=lambda b: (*groups[id(b)].key(choice.order)[:2], b.pid))
@@ -139,11 +139,22 @@ def figures(reads: Sequence[Io], whole_ns: int) -> list[Value]:
     ]
 
 
+def _of_reads(order: Order) -> list[Column]:
+    """What follows COLUMNS of what has no calls. In 80 columns there is room for either the mean
+    or the bytes: for the mean, unless rows are sorted by bytes.
+    """
+    by_bytes = order == "bytes"
+    mean = Column("per read", "ns", detail=by_bytes)
+    return [mean, Column("bytes", "bytes", detail=not by_bytes), Column("random", "share")]
+
+
 def _row(group: Group, whole_ns: int, *, calls: bool) -> list[Value]:
     row = figures(group.reads, whole_ns)
     if calls:
         return [*row, group.calls, time_of(group.reads) / group.calls if group.calls else ""]
+    number = sum(r.count for r in group.reads)
+    mean = time_of(group.reads) / number if number else None
     followed = sum(r.count for r in group.reads if r.pattern in ("sequential", "near", "random"))
     random = sum(r.count for r in group.reads if r.pattern == "random")
     share = random / followed if followed else None
-    return [*row, sum(r.bytes for r in group.reads), share]
+    return [*row, mean, sum(r.bytes for r in group.reads), share]

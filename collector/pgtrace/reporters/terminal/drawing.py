@@ -20,6 +20,8 @@ _SHIFTED = 0.2
 _LEVELS = "·▁▂▃▄▅▆▇█"
 _NAME = 16
 """Columns of what a row is of, at least: then lines are longer than the terminal is wide."""
+_NAME_BESIDE_DETAILS = 40
+"""So many are left for it, or details are left out."""
 
 
 def lines(
@@ -75,16 +77,26 @@ def _table(table: Table, width: int, *, whole: bool) -> list[str]:
         [escape(column.show(v, _UNKNOWN)) for column, v in zip(table.columns, values, strict=True)]
         for _, values in table.rows
     ]
+    widths = [
+        max(len(cell) for cell in (column.title, *(row[number] for row in rows)))
+        for number, column in enumerate(table.columns)
+    ]
+    shown = [*range(len(widths))]
+    if width - _used(widths) < _NAME_BESIDE_DETAILS:
+        shown = [number for number in shown if not table.columns[number].detail]
+    used = _used([widths[number] for number in shown])
     drawn = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    used = 0
-    for number, column in enumerate(table.columns):
-        most = max(len(cell) for cell in (column.title, *(row[number] for row in rows)))
-        drawn.add_column(Text(column.title), justify="right", width=most, no_wrap=True)
-        used += most + _GAP
+    for number in shown:
+        title = Text(table.columns[number].title)
+        drawn.add_column(title, justify="right", width=widths[number], no_wrap=True)
     left = max(_NAME, width - used)
     drawn.add_column(
         Text(table.first), width=left, no_wrap=not whole, overflow="fold" if whole else "ellipsis"
     )
     for (name, _), row in zip(table.rows, rows, strict=True):
-        drawn.add_row(*map(Text, row), Text(escape(name)))
+        drawn.add_row(*(Text(row[number]) for number in shown), Text(escape(name)))
     return _printed(drawn, used + left)
+
+
+def _used(widths: Sequence[int]) -> int:
+    return sum(width + _GAP for width in widths)
