@@ -21,7 +21,7 @@ from pgtrace.comparing.comparison import Comparison
 from pgtrace.comparing.side import side_of
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
-from pgtrace.reporters.sections.comparison import answer
+from pgtrace.reporters.sections.comparison_answer import answer
 from pgtrace.tracing import timeline
 from scans import ATTEMPTS
 
