@@ -182,7 +182,7 @@ def test_all_time_is_what_is_spent_but_waiting_for_work() -> None:
         1,
         [device_read(1, 1, 1, 25, 500 * MS)],
         spent=[Spent(1, 1, 500 * MS), Spent(1, 2, 300 * MS), Spent(2, 1, 200 * MS)],
-        whats={1: ("IO", "DataFileRead"), 2: ("cpu", None)},
+        events={1: ("IO", "DataFileRead"), 2: ("cpu", None)},
     )
     kept = kept_of(frame)
     assert "50 % of all time" in " ".join(head.lines(begin, kept.window(1), kept, width=80))

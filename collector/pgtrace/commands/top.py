@@ -30,7 +30,6 @@ class TopCommand:
     examples = (
         "sudo pgtrace top",
         "sudo pgtrace top --server 5432 --time",
-        "sudo pgtrace top --batch 3 --tab statements",
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

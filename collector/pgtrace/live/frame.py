@@ -103,7 +103,7 @@ class Frame(msgspec.Struct, array_like=True, tag=True):
     processes: dict[int, Process] = {}
     statements: dict[int, str] = {}
     places: dict[int, Place] = {}
-    whats: dict[int, tuple[str, str | None]] = {}
+    events: dict[int, tuple[str, str | None]] = {}
     """cpu, run_queue, stolen; or the type of a wait event, and the event."""
     became: dict[int, int] = {}
     """Statements that ran and have ended: under which number they were known before."""

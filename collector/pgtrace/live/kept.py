@@ -79,7 +79,7 @@ class Names:
         self.processes: dict[int, Process] = {}
         self.statements: dict[int, str] = {}
         self.places: dict[int, Place] = {}
-        self.whats: dict[int, tuple[str, str | None]] = {}
+        self.events: dict[int, tuple[str, str | None]] = {}
         self.became: dict[int, int] = {}
 
     def learn(self, frame: Frame) -> None:
@@ -87,7 +87,7 @@ class Names:
         self.processes |= frame.processes
         self.statements |= frame.statements
         self.places |= frame.places
-        self.whats |= frame.whats
+        self.events |= frame.events
         self.became |= frame.became
 
     def forget(self, processes: set[int], statements: set[int]) -> None:
@@ -122,7 +122,7 @@ class Kept:
         waited = sum(cell.total_ns for cell in reads if cell.source == "device")
         count = sum(cell.count for cell in reads)
         self.heads.append(Head(frame.at, frame.length_s, waited, count))
-        frame.processes, frame.statements, frame.places, frame.whats = {}, {}, {}, {}
+        frame.processes, frame.statements, frame.places, frame.events = {}, {}, {}, {}
         frame.devices = []
         self._frames.append(zlib.compress(msgspec.msgpack.encode(frame), 1))
         self._came += 1

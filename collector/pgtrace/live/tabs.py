@@ -241,7 +241,7 @@ def _events(window: Window, names: Names, begin: Begin, within: tuple[Kind, int]
     whole = sum(found.values())
     seconds = window.seconds or 1.0
     rows = [
-        Row(what, _event(names.whats.get(what)), [ns / seconds, ns / whole if whole else 0])
+        Row(what, _event(names.events.get(what)), [ns / seconds, ns / whole if whole else 0])
         for what, ns in found.items()
     ]
     if within and within[0] != "backend":

@@ -29,7 +29,7 @@ class Teller:
         self._told_ns = tracer.started_ns
         self._statements: Numbers[_Statement | tuple[int, int]] = Numbers()
         self._places: Numbers[int] = Numbers()
-        self._whats: Numbers[tuple[str, str | None]] = Numbers()
+        self._events: Numbers[tuple[str, str | None]] = Numbers()
         self._processes: dict[int, Process] = {}
         self._place_names: dict[int, Place] = {}
         self._texts: dict[int, str] = {}
@@ -91,7 +91,7 @@ class Teller:
             processes=self._new_processes(meant, here, doing),
             statements=self._new_statements(taken),
             places=self._new_places(cells),
-            whats=self._whats.take(),
+            events=self._events.take(),
             became=became,
             devices=self._new_devices(),
             notices=notices,
@@ -137,7 +137,7 @@ class Teller:
             event = self._tracer.assembly.event(number) if kind == "sleep" else None
             if serial not in meant or (event and waits_for_work(scope, *event)):
                 continue
-            what = self._whats.of((event.type, event.event) if event else (kind, None))
+            what = self._events.of((event.type, event.event) if event else (kind, None))
             found.append(Spent(serial, what, ns))
         return found
 
