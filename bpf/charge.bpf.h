@@ -3,7 +3,6 @@
 #ifndef CHARGE_BPF_H
 #define CHARGE_BPF_H
 
-#include "branchless.bpf.h"
 #include "statements.bpf.h"
 #include "tasks.bpf.h"
 
@@ -22,24 +21,25 @@ static __always_inline bool is_helper(const char *title)
 	return false;
 }
 
-#define PID_SIGN 0x50494420 /* "PID ", as it stands in the last four characters */
-#define WITH_PID 128	    /* so far a title is searched for it */
+#define FOR_PID 0x2044495020726f66 /* "for PID ", as a number */
+#define DIGITS	10
 
 /* "parallel worker for PID 1": the leader's, in the namespace of both; 0: it has none. */
-static __always_inline __u32 leader_pid(const char *title)
+static __always_inline __u32 leader_pid(struct pgt_task *task)
 {
-	__u64 c, digit, last = 0, number = 0, found = 0;
-	__u32 i;
+	__u32 i, at, c, number = 0;
 
-	for (i = 0; i < WITH_PID; i++) {
-		c = (__u8)title[i];
-		digit = found & within(c, '0', '9');
-		number = number * (1 + 9 * digit) + (c - '0') * digit;
-		found &= digit;
-		last = (last << 8 | c) & 0xffffffff;
-		found |= equal(last, PID_SIGN);
+	for (at = 0; at < TITLE - 8 - DIGITS; at++)
+		if (*(__u64 *)(task->title + at) == FOR_PID)
+			break;
+	at = unknown(task, at);
+	for (i = 0; i < DIGITS && at < TITLE - 8 - DIGITS; i++) {
+		c = (__u8)task->title[at + 8 + i];
+		if (c < '0' || c > '9')
+			break;
+		number = unknown(task, number * 10 + c - '0');
 	}
-	return number;
+	return unknown(task, number);
 }
 
 /* A parallel worker is told for which of its leader's statements it was started; others may be
@@ -50,7 +50,7 @@ static __always_inline void know_leader(struct pgt_task *task)
 	struct pgt_task *leader;
 	__u32 *found, index = task->index;
 
-	key.inner_tgid = leader_pid(task->title);
+	key.inner_tgid = leader_pid(task);
 	if (!key.inner_tgid) {
 		key.inner_tgid = task->inner_tgid;
 		bpf_map_update_elem(&pgt_leaders, &key, &index, BPF_ANY);
@@ -106,11 +106,11 @@ __noinline int begin_task(__u32 tid)
 	return index;
 }
 
-static __always_inline struct pgt_task *traced_task(void)
+static __always_inline struct pgt_task *task_if(bool begin)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
-	__u32 *found, index = 0;
 	struct pgt_task *task;
+	__u32 index = 0;
 	bool child;
 	int fresh;
 
@@ -123,11 +123,8 @@ static __always_inline struct pgt_task *traced_task(void)
 	child = options.children && is_postmaster(parent_tgid());
 	if (!options.listed && !child && !live.orphans)
 		return NULL;
-	found = bpf_map_lookup_elem(&pgt_indexes, &tid);
-	if (found) {
-		index = *found;
-	} else {
-		if (!child)
+	if (!find_index(tid, &index)) {
+		if (!begin || !child)
 			return NULL;
 		fresh = begin_task(tid);
 		if (fresh < 0)
@@ -136,6 +133,18 @@ static __always_inline struct pgt_task *traced_task(void)
 	}
 	task = bpf_map_lookup_elem(&pgt_tasks, &index);
 	return task && !task->ignored ? task : NULL;
+}
+
+static __always_inline struct pgt_task *traced_task(void)
+{
+	return task_if(true);
+}
+
+/* The same at the end of what was seen to begin: whoever is met there first did not begin it, and
+ * the verifier has no beginning of tasks to look at. */
+static __always_inline struct pgt_task *begun_task(void)
+{
+	return task_if(false);
 }
 
 /* Whether the current task is of a server that is not traced; asked before all else. */

@@ -13,28 +13,31 @@ int pgt_exit(void *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct pgt_leader_key leader = {};
-	__u32 tid = id, *found;
 	struct pgt_task *task;
+	__u32 tid = id, index;
+	__u64 now;
 
 	if (tid == id >> 32 && is_postmaster(tid))
 		live.orphans = 1;
 	if (tid != id >> 32)
 		bpf_map_delete_elem(&pgt_executors, &tid);
-	found = bpf_map_lookup_elem(&pgt_indexes, &tid);
-	if (!found)
+	if (!find_index(tid, &index))
 		return 0;
-	task = bpf_map_lookup_elem(&pgt_tasks, found);
+	task = task_at(index);
 	if (task) {
 		if (options.light)
 			learn_at_exit(task);
 		task->exit_code = exit_code();
-		task->ended_ns = bpf_ktime_get_ns();
+		now = bpf_ktime_get_ns();
 		if (options.times && !task->ignored)
-			settle_times(task, task->ended_ns, query_of(task, task->ended_ns));
+			settle_times(task, now, query_of(task, now));
+		/* Last: user space takes it for the end of all that is counted */
+		store_barrier();
+		task->ended_ns = now;
 		leader.postmaster = task->postmaster;
 		leader.inner_tgid = task->inner_tgid;
 		bpf_map_delete_elem(&pgt_leaders, &leader);
 	}
-	bpf_map_delete_elem(&pgt_indexes, &tid);
+	forget_index(tid);
 	return 0;
 }

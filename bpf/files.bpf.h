@@ -106,14 +106,6 @@ static __noinline __u32 file_entry(struct pgt_task *task, struct inode *inode, b
 	return known ? *known : 0;
 }
 
-/* The same number, of which the verifier knows nothing: it would follow what comes after a loop
- * once for each number that the loop may end with. */
-static __always_inline __u32 unknown(struct pgt_task *task, __u32 number)
-{
-	*(volatile __u32 *)&task->chosen = number;
-	return *(volatile __u32 *)&task->chosen;
-}
-
 /* Where the relation was read last, whichever segment that was. */
 static __always_inline __u32 find_stream(struct pgt_task *task, __u64 identity)
 {

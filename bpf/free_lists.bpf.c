@@ -6,7 +6,8 @@
 #include "slots.bpf.h"
 #include "statements.bpf.h"
 
-#define FILL_AT_ONCE 512
+#define FILL_AT_ONCE 8192
+#define OFFERED	     128
 
 enum pgt_queue { FREE_SLOTS, FREE_CHUNKS, FREE_FILES, FREE_STATEMENTS };
 
@@ -26,16 +27,26 @@ __noinline int offer(__u32 queue, __u32 index)
 	return -1;
 }
 
+/* The last of these, but for so many. */
+__noinline int offer_some(__u32 queue, __u32 first, __u32 count, __u32 but)
+{
+	__u32 i;
+
+	for (i = 0; i < OFFERED && but < count; i++, but++)
+		if (offer(queue, first + count - 1 - but))
+			return 1;
+	return 0;
+}
+
 /* Run by user space, with the queue, the first index, and how many: at most FILL_AT_ONCE. The first
  * is put there last, and taken first. */
 SEC("raw_tracepoint")
 int pgt_fill(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u64 queue = ctx->args[0], first = ctx->args[1], count = ctx->args[2];
-	__u32 i;
+	__u32 queue = ctx->args[0], first = ctx->args[1], count = ctx->args[2], but;
 
-	for (i = 0; i < FILL_AT_ONCE && i < count; i++)
-		if (offer(queue, first + count - 1 - i))
+	for (but = 0; but < FILL_AT_ONCE && but < count; but += OFFERED)
+		if (offer_some(queue, first, count, but))
 			return 1;
 	return 0;
 }

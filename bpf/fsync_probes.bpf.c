@@ -7,31 +7,19 @@
 
 /* Way 1: the tracepoints of the system calls. */
 
-static __always_inline int sync_call(struct syscall_enter *ctx, __u32 operation)
-{
-	struct pgt_task *task = traced_task();
-
-	if (!task)
-		return 0;
-	return write_enter(task, current_file(ctx->args[0]), operation, 0, 0);
-}
-
 SEC("tracepoint")
 int pgt_tps_fsync(struct syscall_enter *ctx)
 {
-	return sync_call(ctx, OP_FSYNC);
-}
+	struct pgt_task *task = traced_task();
+	__u32 operation = OP_SYNC_FILE_RANGE;
 
-SEC("tracepoint")
-int pgt_tps_fdatasync(struct syscall_enter *ctx)
-{
-	return sync_call(ctx, OP_FDATASYNC);
-}
-
-SEC("tracepoint")
-int pgt_tps_range(struct syscall_enter *ctx)
-{
-	return sync_call(ctx, OP_SYNC_FILE_RANGE);
+	if (!task)
+		return 0;
+	if (ctx->number == NR_FSYNC)
+		operation = OP_FSYNC;
+	else if (ctx->number == NR_FDATASYNC)
+		operation = OP_FDATASYNC;
+	return write_enter(task, current_file(ctx->args[0]), operation, 0, 0);
 }
 
 SEC("tracepoint")

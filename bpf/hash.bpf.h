@@ -29,6 +29,12 @@ static __always_inline __u64 chosen(__u64 mask, __u64 yes, __u64 no)
 	return no ^ ((yes ^ no) & mask);
 }
 
+static __always_inline __u64 with_word(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * FNV_PRIME;
+	return hash ^ hash >> 32; /* else high bits would never come to be low ones */
+}
+
 /* What most characters do not need. Returns the next state. */
 static __always_inline __u64 scan_seldom(struct pgt_hashing *h, __u32 entry, __u64 c)
 {
@@ -108,18 +114,35 @@ __noinline int hash_statement(__u32 scratch_index, __u32 task_index, __u32 readi
 	return 0;
 }
 
-/* Of a text as it is. */
-__noinline int hash_whole(__u32 scratch_index, __u32 task_index)
+__noinline int hash_bytes(__u32 scratch_index, __u32 task_index, __u32 from)
 {
 	struct pgt_task *scratch = task_at(scratch_index), *task = task_at(task_index);
-	__u64 hash = FNV_BASIS;
+	__u64 hash;
 	__u32 i;
 
 	if (!scratch || !task)
 		return 0;
-	for (i = 0; i < TEXT && i < task->query.text_length; i++)
-		hash = (hash ^ (__u8)task->query.text[i]) * FNV_PRIME;
+	hash = scratch->hashing.hash;
+	for (i = 0; i < HASHED; i++, from++) {
+		if (from >= TEXT || from >= task->query.text_length)
+			break;
+		hash = (hash ^ (__u8)task->query.text[from]) * FNV_PRIME;
+	}
 	scratch->hashing.hash = hash;
+	return 0;
+}
+
+/* Of a text as it is. */
+__noinline int hash_whole(__u32 scratch_index, __u32 task_index)
+{
+	struct pgt_task *scratch = task_at(scratch_index), *task = task_at(task_index);
+	__u32 from;
+
+	if (!scratch || !task)
+		return 0;
+	scratch->hashing.hash = FNV_BASIS;
+	for (from = 0; from < TEXT && from < task->query.text_length; from += HASHED)
+		hash_bytes(scratch_index, task_index, from);
 	return 0;
 }
 
@@ -151,16 +174,6 @@ static __always_inline __u64 text_hash(struct pgt_task *scratch, struct pgt_task
 	}
 	hash_whole(scratch->index, task->index);
 	return h->hash;
-}
-
-static __always_inline __u64 name_hash(const char *name)
-{
-	__u64 hash = FNV_BASIS;
-	__u32 i;
-
-	for (i = 0; i < NAME && name[i]; i++)
-		hash = (hash ^ (__u8)name[i]) * FNV_PRIME;
-	return hash;
 }
 
 #endif

@@ -71,15 +71,38 @@ static __always_inline __u32 parent_tgid(void)
 	return BPF_CORE_READ(task, real_parent, tgid);
 }
 
+/* include/linux/sched.h: who holds a task up, a signal, a debugger, or its control group. The last
+ * since 6.1 (f5d39b020809, "freezer,sched: Rewrite core freezer logic"). */
+#define TASK_STOPPED 0x0004
+#define TASK_TRACED  0x0008
+#define TASK_FROZEN  0x8000
+#define TASK_HELD    (TASK_STOPPED | TASK_TRACED | TASK_FROZEN)
+/* include/linux/sched/jobctl.h, since 5.2: a control group of v2 freezes so who then only sleeps */
+#define JOBCTL_TRAP_FREEZE (1UL << 23)
+
 /* Why the current task leaves its CPU: 0 if it could run on. */
 static __always_inline __u32 task_state(void)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct task_struct___before_5_14 *before = (void *)task;
+	struct task_struct___before_5_14 *before;
+	struct task_struct *task = NULL;
+	unsigned long held;
+	__u32 state;
 
-	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state);
-	return BPF_CORE_READ(before, state);
+	if (has_task_btf()) {
+		task = (void *)bpf_get_current_task_btf();
+		before = (void *)task;
+		held = task->jobctl & JOBCTL_TRAP_FREEZE;
+		state = bpf_core_field_exists(task->__state) ? task->__state : before->state;
+	} else {
+		task = (void *)bpf_get_current_task();
+		before = (void *)task;
+		held = BPF_CORE_READ(task, jobctl) & JOBCTL_TRAP_FREEZE;
+		if (bpf_core_field_exists(task->__state))
+			state = BPF_CORE_READ(task, __state);
+		else
+			state = BPF_CORE_READ(before, state);
+	}
+	return state && held ? TASK_FROZEN : state;
 }
 
 /* How long it waited for a CPU so far, but for the wait that goes on. */

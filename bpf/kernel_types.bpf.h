@@ -110,6 +110,7 @@ struct task_struct {
 	struct sched_info sched_info;
 	int tgid;
 	int exit_code;
+	unsigned long jobctl;
 	unsigned long nvcsw;
 	__u64 start_time;
 	struct task_io_accounting ioac;
@@ -167,7 +168,8 @@ struct trace_event_raw_io_uring_complete {
  * has: the verifier's limit is the tracepoint's own size. */
 struct syscall_enter {
 	__u64 common;
-	__u64 number;
+	__u32 number;
+	__u32 unused;
 	__u64 args[6];
 };
 
@@ -177,11 +179,24 @@ struct syscall_exit {
 	__s64 ret;
 };
 
-/* How the kernel calls the function that a system call is, with the registers as argument */
+/* How the kernel calls the function that a system call is, with the registers as argument; and the
+ * numbers of some: of arm64 as in include/uapi/asm-generic/unistd.h. */
 #if defined(__TARGET_ARCH_arm64)
-#define SYSCALL "__arm64_sys_"
+#define SYSCALL	     "__arm64_sys_"
+#define NR_READ	     63
+#define NR_WRITE     64
+#define NR_PREAD64   67
+#define NR_PWRITE64  68
+#define NR_FSYNC     82
+#define NR_FDATASYNC 83
 #else
-#define SYSCALL "__x64_sys_"
+#define SYSCALL	     "__x64_sys_"
+#define NR_READ	     0
+#define NR_WRITE     1
+#define NR_PREAD64   17
+#define NR_PWRITE64  18
+#define NR_FSYNC     74
+#define NR_FDATASYNC 75
 #endif
 
 struct iovec {

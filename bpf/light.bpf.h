@@ -2,7 +2,8 @@
 /* The light tier: no probe waits in the server. Which statement a task runs is looked up in its own
  * memory when it reads: PgBackendStatus has its state, when the statement began, and its query id;
  * debug_query_string has its text. PostgreSQL counts up st_changecount by two with each change, and
- * it is odd in between. */
+ * it is odd in between. A backend's entry is changed by itself alone: nothing of it moves while it
+ * is looked at by a program that interrupted the backend. */
 #ifndef LIGHT_BPF_H
 #define LIGHT_BPF_H
 
@@ -10,8 +11,6 @@
 #include "query_text.bpf.h"
 #include "statements.bpf.h"
 #include "tasks.bpf.h"
-
-#define LOOKS 3 /* so often at most, until nothing changed meanwhile */
 
 static __always_inline __u64 text_seen(struct pgt_memory *memory)
 {
@@ -40,40 +39,41 @@ static __always_inline int describe(struct pgt_task *task, __u64 query_id, __u64
 	return 1;
 }
 
-/* What a task's entry says, as of one moment; false if it is always being changed. A state of 0 is
+/* What a task's entry says; false if it was interrupted in the midst of a change. A state of 0 is
  * none: it has no entry, or has not touched it yet, as a process that starts. */
 static __noinline int read_entry(struct pgt_task *task, struct pgt_memory *memory, __u32 *state)
 {
 	struct pgt_seen *seen;
-	__u32 i, after;
+	void *entry = NULL;
 
 	if (!task || !memory || !state)
 		return 0;
 	seen = &task->seen;
-	seen->entry = 0;
-	bpf_probe_read_user(&seen->entry, sizeof(seen->entry), (void *)memory->entry);
-	if (!seen->entry)
+	*state = 0;
+	bpf_probe_read_user(&entry, sizeof(entry), (void *)memory->entry);
+	seen->entry = (__u64)entry;
+	if (!entry ||
+	    bpf_probe_read_user(&seen->changes, sizeof(seen->changes), entry + memory->changes))
 		return 1;
-#pragma clang loop unroll(disable)
-	for (i = 0; i < LOOKS; i++) {
-		*state = 0;
-		if (bpf_probe_read_user(&seen->changes, sizeof(seen->changes),
-					(void *)seen->entry + memory->changes))
-			return 1;
-		if (seen->changes & 1)
-			continue;
-		seen->query_id = 0;
-		if (memory->query_id)
-			bpf_probe_read_user(&seen->query_id, sizeof(seen->query_id),
-					    (void *)seen->entry + memory->query_id);
-		bpf_probe_read_user(&seen->start, sizeof(seen->start),
-				    (void *)seen->entry + memory->start);
-		bpf_probe_read_user(state, sizeof(*state), (void *)seen->entry + memory->state);
-		bpf_probe_read_user(&after, sizeof(after), (void *)seen->entry + memory->changes);
-		if (after == seen->changes)
-			return 1;
-	}
-	return 0;
+	if (seen->changes & 1)
+		return 0;
+	seen->query_id = 0;
+	if (memory->query_id)
+		bpf_probe_read_user(&seen->query_id, sizeof(seen->query_id),
+				    entry + memory->query_id);
+	bpf_probe_read_user(&seen->start, sizeof(seen->start), entry + memory->start);
+	bpf_probe_read_user(state, sizeof(*state), entry + memory->state);
+	return 1;
+}
+
+/* The statement that a task runs, if the server tells which and it was seen before: then no text
+ * has to be read. Its application_name may have changed. */
+static __always_inline __u64 seen_before(struct pgt_task *task, __u64 query_id)
+{
+	if (!query_id || !task->query.number)
+		return 0;
+	read_application_name(task);
+	return known_by_id(task, query_id);
 }
 
 /* Looks at what a task runs. Returns whether it is another statement than before, which is to be
@@ -111,9 +111,17 @@ __noinline int look(__u32 task_index)
 			/* Another field may have changed */
 			if (seen->statement && start == seen->start && query_id == seen->query_id)
 				return 0;
-			seen->statement = 0;
+			seen->statement = seen_before(task, seen->query_id);
+			if (seen->statement)
+				return 0;
 			text = text_seen(memory);
 			return seen->query_id || text ? describe(task, seen->query_id, text) : 0;
+		}
+		/* It is idle. With track_activities = off it shows no start */
+		if (state && seen->start) {
+			seen->start = 0;
+			seen->statement = 0;
+			return 0;
 		}
 	}
 	/* With track_activities = off a text is all that there is */
@@ -131,7 +139,7 @@ static __always_inline struct pgt_task *leader_to_ask(struct pgt_task *task)
 
 	if (task->started_for || task->query.serial == task->serial)
 		return NULL;
-	key.inner_tgid = leader_pid(task->title);
+	key.inner_tgid = leader_pid(task);
 	found = bpf_map_lookup_elem(&pgt_leaders, &key);
 	return found ? task_at(*found) : NULL;
 }
@@ -182,11 +190,11 @@ static __always_inline __u64 statement_seen(struct pgt_task *task, __u64 now)
 	if (look(task->index)) {
 		find_statement(task->index, task->index);
 		seen->statement = task->query.statement;
-		if (!task->started_for)
-			task->started_for = seen->statement;
 	} else if (!seen->statement && task->query.serial != task->serial) {
 		learn_from_leader(task->index);
 	}
+	if (!task->started_for)
+		task->started_for = seen->statement;
 	return seen->statement;
 }
 

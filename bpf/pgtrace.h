@@ -12,6 +12,8 @@
 #define CHUNKS	   38	   /* one for the values below 16, one per power of two, one beyond */
 #define FILES	   16	   /* files, and relations, that a task remembers */
 #define CACHED	   32	   /* slots that it remembers for each file */
+#define RECENT	   32	   /* statements that it remembers by their ids */
+#define TIMED	   32	   /* slots of its time that it remembers */
 #define COMPONENTS 4	   /* of a path: the last ones are kept */
 #define COMPONENT  40	   /* bytes of each, the closing NUL included */
 #define FOLDED	   64	   /* slots of a query that are put to its statement's at once */
@@ -55,7 +57,8 @@ enum pgt_time { ON_CPU, RUN_QUEUE, SLEEP, STOLEN, TIMES };
 #define KEYS (SCOPES * OPERATIONS * PERFORMERS * 2 * SIZES * PATTERNS * SOURCES)
 /* Or of where its time went: KEYS + scope * TIMES + time. In the place of the file is the event. */
 #define ALL_KEYS (KEYS + SCOPES * TIMES)
-/* The event of a sleep for which the server shows none, and the task's state in the lowest byte. */
+/* The event of a sleep for which the server shows none, or of who is held up; the task's state is
+ * in the lowest bytes. */
 #define KERNEL_SLEEP 0xff000000
 
 struct pgt_options {
@@ -77,6 +80,7 @@ struct pgt_options {
 	__u32 cookies;	    /* of places of USDT probes: where their first argument lies */
 	__u32 light;	    /* statements are looked up in their backends' memory */
 	__u32 times;	    /* where the time of tasks goes is measured */
+	__u32 done;	    /* query__done is probed: some binary does not tell of aborts */
 };
 
 /* Such a cookie: the register's place in struct pt_regs; whether it points to where the argument
@@ -142,13 +146,14 @@ struct pgt_slot {
 	__u32 file; /* index in pgt_files */
 	__u32 unused;
 	__u64 count;
-	__u64 bytes;
-	__u64 device_bytes;
 	__u64 total_ns;
 	__u64 min_ns;
 	__u64 max_ns;
+	__u64 bytes;
+	__u64 device_bytes;
 	__u64 queued_ns;     /* between request and begin, of reads that others asked for */
 	__u32 chunk[CHUNKS]; /* index + 1, or 0 where no value fell */
+	__u64 padding[2]; /* to whole lines of a CPU's cache: what is counted each time is in one */
 };
 
 struct pgt_chunk {
@@ -188,7 +193,7 @@ struct pgt_query {
 	__u8 protocol;
 	__u8 open;
 	__u8 executed;	   /* a portal ran */
-	__u8 done;	   /* query__done: only a simple query that succeeded fires it */
+	__u8 done;	   /* query__done was seen, or is not probed */
 	__u8 failed;	   /* the transaction was aborted while it ran */
 	__u8 begun_before; /* it was open when tracing began */
 	__u8 cut;	   /* its text was longer than TEXT */
@@ -330,6 +335,20 @@ struct pgt_hashing {
 	__u64 depth; /* of comments */
 };
 
+/* Where a text that may have nothing but comments is, as far as it was looked through. */
+struct pgt_passed {
+	__u64 line;  /* in a comment up to the end of the line */
+	__u64 depth; /* of comments */
+	__u64 held;  /* a character that may begin or end one with the next, or 0 */
+};
+
+/* A statement of a task's, with the hash of the application_name that it had then. */
+struct pgt_recent {
+	__u64 query_id;
+	__u64 application;
+	__u64 statement;
+};
+
 /* The light tier: what a task ran when it was last looked at. */
 struct pgt_seen {
 	__u64 entry; /* its PgBackendStatus */
@@ -340,7 +359,8 @@ struct pgt_seen {
 	__u64 last_start; /* of the statement that it showed last, which may be over */
 	__u64 last_id;
 	__u32 changes;
-	__u32 known; /* the rest is true as long as these changes are all */
+	__u32 known;			  /* the rest is true as long as these changes are all */
+	struct pgt_recent recent[RECENT]; /* by the last bits of their ids */
 };
 
 /* Where the time of a task goes: counted up to in_ns, or up to out_ns where it left a CPU since. */
@@ -356,27 +376,33 @@ struct pgt_times {
 	__u64 start;	    /* seen.last_start then */
 	__u32 event;	    /* that it waits for since out_ns; 0: it could run */
 	__u32 busy;	    /* a program of ours is changing what others change, too */
-	__u32 slot[TIMES];  /* index + 1 of the last of each, or 0 */
+	__u32 slot[TIMED];  /* index + 1, or 0; stale once the slot says something else */
 };
 
-/* What is known of one traced thread. Only that thread writes to it, except where it says so. */
+/* What is known of one traced thread. Only that thread writes to it, except where it says so. What
+ * is looked at at each switch of tasks lies together: by then others have taken the CPU's caches.
+ */
 struct pgt_task {
-	__u64 start_ns; /* of the read in flight; 0: none */
+	__u32 ignored; /* by user space: of no interest, not all probes are there, or it is over */
+	__u32 serial;  /* by user space, before the task is taken: never used twice */
+	__u32 postmaster; /* its parent when it was first seen */
+	__u32 index;	  /* in pgt_tasks */
+	__u32 tid;
+	__u32 tgid;
+	__u32 inner_tgid; /* as its own PID namespace has it */
+	__u32 file;	  /* index in files[] */
+	__u64 start_ns;	  /* of the read in flight; 0: none */
 	__u64 read_bytes;
 	__u64 switches;
 	__u64 asked;
 	__u64 position;
-	__u32 file;    /* index in files[] */
-	__u32 serial;  /* by user space, before the task is taken: never used twice */
-	__u32 ignored; /* by user space: of no interest, not all probes are there, or it is over */
-	__u32 tid;
-	__u32 tgid;
-	__u32 inner_tgid; /* as its own PID namespace has it */
-	__u32 postmaster; /* its parent when it was first seen */
+	__u64 started_for; /* of a parallel worker: its leader's statement; 0: not known */
+	__u64 application; /* hash of its query's application_name */
+	struct pgt_times times;
+	struct pgt_seen seen;
 	__u32 files_used; /* ever: more than FILES means that some were forgotten */
 	__u32 streams_used;
 	__u32 operation; /* of what other_ns is the begin */
-	__u32 index;	 /* in pgt_tasks */
 	__u32 chosen;	 /* scratch */
 	__u32 folding;	 /* odd while a query's slots are put to its statement's */
 	__u32 exit_code; /* as wait() tells it; 0: it left by itself, or runs */
@@ -399,13 +425,11 @@ struct pgt_task {
 	__u64 wait_start_ns; /* it waits for an asynchronous read */
 	__u64 asked_blocks;  /* of the asynchronous read that is being prepared */
 	struct pgt_hashing hashing;
+	struct pgt_passed passed;
 	__u64 words; /* scratch: the hash of a text by its words */
 	struct pgt_file_state files[FILES];
 	struct pgt_stream streams[FILES];
-	__u64 written[FILES]; /* of the relation in streams[]: where its last write ended */
-	struct pgt_times times;
-	__u64 started_for; /* of a parallel worker: its leader's statement; 0: not known */
-	struct pgt_seen seen;
+	__u64 written[FILES];	     /* of the relation in streams[]: where its last write ended */
 	struct pgt_file_entry found; /* scratch: what a new file is */
 	struct pgt_calls others;     /* of statements for which there was no room */
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */

@@ -24,16 +24,12 @@ int pgt_q_start(struct pt_regs *ctx)
 	return simple_start(usdt_pointer(ctx));
 }
 
+/* A simple query that fails does not come here. Nor does it without an abort, which tells as much,
+ * and stops no query that is right. */
 SEC("uprobe")
-int pgt_q_done(struct pt_regs *ctx)
+int pgt_d_done(struct pt_regs *ctx)
 {
 	return simple_done();
-}
-
-SEC("uprobe")
-int pgt_q_portal_start(struct pt_regs *ctx)
-{
-	return portal_start();
 }
 
 SEC("uprobe")

@@ -67,7 +67,7 @@ static __always_inline void open_scope(struct pgt_task *task, __u64 now)
 	query->protocol = options.no_usdt ? protocol_of_site(task->site) : EXTENDED;
 	query->open = 1;
 	query->executed = 0;
-	query->done = options.no_usdt; /* nothing tells it */
+	query->done = !options.done;
 	query->failed = 0;
 	query->begun_before = 0;
 	query->cut = 0;
@@ -96,8 +96,10 @@ static __always_inline void send_record(struct pgt_task *task)
 	fold_query(task, OTHERS);
 }
 
-static __noinline int close_scope(struct pgt_task *task)
+/* Not static, so that the verifier looks at it once. */
+__noinline int close_scope(__u32 task_index)
 {
+	struct pgt_task *task = task_at(task_index);
 	struct pgt_query *query;
 	__u64 now;
 
@@ -130,13 +132,13 @@ static __always_inline int status_text(struct pgt_task *task, const char *text, 
 	if (query->open) {
 		if (!query->executed && query->protocol != SIMPLE && !query->begun_before &&
 		    (!options.no_usdt || protocol_of_site(site) != SIMPLE) &&
-		    same_text(task, length)) {
+		    same_text(task->index, length)) {
 			task->site = site;
 			return 0;
 		}
 		/* Begun before, and nothing seen of it: the backend was idle when tracing began */
 		if (!query->begun_before || query->executed || query->first_slot)
-			close_scope(task);
+			close_scope(task->index);
 	}
 	task->site = site;
 	open_scope(task, bpf_ktime_get_ns());
@@ -154,7 +156,7 @@ static __always_inline int status(const char *text, __u64 site)
 	if (text)
 		status_text(task, text, site);
 	else if (task->query.open)
-		close_scope(task);
+		close_scope(task->index);
 	end_change(task);
 	return 0;
 }

@@ -162,7 +162,7 @@ static __always_inline int read_exit(__s64 ret)
 	__u64 now, ns, grown;
 	__u32 source, pattern, place;
 
-	task = traced_task();
+	task = begun_task();
 	if (!task || !task->start_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -189,6 +189,8 @@ static __always_inline int read_exit(__s64 ret)
 	if (options.emit_durations)
 		bpf_ringbuf_output(&pgt_durations, &ns, sizeof(ns), 0);
 	source = source_of(task, state->flags, grown, counters.switches != task->switches, ret);
+	pattern = unknown(task, pattern);
+	source = unknown(task, source);
 	measured.ns = ns;
 	measured.bytes = ret;
 	measured.device_bytes = grown;
@@ -229,6 +231,14 @@ static __always_inline __u64 vector_length(const struct iovec *vector, __u64 cou
 		length += element.length;
 	}
 	return length;
+}
+
+/* What a system call asks for: a number of bytes if it is that call, else that of its vector. */
+static __always_inline __u64 asked_of(struct syscall_enter *ctx, __u32 plain)
+{
+	if (ctx->number == plain)
+		return ctx->args[2];
+	return vector_length((void *)ctx->args[1], ctx->args[2]);
 }
 
 #endif

@@ -9,19 +9,20 @@
 
 static __always_inline struct pgt_task *known_task(__u32 tid)
 {
-	__u32 *found, index = 0;
 	struct pgt_task *task;
+	__u32 index = 0;
 
 	if (!options.only_tid || tid != options.only_tid) {
 		if (!options.listed && !options.children)
 			return NULL;
-		found = bpf_map_lookup_elem(&pgt_indexes, &tid);
-		if (!found)
+		if (!find_index(tid, &index))
 			return NULL;
-		index = *found;
 	}
 	task = task_at(index);
-	return task && !task->ignored ? task : NULL;
+	if (!task || task->ignored)
+		return NULL;
+	/* What it does after its end is in none of its sums; others are known no more by then */
+	return options.only_tid && task->ended_ns ? NULL : task;
 }
 
 /* Whether a task may be traced, by its parent. Its tgid would take another look at its memory. */
@@ -38,19 +39,19 @@ static __always_inline bool is_candidate(__u64 parent)
 	return false;
 }
 
-static __always_inline void know_parent(__u32 postmaster)
+/* Of the current task's server, unless its postmaster is not its parent any more. */
+static __always_inline void know_parent(__u32 place)
 {
-	__u32 place = place_of(postmaster);
-
-	if (place < SERVERS && !live.parents[place & (SERVERS - 1)])
+	if (place < SERVERS && !live.parents[place & (SERVERS - 1)] &&
+	    live.postmasters[place & (SERVERS - 1)] == parent_tgid())
 		live.parents[place & (SERVERS - 1)] = parent();
 }
 
-/* What the current process shows that it waits for, or 0. */
-static __always_inline __u32 wait_event(__u32 postmaster)
+/* What the current process, of that server, shows that it waits for, or 0. */
+static __always_inline __u32 wait_event(__u32 place)
 {
-	__u32 place = place_of(postmaster), event = 0;
 	__u64 pointer = 0, address;
+	__u32 event = 0;
 
 	if (place >= SERVERS)
 		return 0;
@@ -82,24 +83,23 @@ static __always_inline __u64 query_of_stint(struct pgt_task *task, __u64 query)
 
 static __always_inline int leave(bool preempted)
 {
-	__u32 state, event = 0, postmaster;
+	__u32 state, event = 0, place;
 	struct pgt_task *task;
 	__u64 id, now, query, clock;
 
 	if (!is_candidate(parent()))
 		return 0;
-	postmaster = parent_tgid();
-	know_parent(postmaster);
 	id = bpf_get_current_pid_tgid();
 	/* A thread of io_uring works for its process beside it */
 	if (options.children && (__u32)id != id >> 32)
 		return 0;
 	task = known_task(id);
+	place = place_of(task ? task->postmaster : parent_tgid());
+	know_parent(place);
 	state = preempted ? 0 : task_state();
 	if (!task) {
 		/* One that is new is known from its first wait that it shows: it has its title */
-		if (!options.children || !state || !is_postmaster(postmaster) ||
-		    !wait_event(postmaster))
+		if (!options.children || !state || !wait_event(place))
 			return 0;
 		task = traced_task();
 		if (!task)
@@ -111,9 +111,10 @@ static __always_inline int leave(bool preempted)
 		return 0;
 	}
 	if (state) {
-		event = wait_event(task->postmaster);
+		/* One that is held up waits for nothing any more, whatever it shows */
+		event = state & TASK_HELD ? 0 : wait_event(place);
 		if (!event)
-			event = KERNEL_SLEEP | (state & 0xff);
+			event = KERNEL_SLEEP | (state & (0xff | TASK_FROZEN));
 	}
 	query = query_of(task, now);
 	settle_times(task, now, query_of_stint(task, query));
@@ -126,7 +127,22 @@ static __always_inline int leave(bool preempted)
 	return 0;
 }
 
-static __always_inline int arrive(__u32 tid)
+/* Nobody saw a task leave its CPU that comes on one now, `next`: what for is not known, nor is then
+ * of what went before since it was counted last. */
+static __always_inline void mend_leaving(struct pgt_task *task, struct task_struct *next)
+{
+	struct pgt_times *times = &task->times;
+
+	times->event = KERNEL_SLEEP;
+	if (times->out_ns)
+		return;
+	times->out_ns = times->in_ns;
+	times->run_delay = BPF_CORE_READ(next, sched_info.run_delay);
+	if (!options.light)
+		times->query = task->query.open ? task->query.number : 0;
+}
+
+static __always_inline int arrive(__u32 tid, struct task_struct *next)
 {
 	struct pgt_task *task = known_task(tid);
 	struct pgt_times *times;
@@ -142,6 +158,9 @@ static __always_inline int arrive(__u32 tid)
 		times->stolen = stolen_time();
 		return 0;
 	}
+	/* Of a thread that works beside its process nobody looks at that */
+	if (times->in_ns > times->out_ns && (!options.children || task->tid == task->tgid))
+		mend_leaving(task, next);
 	times->in_ns = now;
 	times->stolen = stolen_time(); /* who leaves is on the same CPU */
 	return 0;
@@ -157,7 +176,7 @@ int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
 	leave(ctx->args[0]);
 	if (!is_candidate((__u64)BPF_CORE_READ(next, real_parent)))
 		return 0;
-	return arrive(BPF_CORE_READ(next, pid));
+	return arrive(BPF_CORE_READ(next, pid), next);
 }
 
 SEC("tp_btf/sched_switch")
@@ -166,5 +185,5 @@ int BPF_PROG(pgt_sb_switch, bool preempt, struct task_struct *previous, struct t
 	leave(preempt);
 	if (!is_candidate((__u64)next->real_parent))
 		return 0;
-	return arrive(next->pid);
+	return arrive(next->pid, next);
 }

@@ -16,12 +16,6 @@ struct {
 	__type(value, __u64);
 } pgt_texts SEC(".maps");
 
-static __always_inline __u64 with_word(__u64 hash, __u64 word)
-{
-	hash = (hash ^ word) * FNV_PRIME;
-	return hash ^ hash >> 32; /* else high bits would never come to be low ones */
-}
-
 __noinline int hash_words(__u32 scratch_index, __u32 task_index)
 {
 	struct pgt_task *scratch = task_at(scratch_index), *task = task_at(task_index);
@@ -34,7 +28,7 @@ __noinline int hash_words(__u32 scratch_index, __u32 task_index)
 		hash = with_word(hash, ((__u64 *)task->query.text)[i]);
 	/* Of the last bytes, as of a whole word: a branch for them would cost the verifier a path
 	 * for each length */
-	words &= TEXT / 8 - 1;
+	words = unknown(scratch, words) & (TEXT / 8 - 1);
 	hash = with_word(hash, ((__u64 *)task->query.text)[words] &
 				   ((1ull << (task->query.text_length & 7) * 8) - 1));
 	scratch->hashing.hash = hash ^ task->query.text_length << 1 ^ task->query.cut;

@@ -30,19 +30,31 @@ struct {
 	__type(value, __u32);
 } pgt_statement_indexes SEC(".maps");
 
-/* Of a task's statements the one with a query id, if it was seen before; else 0. */
+/* Of a task's statements the one with a query id, if it was seen before; else 0. A parallel worker
+ * does not remember it: it is its leader's, and may be gone with that. */
 static __noinline __u64 known_by_id(struct pgt_task *task, __u64 query_id)
 {
 	struct pgt_statement_key key = {.by_id = 1};
+	struct pgt_recent *recent;
 	__u32 *found;
 
 	if (!task || !query_id)
 		return 0;
+	recent = &task->seen.recent[query_id & (RECENT - 1)];
+	if (recent->query_id == query_id && recent->application == task->application)
+		return recent->statement;
 	key.charged_to = task->query.serial;
 	key.id = query_id;
-	key.application = name_hash(task->query.application_name);
+	key.application = task->application;
 	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
-	return found ? STATEMENT | (*found + 1) : 0;
+	if (!found)
+		return 0;
+	if (key.charged_to == task->serial) {
+		recent->query_id = query_id;
+		recent->application = task->application;
+		recent->statement = STATEMENT | (*found + 1);
+	}
+	return STATEMENT | (*found + 1);
 }
 
 /* The second step of find_statement(). */
@@ -65,7 +77,7 @@ __noinline int look_up_statement(__u32 asking_index, __u32 task_index)
 	key.id = query->query_id;
 	if (!key.by_id && !query->begun_before)
 		key.id = asking->hashing.hash;
-	key.application = name_hash(query->application_name);
+	key.application = task->application;
 	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
 	if (found) {
 		query->statement = STATEMENT | (*found + 1);

@@ -26,6 +26,17 @@ struct {
 	__type(value, __u32); /* index in pgt_tasks */
 } pgt_indexes SEC(".maps");
 
+#define PLACES 4096 /* by the last bits of a thread's id */
+
+/* What was found there last: the thread's id, and the index below it. It is asked at each switch,
+ * of a hash table three lines of memory, and of this one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PLACES);
+	__type(key, __u32);
+	__type(value, __u64);
+} pgt_places SEC(".maps");
+
 /* Tasks that nobody has, prepared by user space. A queue needs no atomic counter whose value
  * is used: those came with 5.12 (5ca419f2864a, "bpf: Add BPF_FETCH field / create
  * atomic_fetch_add instruction"). */
@@ -57,9 +68,51 @@ static __always_inline void store_barrier(void)
 #endif
 }
 
+/* The index of a thread that is known; false if it is not, as one of those that have nothing to do,
+ * whose id is 0 as that of a place where nobody was found yet. */
+static __always_inline bool find_index(__u32 tid, __u32 *index)
+{
+	__u32 place = tid & (PLACES - 1), *found;
+	__u64 *last = bpf_map_lookup_elem(&pgt_places, &place);
+
+	if (!tid)
+		return false;
+	if (last && *last >> 32 == tid) {
+		*index = *last;
+		return true;
+	}
+	found = bpf_map_lookup_elem(&pgt_indexes, &tid);
+	if (!found)
+		return false;
+	*index = *found;
+	if (last)
+		*last = (__u64)tid << 32 | *index;
+	return true;
+}
+
+/* Of one that ends: its id may be another's. */
+static __always_inline void forget_index(__u32 tid)
+{
+	__u32 place = tid & (PLACES - 1);
+	__u64 *last;
+
+	bpf_map_delete_elem(&pgt_indexes, &tid);
+	last = bpf_map_lookup_elem(&pgt_places, &place);
+	if (last && *last >> 32 == tid)
+		*last = 0;
+}
+
 static __always_inline struct pgt_task *task_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&pgt_tasks, &index);
+}
+
+/* The same number, of which the verifier knows nothing: it would follow what comes after a loop,
+ * or after a choice of some numbers, once for each that may come out. */
+static __always_inline __u32 unknown(struct pgt_task *task, __u32 number)
+{
+	*(volatile __u32 *)&task->chosen = number;
+	return *(volatile __u32 *)&task->chosen;
 }
 
 /* Programs at probes may be preempted (PREEMPT, or PREEMPT_LAZY from 6.13 on), and that at the

@@ -9,24 +9,26 @@
 #include "slots.bpf.h"
 #include "tasks.bpf.h"
 
-static __noinline int count_time(struct pgt_task *task, __u64 query, __u32 what, __u32 event,
-				 __u64 ns)
+/* Not static, so that the verifier looks at it once for all callers. */
+__noinline int count_time(__u32 task_index, __u64 query, __u32 what, __u32 event, __u64 ns)
 {
 	struct pgt_measured measured = {.ns = ns};
+	struct pgt_task *task;
 	struct pgt_slot_key key = {};
 	struct pgt_slot *slot;
 	__u32 *cached;
 
-	if (!task || !ns)
+	if (!ns)
 		return 0;
+	task = task_at(task_index);
 	what = opaque(what);
-	if (what >= TIMES)
+	if (!task || what >= TIMES)
 		return 0;
 	key.owner = key.charged_to = task->serial;
 	key.query = query;
 	key.key = KEYS + !!query * TIMES + what;
 	key.file = event;
-	cached = &task->times.slot[what];
+	cached = &task->times.slot[(query * TIMES + what + event + (event >> 24)) & (TIMED - 1)];
 	slot = *cached ? slot_at(*cached - 1) : NULL;
 	if (!slot || !is_of(slot, &key)) {
 		*cached = find_slot(task, &key, false);
@@ -68,13 +70,16 @@ static __noinline int settle_times(struct pgt_task *task, __u64 now, __u64 query
 {
 	__u64 gap, queued, preempted, ran, stolen;
 	struct pgt_times *times;
+	__u32 index;
 
 	if (!task || live.no_switch)
 		return 0;
 	times = &task->times;
+	index = task->index;
 	begin_change(task);
 	if (!times->in_ns || times->in_ns > now) {
-		times->in_ns = now;
+		/* One that is new runs since it was first seen */
+		times->in_ns = times->in_ns || times->out_ns ? now : at_most(task->began_ns, now);
 		times->stolen = stolen_time();
 	}
 	mend_arrival(times, now);
@@ -86,19 +91,19 @@ static __noinline int settle_times(struct pgt_task *task, __u64 now, __u64 query
 		if (times->event) {
 			queued = run_delay() - times->run_delay;
 			queued = at_most(queued - at_most(preempted, queued), gap);
-			count_time(task, times->query, SLEEP, times->event, gap - queued);
+			count_time(index, times->query, SLEEP, times->event, gap - queued);
 		}
-		count_time(task, times->query, RUN_QUEUE, 0, queued);
+		count_time(index, times->query, RUN_QUEUE, 0, queued);
 	}
 	times->out_ns = 0;
 	ran = now - times->in_ns;
 	preempted = at_most(preempted, ran);
-	count_time(task, query, RUN_QUEUE, 0, preempted);
+	count_time(index, query, RUN_QUEUE, 0, preempted);
 	stolen = stolen_time();
 	ran -= preempted;
 	gap = at_most(stolen - times->stolen, ran);
-	count_time(task, query, STOLEN, 0, gap);
-	count_time(task, query, ON_CPU, 0, ran - gap);
+	count_time(index, query, STOLEN, 0, gap);
+	count_time(index, query, ON_CPU, 0, ran - gap);
 	times->stolen = stolen;
 	times->in_ns = now;
 	end_change(task);

@@ -7,6 +7,7 @@
 
 /* Way 1: the tracepoints of the system calls. */
 
+/* write and writev */
 SEC("tracepoint")
 int pgt_tpw_write(struct syscall_enter *ctx)
 {
@@ -16,36 +17,13 @@ int pgt_tpw_write(struct syscall_enter *ctx)
 	if (!task)
 		return 0;
 	file = current_file(ctx->args[0]);
-	return write_enter(task, file, OP_WRITE, ctx->args[2],
+	return write_enter(task, file, OP_WRITE, asked_of(ctx, NR_WRITE),
 			   file ? BPF_CORE_READ(file, f_pos) : 0);
 }
 
+/* pwrite64, pwritev and pwritev2; this one with position -1 writes where the file stands */
 SEC("tracepoint")
 int pgt_tpw_pwrite(struct syscall_enter *ctx)
-{
-	struct pgt_task *task = traced_task();
-
-	if (!task)
-		return 0;
-	return write_enter(task, current_file(ctx->args[0]), OP_WRITE, ctx->args[2], ctx->args[3]);
-}
-
-SEC("tracepoint")
-int pgt_tpw_writev(struct syscall_enter *ctx)
-{
-	struct pgt_task *task = traced_task();
-	struct file *file;
-
-	if (!task)
-		return 0;
-	file = current_file(ctx->args[0]);
-	return write_enter(task, file, OP_WRITE, vector_length((void *)ctx->args[1], ctx->args[2]),
-			   file ? BPF_CORE_READ(file, f_pos) : 0);
-}
-
-/* pwritev2 with position -1 writes where the file stands, as writev does */
-SEC("tracepoint")
-int pgt_tpw_pwritev(struct syscall_enter *ctx)
 {
 	struct pgt_task *task = traced_task();
 	__u64 position = ctx->args[3];
@@ -56,8 +34,7 @@ int pgt_tpw_pwritev(struct syscall_enter *ctx)
 	file = current_file(ctx->args[0]);
 	if (position == NOWHERE && file)
 		position = BPF_CORE_READ(file, f_pos);
-	return write_enter(task, file, OP_WRITE, vector_length((void *)ctx->args[1], ctx->args[2]),
-			   position);
+	return write_enter(task, file, OP_WRITE, asked_of(ctx, NR_PWRITE64), position);
 }
 
 SEC("tracepoint")

@@ -57,7 +57,7 @@ static __always_inline int write_exit(bool sync, __s64 ret)
 	__u32 source, pattern = PATTERN_UNKNOWN, flags = 0;
 	bool slept;
 
-	task = traced_task();
+	task = begun_task();
 	if (!task || !task->other_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -84,7 +84,9 @@ static __always_inline int write_exit(bool sync, __s64 ret)
 			return 0;
 		}
 		source = source_of_write(flags, slept);
+		pattern = unknown(task, pattern);
 	}
+	source = unknown(task, source);
 	key.owner = task->serial;
 	key.charged_to = task->serial;
 	key.query = query_of(task, now);

@@ -26,8 +26,8 @@ NO_TESTS = 5
 """How pytest ends if there was none to run: of those that run alone a version may have none."""
 
 TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
-BESIDE = ("pytest", *TWO_AT_ONCE, "-m", "not alone")
-ALONE = ("pytest", "-m", "alone")
+BESIDE = ("pytest", *TWO_AT_ONCE, "-m", "not alone and not long")
+ALONE = ("pytest", "-m", "alone and not long")
 OF_SERVERS = tuple(
     f"tests/integration/test_{name}.py"
     for name in (
@@ -135,14 +135,12 @@ def parts() -> tuple[Part, ...]:
     )
 
 
-def measured(part: Part) -> Part:
-    """The same, with what it covers of pgtrace noted. One test after the other: xdist's workers
-    end without a word.
-    """
+def whole(part: Part) -> Part:
+    """The same with what takes long, and with what it covers of pgtrace noted."""
     if part.command[0] != "pytest":
         return part
-    command = [word for word in part.command[1:] if word not in TWO_AT_ONCE]
-    return part._replace(command=("coverage", "run", "-m", "pytest", *command))
+    command = [word.removesuffix(" and not long") for word in part.command]
+    return part._replace(command=("coverage", "run", "-m", *command))
 
 
 class Run:
@@ -228,7 +226,7 @@ def main(arguments: list[str]) -> int:
         if chosen == "full":
             Path(noted).chmod(0o1777)  # some of what is started runs as another user
             os.environ["COVERAGE_FILE"] = f"{noted}/data"
-            wanted = [measured(part) for part in wanted]
+            wanted = [whole(part) for part in wanted]
         run = Run(wanted)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, run.stop)

@@ -18,7 +18,12 @@ _KEPT = "\ue000"
 
 def kept_together(text: str) -> str:
     """Let no line end between a number and its unit; folded() undoes it afterwards."""
-    return _NUMBER_AND_UNIT.sub(_KEPT, text)
+    return with_units_kept(text, _KEPT)
+
+
+def with_units_kept(text: str, space: str) -> str:
+    """With that in the place of each space between a number and its unit."""
+    return _NUMBER_AND_UNIT.sub(space, text)
 
 
 def folded(lines: list[str]) -> list[str]:

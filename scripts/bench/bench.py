@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -19,7 +20,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NoReturn
 
+from pgtrace.engines import probes
 from pgtrace.errors import PgtraceError
+from pgtrace.libbpf.objects import Object
 
 HERE = Path(__file__).parent
 NUMBERS = ("value", "low", "high")
@@ -144,6 +147,29 @@ def _compile(command: list[str], source: Path, target: Path) -> None:
         raise BenchError(f"{command[0]} is needed: apt-get install clang") from None
     except subprocess.CalledProcessError:
         raise BenchError(f"{command[0]} could not compile {source.name}") from None
+
+
+@contextmanager
+def empty_programs(floors: Path, binary: str | None, *, switch: bool = False) -> Iterator[None]:
+    """Programs of floors.bpf.c that do nothing, where pgtrace has its own: at reads; with `binary`
+    at the queries of all that run it; with `switch` at each switch of tasks.
+    """
+    names = [probes.prefix("tracepoint", "read"), probes.EXIT]
+    names += [probes.QUERIES, probes.ABORT, probes.QUERY_ID] if binary else []
+    names += [probes.times("tracepoint")] if switch else []
+    with Object(floors) as loaded:
+        loaded.choose(lambda name: name.startswith(tuple(names)))
+        loaded.load()
+        probes.attach_operation(loaded, "tracepoint", "read")
+        probes.attach_exit(loaded)
+        if switch:
+            probes.attach_times(loaded, "tracepoint")
+        if binary:
+            missing = probes.attach_queries(loaded, binary, -1, done=False)
+            missing += probes.attach_query_ids(loaded, [(binary, -1)])
+            if missing:
+                raise BenchError(*missing)
+        yield
 
 
 def host() -> str:

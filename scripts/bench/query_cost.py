@@ -11,6 +11,7 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ TRACERS = {
     "server": "capture of the server",
     "backend": "attach",
     "bpftrace": "bpftrace",
+    "floor": "floor: empty programs at the same probes",
 }
 
 Tracing = contextlib.AbstractContextManager[Callable[[], object]]
@@ -118,6 +120,13 @@ def pgtrace(target: Target, **options: Any) -> Iterator[Callable[[], object]]:
 
 
 @contextmanager
+def floor(floors: Path, binary: Path) -> Iterator[Callable[[], object]]:
+    """Nothing that is attached there can cost less."""
+    with bench.empty_programs(floors, str(binary)):
+        yield lambda: None
+
+
+@contextmanager
 def bpftrace(binary: Path, pid: int) -> Iterator[Callable[[], object]]:
     """The same probes, and a map."""
     script = SCRIPT.format(binary=binary, pid=pid)
@@ -134,7 +143,7 @@ def bpftrace(binary: Path, pid: int) -> Iterator[Callable[[], object]]:
         process.communicate()
 
 
-def measure(cluster: PrivateCluster, rounds: int, queries: int) -> dict[str, Series]:
+def measure(cluster: PrivateCluster, floors: Path, rounds: int, queries: int) -> dict[str, Series]:
     """Attach each tracer once a round, in random order, and only while it is measured."""
     series: dict[str, Series] = {}
     with cluster.connect() as connection:
@@ -152,6 +161,7 @@ def measure(cluster: PrivateCluster, rounds: int, queries: int) -> dict[str, Ser
             "server": lambda: pgtrace(Target.find(cluster.postmaster_pid)),
             "backend": lambda: pgtrace(Target.find(client.pid), per_query=True),
             "bpftrace": lambda: bpftrace(cluster.binary, client.pid),
+            "floor": lambda: floor(floors, cluster.binary),
         }
         pairs = [(tracer, name, how) for tracer in TRACERS for name in TEXTS for how in PROTOCOLS]
         for number in range(rounds):
@@ -222,9 +232,13 @@ def main() -> int:
     args = parser.parse_args()
     bench.interruptible()
     try:
-        with PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster:
+        with (
+            PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster,
+            tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
+        ):
             tracers = bench.other_tracers()
-            series = measure(cluster, args.rounds, args.queries)
+            floors = bench.compile_bpf("floors", Path(directory))
+            series = measure(cluster, floors, args.rounds, args.queries)
     except PgtraceError as error:
         print(f"scripts/bench/query_cost: {error}", file=sys.stderr)
         return 1

@@ -12,6 +12,7 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -51,6 +52,8 @@ class Tier:
 
     options: dict[str, Any]
     names: bool = False
+    floor: bool = False
+    """Programs that do nothing, in the place of pgtrace's."""
 
 
 TIERS = {
@@ -60,6 +63,9 @@ TIERS = {
     "light, everything": Tier(
         {"queries": "light", "by_relation": True, "operations": OPERATIONS}, names=True
     ),
+    "floor of light": Tier({}, floor=True),
+    "floor of full": Tier({"queries": "full"}, floor=True),
+    "floor of light, time": Tier({"times": True}, floor=True),
 }
 
 
@@ -142,8 +148,13 @@ class Load:
 
 
 @contextmanager
-def traced(cluster: PrivateCluster, tier: Tier) -> Iterator[None]:
-    """As `capture` of the whole server does it."""
+def traced(cluster: PrivateCluster, tier: Tier, floors: Path) -> Iterator[None]:
+    """As `capture` of the whole server does it; or a floor."""
+    if tier.floor:
+        binary = f"/proc/{cluster.postmaster_pid}/exe" if "queries" in tier.options else None
+        with bench.empty_programs(floors, binary, switch="times" in tier.options):
+            yield
+        return
     dsn = cluster.dsn() if tier.names else None
     with trace(cluster.postmaster_pid, dsn=dsn, **tier.options) as tracer:
         yield
@@ -153,20 +164,23 @@ def traced(cluster: PrivateCluster, tier: Tier) -> Iterator[None]:
 
 
 def measure(
-    cluster: PrivateCluster, workloads: Sequence[str], clients: Sequence[int], rounds: int
+    cluster: PrivateCluster,
+    floors: Path,
+    tiers: Sequence[str],
+    loads: list[tuple[str, int]],
+    rounds: int,
 ) -> dict[str, Series]:
     """Each tier once a round, in random order, under each load."""
     found: dict[str, Series] = {}
-    loads = [(workload, number) for workload in workloads for number in clients]
     for turn in range(rounds):
         random.shuffle(loads)
         for workload, number in loads:
             with closing(Load(cluster, workload, number)) as load:
                 before = load.seconds(SECONDS)
-                for name in random.sample(list(TIERS), len(TIERS)):
+                for name in random.sample(tiers, len(tiers)):
                     key = f"{name}: {workload}, {number} clients"
                     bench.progress(f"round {turn + 1} of {rounds}, {key}")
-                    with traced(cluster, TIERS[name]):
+                    with traced(cluster, TIERS[name], floors):
                         during = load.seconds(SECONDS)
                     after = load.seconds(SECONDS)
                     series = found.setdefault(key, Series())
@@ -239,18 +253,26 @@ def main() -> int:
     parser.add_argument("--scale", type=int, default=SCALE, metavar="N", help=f"({SCALE})")
     parser.add_argument("--workload", choices=list(WORKLOADS), action="append")
     parser.add_argument("--clients", type=int, metavar="N", action="append", help="(8 and 50)")
+    parser.add_argument("--tier", choices=list(TIERS), action="append", help="(all)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     bench.interruptible()
     settings = SETTINGS | ({"io_method": args.io_method} if args.io_method else {})
     try:
-        with PrivateCluster(settings, bindir=bench.programs(args.pg)) as cluster:
+        with (
+            PrivateCluster(settings, bindir=bench.programs(args.pg)) as cluster,
+            tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
+        ):
             fill = [cluster.bindir / "pgbench", "-q", "-i", "-s", str(args.scale), cluster.dsn()]
             subprocess.run(fill, check=True, capture_output=True)
             tracers = bench.other_tracers()
-            series = measure(
-                cluster, args.workload or list(WORKLOADS), args.clients or CLIENTS, args.rounds
-            )
+            floors = bench.compile_bpf("floors", Path(directory))
+            loads = [
+                (workload, number)
+                for workload in args.workload or WORKLOADS
+                for number in args.clients or CLIENTS
+            ]
+            series = measure(cluster, floors, args.tier or list(TIERS), loads, args.rounds)
     except PgtraceError as error:
         print(f"scripts/bench/server_cost: {error}", file=sys.stderr)
         return 1

@@ -34,6 +34,7 @@ UNITS = {
     "seconds": ("wall time", "s"),
     "mebibytes": ("peak memory", "MiB"),
     "seconds_until_gone": ("until gone", "s"),
+    "seconds_after_end": ("after end", "s"),
 }
 COMPARED = ("seconds", "mebibytes")
 
@@ -54,6 +55,7 @@ def launch(launcher: Path, command: Sequence[str | Path]) -> dict[str, float]:
         "seconds": nanoseconds / 1e9,
         "mebibytes": kibibytes / 1024,
         "seconds_until_gone": later / 1e9,
+        "seconds_after_end": (later - nanoseconds) / 1e9,
     }
 
 
@@ -126,6 +128,8 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     ]
     for name, of_tool in found["tools"].items():
         for unit, (what, sign) in UNITS.items():
+            if unit not in of_tool:
+                continue  # measured before there was that figure
             low, middle, high = (of_tool[unit][each] for each in bench.QUARTILES)
             shown.append(
                 f"  {name:<20} {what:<12} {middle:7.4g} {sign:<3}  [{low:.4g}, {high:.4g}]"

@@ -294,3 +294,17 @@ def test_doctor_in_a_pid_namespace_of_its_own() -> None:
     ended = run("doctor", command=("unshare", "--pid", "--fork", "--mount-proc", *PGTRACE))
     assert ended.code == 5
     assert re.search(r"no +PID namespace: .*\n +→ .*--pid=host", ended.out), ended.out
+
+
+def test_a_clock_of_its_own_is_told_and_left(cluster: PrivateCluster) -> None:
+    """Times of the kernel's and of pgtrace's would be 1,000 s apart."""
+    with cluster.connect() as connection:
+        traced = ("attach", "--time", "--duration", "0.5", connection.info.backend_pid)
+        apart = ("unshare", "--time", "--monotonic", 1000, "--fork")
+        refused = run(*traced, command=(*apart, *PGTRACE))
+        assert refused.code == 5, refused
+        assert refused.out == ""
+        (told,) = re.findall(r"put `(.+)` before", " ".join(refused.err.split()))
+        traced_all_the_same = run(*traced, command=(*apart, *told.split(), *PGTRACE))
+    assert traced_all_the_same.code == 0, traced_all_the_same
+    assert "Traced 5" in traced_all_the_same.out

@@ -78,8 +78,12 @@ def test_each_connection_costs_a_few_calls_when_a_capture_begins_and_ends(
     cluster: PrivateCluster, tmp_path: Path
 ) -> None:
     def capture() -> int:
+        """The fewest: on a busy host it takes so long under strace that all are looked at once more
+        in between, which is 22 calls for each.
+        """
         what = "capture", "--server", cluster.datadir, "--duration", 0.1, "--no-connect"
-        return calls(tmp_path / "calls", *what, "-o", tmp_path / "capture.json", "--force")
+        out = "-o", tmp_path / "capture.json", "--force"
+        return min(calls(tmp_path / "calls", *what, *out) for _ in range(3))
 
     capture()  # the first may have to compile what it imports
     alone = capture()

@@ -1,18 +1,24 @@
 """The course of a session: in each second what was done, and by whom, of real servers."""
 
+import contextlib
 import random
+import threading
 import time
 from collections import Counter
+from pathlib import Path
 
+import psycopg
 import pytest
 
-from fix_cluster import Server
+from fix_cluster import Connection, Server
 from pgtrace.engines import Tier
+from pgtrace.files.documents import load
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Heaviest, Io, Operation, Query
 from pgtrace.tracing.timeline import LENGTH_S
 from pgtrace.tracing.tracer import trace
+from pgtrace_command import Pgtrace
 
 TABLE = benchmark_table.TABLE
 SLOW = f"select count(pg_sleep(0.03)) from {TABLE} where ctid = any(%s::tid[])"
@@ -58,6 +64,33 @@ def others(cluster: PrivateCluster) -> None:
     for _ in range(5):
         with cluster.connect() as client:
             client.execute(SHORT, [rows(300)])
+
+
+def test_who_ends_in_the_midst_of_a_query_is_in_the_seconds(server: Server, tier: Tier) -> None:
+    """Its query has no name any more when it is looked at for the last time."""
+    cluster = server(shared_buffers="1MB", max_wal_senders=0)
+    with cluster.connect() as other, trace(cluster.postmaster_pid, queries=tier) as tracer:
+        for _ in range(3):
+            client = cluster.connect()
+            pid = client.info.backend_pid
+
+            def work(client: Connection = client) -> None:
+                with contextlib.suppress(psycopg.Error):
+                    client.execute(SLOW, [rows(400)])
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            time.sleep(1.5 * LENGTH_S)
+            other.execute("select pg_terminate_backend(%s)", [pid])
+            thread.join()
+            client.close()
+        time.sleep(1.5 * LENGTH_S)
+        released = next(a.process.serial for a in tracer.accounts() if a.process.ended_ns)
+        assert tracer.engine.statement(released, 1) is None
+    taken = tracer.capture()
+    assert taken.partial == []
+    counted = sum(io.count for i in taken.intervals for io in i.io if io.operation == "read")
+    assert counted == taken.totals["read"].count
 
 
 def is_of_the_table(one: Io | Heaviest) -> bool:
@@ -113,3 +146,24 @@ def test_what_short_sessions_ran_has_its_name(taken: Capture) -> None:
         for interval in taken.intervals
         for one in interval.heaviest
     )
+
+
+def test_seconds_are_of_whom_all_other_numbers_are_of(server: Server, tmp_path: Path) -> None:
+    """pgtrace's own connection for names is not in them."""
+    cluster = server(shared_buffers="1MB")
+    file, asked = tmp_path / "capture.json", ",".join(OPERATIONS)
+    options = ("capture", f"--server={cluster.datadir}", "--operations", asked, "-o", file)
+    with Pgtrace(*options, connects=True) as started:
+        started.attached()
+        time.sleep(2 * LENGTH_S)
+        others(cluster)
+        time.sleep(LENGTH_S)
+        assert started.stop().code == 0
+    taken, counts = load(file), Counter[str]()
+    for interval in taken.intervals:
+        for io in interval.io:
+            counts[io.operation] += io.count
+    assert {operation: total.count for operation, total in taken.totals.items()} == {
+        operation: counts[operation] for operation in OPERATIONS
+    }
+    assert counts["read"] > 1_000

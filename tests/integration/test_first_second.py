@@ -20,8 +20,6 @@ from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace, run
 
-MOMENTS = 30
-
 
 @pytest.fixture
 def captured(tmp_path: Path) -> Path:
@@ -41,8 +39,9 @@ def place(disk_directory: Path) -> Iterator[Path]:
 
 @pytest.mark.pg("15")
 @pytest.mark.alone  # it looks at every moment of a start, which others would make longer
+@pytest.mark.parametrize("moments", [20, pytest.param(60, marks=pytest.mark.long)])
 def test_ctrl_c_in_the_first_second(
-    cluster: PrivateCluster, connection: Connection, captured: Path, place: Path
+    cluster: PrivateCluster, connection: Connection, captured: Path, place: Path, moments: int
 ) -> None:
     """There is neither a traceback, nor anything left: whatever is imported or begun."""
     pid = connection.info.backend_pid
@@ -55,13 +54,13 @@ def test_ctrl_c_in_the_first_second(
         "lab": ("pages", "--storage", f"disk={place}", "--rows", 1000, "--runs", 1),
     }
     interrupted = set()
-    for moment in range(MOMENTS):
+    for moment in range(moments):
         with ExitStack() as stack:
             started = {
                 command: stack.enter_context(Pgtrace(command, *arguments, start_new_session=True))
                 for command, arguments in commands.items()
             }
-            time.sleep((moment + 1) / MOMENTS)
+            time.sleep((moment + 1) / moments)
             for each in started.values():
                 each.send(signal.SIGINT)
             for command, each in started.items():

@@ -108,7 +108,11 @@ def strace(server: PrivateCluster, output: Path) -> Iterator[None]:
 
 
 def _traced(pid: int) -> bool:
-    return "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
+    """Or it has ended, as a worker of autovacuum does."""
+    try:
+        return "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
 
 
 def told_by_strace(output: Path) -> Counter[tuple[int, str]]:

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 import pytest
 
-from bpf_left import leftovers, ours, raised
+from bpf_left import held_by, leftovers, ours, raised, show
 from child import Child
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
+from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.lab.core.private_cluster import PrivateCluster, find_bindir
 from pgtrace.libbpf.objects import Object
 from pgtrace.postgres import binary
@@ -27,7 +29,6 @@ from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
 from pgtrace_command import PGTRACE, Pgtrace, copy_programs, last_sentence, patched, wait_for
 
-CYCLES = 100
 CLIENTS = 5
 INT3 = 0xCC
 SIZE = 4
@@ -35,8 +36,6 @@ SIZE = 4
 PROBES = {
     "statement__status",
     "query__start",
-    "query__done",
-    "query__execute__start",
     "query__execute__done",
 }
 
@@ -244,12 +243,13 @@ def test_nothing_is_told_wrong_while_only_some_probes_are_there(
         assert len(backend.queries) - len(ended) <= 1
 
 
-def test_a_hundred_cycles_under_load(cluster: PrivateCluster) -> None:
+@pytest.mark.parametrize("cycles", [20, pytest.param(100, marks=pytest.mark.long)])
+def test_many_cycles_under_load(cluster: PrivateCluster, cycles: int) -> None:
     """Attached and detached at any moment of a query: no client fails, no semaphore stays up."""
     errors = []
 
     def cycle(pid: int) -> None:
-        for _ in range(CYCLES // CLIENTS):
+        for _ in range(cycles // CLIENTS):
             (backend,) = (
                 Tracer(Target.find(pid), TraceOptions(probe_type="tracepoint")).stop().backends
             )
@@ -259,7 +259,7 @@ def test_a_hundred_cycles_under_load(cluster: PrivateCluster) -> None:
         with ThreadPoolExecutor(CLIENTS) as pool:
             list(pool.map(cycle, pids))
         assert all(map(lowered, pids))
-    assert errors == [0] * CYCLES
+    assert errors == [0] * cycles
 
 
 def instructions(pid: int, offsets: dict[str, int]) -> dict[str, bytes]:
@@ -319,3 +319,27 @@ def test_two_tracers_end_one_after_the_other(connection: Connection) -> None:
     one, two = (tracer.capture().backends[0].queries for tracer in (first, second))
     assert [query.text for query in one] == ["select $1"]
     assert {query.text for query in two} == {"select $1", "select $1, $2"}
+
+
+@pytest.mark.alone
+def test_all_probes_go_together(connection: Connection) -> None:
+    """The kernel has whoever detaches one wait: for all together no longer than for few. On a quiet
+    machine that was 0.48 s in place of 0.95, a bpftool that takes 0.05 s to look included.
+    """
+    one_by_one, together = [], []
+    for _ in range(3):
+        tracer = Tracer(Target.find(connection.info.backend_pid), TraceOptions())
+        assert isinstance(tracer.engine, LibbpfEngine)
+        began = time.monotonic()
+        tracer.engine._object.detach()
+        one_by_one.append(time.monotonic() - began)
+        tracer.stop()
+
+        tracer = Tracer(Target.find(connection.info.backend_pid), TraceOptions())
+        programs = {each for each in held_by() if each.startswith("prog ")}
+        assert programs
+        began = time.monotonic()
+        tracer.stop()
+        wait_for(lambda left=programs: not left & {f"prog {each['id']}" for each in show("prog")})
+        together.append(time.monotonic() - began)
+    assert median(together) < median(one_by_one) * 2 / 3

@@ -77,10 +77,10 @@ def change(file: Path, *, notes: bool, lacking: Collection[str]) -> None:
 
 
 @contextmanager
-def without(
+def programs(
     disk_directory: Path, *, notes: bool = False, lacking: Collection[str] = ()
-) -> Iterator[PrivateCluster]:
-    """A server whose binary was changed, with the table."""
+) -> Iterator[Path]:
+    """Where a server's programs are whose binary was changed."""
     original = bindir(PG_VERSION)
     root = find_root(original)
     base = disk_directory if root == Path("/") else root / "var/lib"
@@ -92,15 +92,25 @@ def without(
         # Beside its programs the server looks for what it loads
         (copy / "lib").symlink_to(Path("/") / (original.parent / "lib").relative_to(root))
         change(copy / "bin/postgres", notes=notes, lacking=lacking)
-        yield stack.enter_context(
-            CopiedCluster(
-                # smaller than the table, so that each scan of it reads
-                SETTINGS | {"shared_buffers": "2MB"},
-                table=True,
-                bindir=copy / "bin",
-                directory=data_directory(PG_VERSION, disk_directory),
-            )
-        )
+        yield copy / "bin"
+
+
+@contextmanager
+def without(
+    disk_directory: Path, *, notes: bool = False, lacking: Collection[str] = ()
+) -> Iterator[PrivateCluster]:
+    """A server whose binary was changed, with the table."""
+    with (
+        programs(disk_directory, notes=notes, lacking=lacking) as changed,
+        CopiedCluster(
+            # smaller than the table, so that each scan of it reads
+            SETTINGS | {"shared_buffers": "2MB"},
+            table=True,
+            bindir=changed,
+            directory=data_directory(PG_VERSION, disk_directory),
+        ) as server,
+    ):
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +208,7 @@ def copy(connection: Connection) -> None:
 
 
 CAUGHT = test_queries.CATCHES
+ROLLS_BACK = "do $$ begin perform 1; rollback; perform 2; end $$"
 SEQUENCES = {
     "simple": simple("select 1", "select 1"),
     "simple that fails": simple("select 1/0", "selec 1"),
@@ -216,6 +227,8 @@ SEQUENCES = {
     "rollback": simple("begin", "select 1", "rollback"),
     "error caught": simple(CAUGHT),
     "error caught, extended": extended(CAUGHT),
+    "rolls back within": simple(ROLLS_BACK),
+    "rolls back within, extended": extended(ROLLS_BACK),
     "fetch": simple("begin", "declare c cursor for select 1", "fetch 1 from c", "commit"),
     "copy": copy,
 }
@@ -242,6 +255,25 @@ def test_same_calls_and_errors_as_with_notes(
     assert told == same
     assert bool(told) == (name != "prepare alone")
     assert any(record.failed for record in told) == (name in FAIL)
+
+
+def test_without_aborts_simple_queries_that_fail_are_known_and_others_said_not_to_be(
+    disk_directory: Path,
+) -> None:
+    """They are those that do not come to their end."""
+    with (
+        without(disk_directory, notes=True, lacking=["AbortCurrentTransaction"]) as server,
+        server.connect() as connection,
+    ):
+        with trace(connection.info.backend_pid, probe_type=PROBE_TYPE, literals=True) as tracer:
+            for act in (simple("select 1", "select 1/0", "", "selec 1"), extended("select 2/0")):
+                act(connection)
+        taken = tracer.capture()
+    failed = {query.text: query.errors for query in own(taken)}
+    assert failed == {"select 1": 0, "select 1/0": 1, "": 0, "selec 1": 1}
+    assert taken.probes.not_measured == [
+        "errors of extended queries: the binary does not export AbortCurrentTransaction"
+    ]
 
 
 def test_reads_are_in_the_query_that_made_them(no_notes: PrivateCluster) -> None:

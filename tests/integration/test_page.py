@@ -5,8 +5,10 @@ PGTRACE_PICTURES=DIR keeps pictures of it there, to be looked at.
 
 import base64
 import os
+import random
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,18 @@ from captures import (
 from chromium import COMMAND, Chromium, Page
 from html_page import HtmlPage
 from pgtrace.lab.planner.result import Range, RangeDetails
-from pgtrace.model.capture import Backend, Capture, Heaviest, Interval, IntervalIo
+from pgtrace.model.capture import (
+    Backend,
+    Capture,
+    Heaviest,
+    Interval,
+    IntervalIo,
+    Io,
+    Operation,
+    Source,
+)
 from pgtrace.model.lab_result import Result
-
-MS = 1_000_000
+from some_times import MS, probes, spent
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +129,54 @@ def test_every_chart_is_drawn_in_its_colours(
     assert page.requests() == [(tmp_path / "page.html").as_uri()]
     if "PGTRACE_PICTURES" in os.environ:
         name = f"{kind}-{'dark' if dark else 'light'}.png"
+        page.picture(Path(os.environ["PGTRACE_PICTURES"]) / name)
+
+
+FRAMES = """
+[...document.querySelectorAll('figure.flame .wide > svg > g > rect')].map((rect) => {
+  const at = (length) => length.baseVal.value;
+  const place = (shape) => [at(shape.x), at(shape.x) + at(shape.width)];
+  const after = rect.nextElementSibling;
+  const name = after && after.tagName === 'svg' ? after : null;
+  return [rect.textContent, ...place(rect), at(rect.y), ...place(name || rect),
+          name ? getComputedStyle(name).overflow : 'hidden', getComputedStyle(rect).fill];
+})
+"""
+"""Of each frame: what it tells, where it lies, where its name may be drawn, its colour."""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_flame_graph_is_drawn_in_its_frames(
+    chromium: Chromium, tmp_path: Path, dark: bool
+) -> None:
+    """Each in one of those above it, with its name within, however wide the letters are."""
+    wide = some_query(
+        text=f"select {'W' * 80}",
+        times=[
+            spent("cpu", 400 * MS),
+            spent("sleep", 300 * MS, ("Lock", "transactionid")),
+            spent("sleep", 100 * MS, ("IO", "DataFileRead")),
+        ],
+    )
+    other = some_query(text=f"select {'漢字' * 9}", times=[spent("run_queue", 200 * MS)])
+    backend = some_backend(datname="shop", times=[*wide.times, *other.times], queries=[wide, other])
+    page, _ = opened(chromium, tmp_path, some_capture(backend, probes=probes()), dark=dark)
+    frames = page.run(FRAMES)
+    told = [frame[0].partition(":")[0] for frame in frames]
+    assert {"shop", "CPU", "Lock", "transactionid", "waiting for a CPU"} <= {*told}
+    for _, left, right, top, name_left, name_right, over, _ in frames:
+        assert left - 1 <= name_left <= name_right <= right + 1
+        assert over == "hidden"
+        above = [frame for frame in frames if frame[3] < top - 1]
+        row = max((frame[3] for frame in above), default=None)
+        assert row is None or any(
+            frame[1] - 1 <= left and right <= frame[2] + 1 for frame in above if frame[3] == row
+        )
+    fills = dict(zip(told, (frame[-1] for frame in frames), strict=True))
+    assert len({fills[name] for name in ("shop", "CPU", "Lock", "IO", "waiting for a CPU")}) == 5
+    assert page.complaints() == []
+    if "PGTRACE_PICTURES" in os.environ:
+        name = f"flame-{'dark' if dark else 'light'}.png"
         page.picture(Path(os.environ["PGTRACE_PICTURES"]) / name)
 
 
@@ -251,13 +309,13 @@ def test_a_long_table_is_searched(chromium: Chromium, tmp_path: Path) -> None:
 
 
 def test_links_lead_into_what_is_folded_up(chromium: Chromium, tmp_path: Path) -> None:
-    """From a statement's row to its charts, and from a moment of the session to what ran then."""
+    """From a statement's row to its charts, and from a moment that is told to its row."""
     page, _ = opened(chromium, tmp_path, a_capture_of({"one": (1000, 3)}))
     for link in "#statement-aa", "#interval-1":
         where = f"document.getElementById('{link[1:]}')"
         assert page.run(f"{where}.closest('details').open") is False
         page.run(
-            f"document.querySelector('[href=\"{link}\"]').dispatchEvent("
+            f'document.querySelector(\'.told [href="{link}"], tr [href="{link}"]\').dispatchEvent('
             "new MouseEvent('click', {bubbles: true, cancelable: true}))"
         )
         page.settle()
@@ -266,29 +324,204 @@ def test_links_lead_into_what_is_folded_up(chromium: Chromium, tmp_path: Path) -
         assert page.run(f"{where}.matches(':target')") is True
 
 
-def of_a_large_server() -> Capture:
-    """1,000 backends, 5,000 statements, ten minutes of a second each."""
-    backends = [
-        some_backend(
-            pid=10_000 + n,
-            queries=[
-                some_query(text=f"select {'a' * 30} from t{k}", text_hash=f"{k:x}", io=[DEVICE])
-                for k in range(5 * n, 5 * n + 5)
-            ],
+def a_course() -> Capture:
+    """Six seconds, in the third of which a statement waits for the device, and one for fsync."""
+    slow = some_query(text="select slow", text_hash="aa", io=[DEVICE])
+    sync = IntervalIo("fsync", "wait", 7, 0, 7 * MS, {19: 7})
+    read = IntervalIo("read", "device", 5, 5 * 8192, 50 * MS, {23: 5})
+    of = Heaviest("read", 5, 5 * 8192, 50 * MS, 5, 50 * MS, text_hash="aa", relation="t")
+    intervals = [Interval(float(n), [], 1.0, [sync], []) for n in range(6)]
+    intervals[2] = Interval(2.0, [], 1.0, [read, sync], [of])
+    capture = some_capture(
+        some_backend(queries=[slow]), some_backend(pid=7), intervals=intervals, duration_s=6.0
+    )
+    capture.probes.operations = ["read", "fsync"]
+    return capture
+
+
+TOLD = "document.querySelector('.told').innerText"
+MARKS = "[...document.querySelectorAll('.mark')].map((mark) => mark.getBBox().x)"
+
+
+def test_a_moment_is_picked_and_what_ran_then_is_told(chromium: Chromium, tmp_path: Path) -> None:
+    """At first the worst one; then by the mouse in any chart, and by the keys of the slider. All
+    charts mark it.
+    """
+    page, _ = opened(chromium, tmp_path, a_course())
+    assert page.run(TOLD).startswith("12:00:02 length 1.00 s · reads: calls 5")
+    assert "fsyncs: calls 7, time 7.00 ms" in page.run(TOLD)
+    assert "reading: select slow (t): 50.0 ms, 50.0 ms of it waiting" in page.run(TOLD)
+    first = page.run(MARKS)
+    assert len(first) == 4
+    assert len(set(first)) == 1
+    for chart in range(4):
+        at = 4 - chart
+        box = page.run(
+            f"(() => {{ const svg = document.querySelectorAll('figure.time .wide > svg')[{chart}];"
+            "svg.scrollIntoView({block: 'end'}); const box = svg.getBoundingClientRect();"
+            "return [box.left, box.bottom, box.width]; })()"
         )
-        for n in range(1000)
+        page.click(box[0] + box[2] * (76 + 884 * (at + 0.5) / 6) / 960, box[1] - 30)
+        assert page.run(TOLD).startswith(f"12:00:0{at} ")
+        assert len(set(page.run(MARKS))) == 1
+    assert page.run("location.hash") == "", "nothing jumps away from the chart"
+    page.run("document.querySelector('.moment input').focus()")
+    for key, at in (
+        ("ArrowRight", 2),
+        ("ArrowRight", 3),
+        ("Home", 0),
+        ("End", 5),
+        ("ArrowLeft", 4),
+    ):
+        page.press(key)
+        assert page.run(TOLD).startswith(f"12:00:0{at} ")
+        spoken = page.run("document.querySelector('.moment input').getAttribute('aria-valuetext')")
+        assert spoken == f"12:00:0{at}"
+    assert page.complaints() == []
+
+
+def test_a_link_to_a_moment_tells_it(chromium: Chromium, tmp_path: Path) -> None:
+    page, _ = opened(chromium, tmp_path, a_course())
+    page.run("location.hash = '#interval-4'")
+    page.settle()
+    assert page.run(TOLD).startswith("12:00:04 ")
+
+
+ROLES = {
+    "button", "link", "searchbox", "slider", "group", "DisclosureTriangle", "RootWebArea",
+}  # fmt: skip
+"""Of what a key can reach."""
+
+
+def test_every_stop_of_the_keyboard_has_a_role_and_a_name_and_is_seen(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    """By Tab from the first to the last: in the order of the page, each with its focus drawn."""
+    page, _ = opened(chromium, tmp_path, a_course())
+    page.ask("Accessibility.enable")
+    page.ask("DOM.enable")
+    page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    page.settle()
+    tops, names = [], []
+    for _ in range(400):
+        page.press("Tab")
+        if page.run("document.activeElement === document.body"):
+            break
+        focused = page.ask("Runtime.evaluate", expression="document.activeElement")["result"]
+        nodes = page.ask(
+            "Accessibility.getPartialAXTree", objectId=focused["objectId"], fetchRelatives=False
+        )["nodes"]
+        role, name = (nodes[0][what]["value"] for what in ("role", "name"))
+        assert role in ROLES, (role, name)
+        assert name.strip(), focused["description"]
+        drawn = page.run("getComputedStyle(document.activeElement).outlineStyle")
+        assert drawn != "none", (role, name)
+        tops.append(page.run("[...document.querySelectorAll('*')].indexOf(document.activeElement)"))
+        names.append((role, name))
+    assert len(names) > 30
+    assert tops == sorted(tops)
+    charts = [name for role, name in names if role == "group" and name.startswith("Chart: ")]
+    assert len(charts) == len(set(charts))
+    folded = [name for role, name in names if role == "DisclosureTriangle"]
+    assert len(folded) == len(set(folded)), "each says what it opens"
+
+
+def test_a_screen_reader_is_told_of_charts_by_their_names_and_tables(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    """And not of hundreds of rectangles; there is one heading above all, and none is left out."""
+    page, _ = opened(chromium, tmp_path, a_course())
+    page.ask("Accessibility.enable")
+    nodes = page.ask("Accessibility.getFullAXTree")["nodes"]
+    told = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""), node.get("properties", []))
+        for node in nodes
+        if not node["ignored"]
     ]
-    done = [IntervalIo("read", "device", 50, 50 * 8192, 50 * MS, dict.fromkeys(range(10, 20), 5))]
-    ran = [Heaviest("read", 50, 50 * 8192, 50 * MS, 50, 50 * MS, text_hash="0", relation="t")]
-    intervals = [Interval(float(n), [], 1.0, done, ran) for n in range(600)]
-    return some_capture(*backends, intervals=intervals, duration_s=600.0)
+    roles = [role for role, _, _ in told]
+    assert "graphics-symbol" not in roles
+    images = [name for role, name, _ in told if role == "image"]
+    assert len(images) == 5
+    assert all(images)
+    levels = [
+        next(each["value"]["value"] for each in more if each["name"] == "level")
+        for role, _, more in told
+        if role == "heading"
+    ]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert {"main", "navigation", "contentinfo"} <= set(roles)
+    for role, name, _ in told:
+        assert name or role not in {"table", "slider", "searchbox", "button", "link"}, role
+
+
+def test_what_fits_is_no_stop_of_the_keyboard(chromium: Chromium, tmp_path: Path) -> None:
+    """A table is one only where it has to be scrolled."""
+    shown = "[...document.querySelectorAll('.wide')].filter((each) => each.checkVisibility())"
+    stops = f"{shown}.filter((each) => each.tabIndex === 0).length"
+    page, _ = opened(chromium, tmp_path, a_course(), width=1600)
+    assert page.run(stops) == 0
+    narrow, _ = opened(chromium, tmp_path, a_course(), width=360)
+    assert narrow.run(stops) > 3
+
+
+def of_a_large_server() -> Capture:
+    """1,000 backends, 5,000 statements, ten minutes of a second each, in which reads, writes and
+    fsyncs of many latencies were done by ever other statements.
+    """
+    drawn = random.Random(17)
+    wal = {"kind": "wal", "operation": "write"}
+    sync = {"kind": "wal", "operation": "fsync", "source": "wait", "bytes": 0, "blocks": 0}
+
+    def some_io(number: int) -> list[Io]:
+        of = {
+            "kind": "heap",
+            "relation": f"public.table_{number % 800}",
+            "tablespace": "pg_default",
+        }
+        return [
+            some_reads([(700, 90), (4_000 + number, 7)], **of),
+            some_reads([(90_000 + number, 40), (2 * MS, 3)], source="device", **of),
+            some_reads([(9_000 + number, 8)], **wal),
+            some_reads([(MS + number, 4)], call="fdatasync", size=None, **sync),
+        ]
+
+    backends = []
+    for n in range(1000):
+        queries = [
+            some_query(text=f"select {'a' * 90} from t{k}", text_hash=f"{k:x}", io=some_io(k))
+            for k in range(5 * n, 5 * n + 5)
+        ]
+        io = [each for query in queries for each in query.io]
+        backends.append(some_backend(pid=10_000 + n, queries=queries, io=io))
+
+    def done(operation: Operation, source: Source) -> IntervalIo:
+        powers = {power: drawn.randrange(1, 90) for power in range(10, 24)}
+        count = sum(powers.values())
+        return IntervalIo(operation, source, count, count * 8192, count * MS, powers)
+
+    def heaviest() -> list[Heaviest]:
+        return [
+            Heaviest(operation, 50, 50 * 8192, 50 * MS, 50, 50 * MS,
+                     text_hash=f"{drawn.randrange(5_000):x}", relation=f"public.table_{n}")
+            for n, operation in enumerate(("read", "read", "read", "write", "fsync"))
+        ]  # fmt: skip
+
+    told = [("read", "page_cache"), ("read", "device"), ("write", "unknown"), ("fsync", "wait")]
+    intervals = [
+        Interval(float(n), [], 1.0, [done(*each) for each in told], heaviest()) for n in range(600)
+    ]
+    taken = some_capture(*backends, intervals=intervals, duration_s=600.0)
+    taken.probes.operations = ["read", "write", "fsync"]
+    return taken
 
 
 @pytest.mark.alone  # it measures time
 def test_of_a_large_server_it_is_small_and_soon_there(chromium: Chromium, tmp_path: Path) -> None:
-    """Of three times the best: 0.8 s were measured, with both processors at work beside it."""
+    """Of three times the best."""
     text = html_page.render(of_a_large_server())
-    assert len(text) < 5_000_000
+    assert len(text.encode()) < 5_000_000
     file = tmp_path / "page.html"
     file.write_text(text)
     there = "performance.getEntriesByType('navigation')[0].loadEventEnd"

@@ -76,6 +76,15 @@ class Stage:
         assert ran.returncode != 1, ran.stdout
         return ran.stdout
 
+    def run_until(self, printed: str, *arguments: object) -> str:
+        """What a command printed until it had printed that, and was stopped."""
+        words = self._command(*arguments)
+        with Child(*words, cwd=self.folder, stderr=subprocess.STDOUT) as running:
+            running.wait_for(printed)
+            ended = running.stop()
+        assert ended.code == 0, ended.out
+        return ended.out
+
     def restart(self) -> None:
         """Empty shared buffers, so that every block has to be read."""
         self.cluster.restart()
@@ -260,7 +269,7 @@ def whole_server(stage: Stage) -> tuple[str, str]:
 
 
 def top_statements(stage: Stage) -> tuple[str, str]:
-    """The last of a few screens: by then reads were seen, and names are known."""
+    """The last of some screens: by then reads were seen, and the server was asked twice."""
     server = stage.cluster.datadir
     stop = threading.Event()
     with stage.backend() as first, stage.backend() as second:
@@ -280,14 +289,14 @@ def top_statements(stage: Stage) -> tuple[str, str]:
             client.start()
         try:
             time.sleep(1)  # what is read of catalogs at first is read
-            words = ["top", "--server", server, "--batch", 4, "--tab", "statements"]
-            shown = stage.run(*words).strip().split("\n\n")
+            words = ["top", "--server", server, "--batch", 999, "--tab", "statements"]
+            shown = stage.run_until(r"% shared_buffers(?s:.*)\nBlocks found", *words)
         finally:
             stop.set()
             for client in clients:
                 client.join()
     command = f"sudo pgtrace top --server {server} --batch 1 --tab statements"
-    return command, "\n\n".join(shown[-2:]) + "\n"
+    return command, "\n\n".join(shown.strip().split("\n\n")[-2:]) + "\n"
 
 
 def by_relation(stage: Stage) -> tuple[str, str]:
@@ -300,10 +309,10 @@ def by_relation(stage: Stage) -> tuple[str, str]:
             backend.execute(INDEX_SCAN)
 
         pid = backend.info.backend_pid
-        shown = stage.watch(act, "capture", pid, "--by", "relation")
+        shown = stage.watch(act, "capture", pid)
         table = shown[shown.index("     reads       size") : shown.index("\nReads by ")]
         after = len(table.splitlines()) - 1
-        return f"sudo pgtrace capture {pid} --by relation | grep -A {after} 'reads  *size'", table
+        return f"sudo pgtrace capture {pid} | grep -A {after} 'reads  *size'", table
 
 
 def commit(stage: Stage) -> tuple[str, str]:
@@ -344,6 +353,29 @@ def waiting(stage: Stage) -> tuple[str, str]:
         return f"sudo pgtrace attach --time {pid}", cut
 
 
+def who_holds(stage: Stage) -> tuple[str, str]:
+    """What is shown while it waits."""
+    with stage.backend() as backend, stage.cluster.connect() as holder:
+
+        def act() -> None:
+            holder.execute("set application_name = 'nightly'")
+            holder.execute("begin")
+            holder.execute(f"lock table {benchmark_table.TABLE}")
+            query = f"select count(*) from {benchmark_table.TABLE}"
+            batch = threading.Thread(target=backend.execute, args=(query,))
+            batch.start()
+            time.sleep(3.5)
+            holder.execute("commit")
+            batch.join()
+
+        pid = backend.info.backend_pid
+        shown = stage.watch(act, "attach", "--time", "--every", 1, pid)
+    looks = re.findall(r"^… .*?(?=^… |^■)", shown, flags=re.MULTILINE | re.DOTALL)
+    *_, last = (look for look in looks if "is before it" in look)
+    cut = re.sub(r"(Lock:relation [^·\n]*) · .*?(?=\n *It waits)", r"\1", last, flags=re.DOTALL)
+    return f"sudo pgtrace attach --time {pid}", cut
+
+
 def writes(stage: Stage) -> tuple[str, str]:
     """The end of a report, without what only some runs have."""
     with durable(stage) as lasting, lasting.connect() as backend:
@@ -353,13 +385,12 @@ def writes(stage: Stage) -> tuple[str, str]:
                 backend.execute(f"insert into t values ({i})")
             backend.execute("checkpoint")
 
-        asked = ("--operations", "write,fsync")
+        asked = ("--by", "kind", "--operations", "write,fsync")
         shown = stage.watch(act, "capture", "--server", lasting.datadir, *asked)
         # Whether its writes are among the ten that took longest is chance
-        wanted = ("what, of, by", "fsync, relation, checkpointer", "wal, client backend")
-        lines = (line for line in shown.splitlines() if any(each in line for each in wanted))
+        some = "  (what, of|fsync, relation|(fdatasync|write), wal, client)"
+        lines = (line for line in shown.splitlines() if re.search(some, line))
         kept = "".join(f"{line}\n" for line in lines)
-        some = "what|fsync, relation|wal, client"
         return f"sudo pgtrace capture {' '.join(asked)} | grep -E '{some}'", kept
 
 
@@ -418,7 +449,7 @@ def busy_server(stage: Stage) -> None:
                 second.execute(INDEX_SCAN)
                 time.sleep(1)
 
-        named = ("--by", "relation", "-o", "busy.json", "--force")
+        named = ("-o", "busy.json", "--force")
         stage.watch(act, "capture", "--server", stage.cluster.datadir, *named)
 
 
@@ -468,7 +499,7 @@ def planner(stage: Stage) -> tuple[str, str]:
                     stage.make_cold()
                     backend.execute(query)
 
-        options = (backend.info.backend_pid, "--by", "relation", "--force")
+        options = (backend.info.backend_pid, "--force")
         stage.watch(act, "capture", *options, "-o", "costs.json")
     shown = stage.run("report", "--planner", "--dsn", "user=app", "costs.json", **where)
     with cluster.connect() as chief:
@@ -533,6 +564,7 @@ SCENES = {
     "attach, a query that began before": begun_before,
     "attach, a commit": commit,
     "attach, a lock": waiting,
+    "attach, who holds a lock": who_holds,
     "attach, many short queries": busy,
     "attach --json": json_lines,
     "capture": take,
@@ -669,8 +701,9 @@ def shape(text: str) -> list[str]:
 
 
 def screens(page: Path) -> list[tuple[str, str]]:
-    """A page's screens: scene and text."""
-    return [(match["scene"], match["text"]) for match in _SCREEN.finditer(page.read_text())]
+    """A page's screens: scene and text. Those of problems are test_problems.py's."""
+    found = [(match["scene"], match["text"]) for match in _SCREEN.finditer(page.read_text())]
+    return [each for each in found if not each[0].startswith("problem ")]
 
 
 PLACES = [

@@ -20,7 +20,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.tracer import trace
 from time_watch import PROBE_TYPE
 
-LOOKS, SECONDS = 2_000, 30
+LOOKS, SECONDS = 2_000, 60
 CLIENTS = 6
 Z = 4
 """Standard errors: of a dozen shares one is farther off by chance in one of a thousand runs."""
@@ -44,7 +44,7 @@ where application_name = 'pgbench'
 def bench(simulated: Simulated) -> Iterator[PrivateCluster]:
     directory = simulated(2 * SLOW_US).directory
     with CopiedCluster(LASTING, bindir=bindir(PG_VERSION), directory=directory) as server:
-        command = server.command("pgbench", "-i", "-q", server.dsn())
+        command = server.command("pgbench", "-i", "-q")
         subprocess.run(command, check=True, capture_output=True)
         yield server
 

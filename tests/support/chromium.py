@@ -18,6 +18,11 @@ from typing import Any, Self
 from child import Child
 
 COMMAND = "chromium"
+_CODES = {
+    "Tab": 9, "Enter": 13, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38,
+    "ArrowRight": 39, "ArrowDown": 40,
+}  # fmt: skip
+"""Windows' virtual key codes, by which a browser knows what a key does."""
 PATIENCE_S = 60
 _FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -134,8 +139,9 @@ class Page:
     def press(self, key: str) -> None:
         """Press and release one key, wherever the focus is."""
         for kind in ("keyDown", "keyUp"):
-            code = {"Enter": 13, " ": 32}.get(key, 0)
-            text = {"text": "\r" if key == "Enter" else key} if code and kind == "keyDown" else {}
+            code = _CODES.get(key, 0)
+            typed = {"Enter": "\r", " ": " "}.get(key)
+            text = {"text": typed} if typed and kind == "keyDown" else {}
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
                      **text)  # fmt: skip
         self.settle()
@@ -143,6 +149,12 @@ class Page:
     def point(self, x: float, y: float) -> None:
         """Move the mouse there, in pixels of the window."""
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self.settle()
+
+    def click(self, x: float, y: float) -> None:
+        """Press and release the left button there."""
+        for kind in ("mousePressed", "mouseReleased"):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.settle()
 
     def complaints(self) -> list[dict[str, Any]]:

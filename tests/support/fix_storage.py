@@ -17,7 +17,7 @@ import pytest
 from fix_engines import IN_VM
 
 READ_AHEAD_KIB = 128
-CLONE_NEWNS = 0x20000
+CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
 SCRIPT = Path(__file__).parents[2] / "scripts/storage"
 LAB_STATE = Path("/run/pgtrace")
 
@@ -192,6 +192,9 @@ def private_mounts() -> Iterator[None]:
             subprocess.run(["mount", "--make-rprivate", "/"], check=True)
             yield
         finally:
+            # A thread that was begun here, and is there yet, shares its root with this one, with
+            # which setns() goes nowhere
+            check(libc.unshare(CLONE_FS), "unshare(CLONE_FS)")
             check(libc.setns(outside, CLONE_NEWNS), "setns")
             os.chdir(directory)
     finally:

@@ -74,7 +74,7 @@ class HtmlPage(HTMLParser):
     def handle_data(self, data: str) -> None:
         self._cell += data
         if self._open and self._open[-1][0] not in ("script", "style"):
-            self.text += data
+            self.text += data.replace("\xa0", " ")  # as it is read
 
     def handle_endtag(self, tag: str) -> None:
         opened, attributes = self._open.pop()

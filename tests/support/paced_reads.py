@@ -4,9 +4,10 @@ import os
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
+from typing import Literal
 
+from copied_cluster import ROWS
 from fix_cluster import Connection
 from pgtrace import trace
 from pgtrace.lab.core import benchmark_table
@@ -14,9 +15,15 @@ from pgtrace.lab.core.page_cache import relation_files
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 
-QUERY = f"select count(info) from {benchmark_table.TABLE} where id between %s and %s"
-WIDTH = benchmark_table.HIGHEST_ID // 200_000 * 5
-"""Of ids: about five rows, each in a block of its own."""
+SMALL = "few_blocks"
+SMALL_ROWS = 10_000
+"""Nearly a hundred blocks: all of it can be read in a call, and is not held by shared_buffers."""
+FOUND = 5
+"""Rows, each in a block of its own, more or less."""
+PLANS = {
+    "index": benchmark_table.INDEX_FIRST,
+    "sequential": "-c enable_indexscan=off -c enable_bitmapscan=off -c enable_indexonlyscan=off",
+}
 
 
 @dataclass(frozen=True)
@@ -29,14 +36,17 @@ class Load:
     """Share of the heap's blocks that the page cache holds."""
     rows: int = 1
     """Times as many in a call."""
+    small: bool = False
+    """Of the table with few blocks."""
+    plan: Literal["index", "sequential"] = "index"
 
 
 def captured(cluster: PrivateCluster, load: Load, seed: object) -> Capture:
     """Read so for a while, everything else evicted before each call."""
     rng = Random(f"{seed}")
     with ExitStack() as stack:
-        backend = stack.enter_context(cluster.connect(options=benchmark_table.INDEX_FIRST))
-        heap = _heap(cluster, backend)
+        backend = stack.enter_context(cluster.connect(options=PLANS[load.plan]))
+        heap = relation_files(cluster.datadir, backend, _table(load))[0]
         file = os.open(heap, os.O_RDONLY)
         stack.callback(os.close, file)
         kept = int(load.cached * os.fstat(file).st_size) // 8192 * 8192
@@ -53,11 +63,24 @@ def captured(cluster: PrivateCluster, load: Load, seed: object) -> Capture:
         return tracer.stop()
 
 
-def _heap(cluster: PrivateCluster, connection: Connection) -> Path:
-    return relation_files(cluster.datadir, connection, benchmark_table.TABLE)[0]
+def make_small(cluster: PrivateCluster) -> None:
+    """Beside the benchmark table, some rows of it."""
+    with cluster.connect() as connection:
+        connection.execute(
+            f"create table {SMALL} as select * from {benchmark_table.TABLE} limit {SMALL_ROWS}"
+        )
+        connection.execute(f"create index on {SMALL} (id)")
+        connection.execute(f"vacuum analyze {SMALL}")
+        connection.execute("checkpoint")
+
+
+def _table(load: Load) -> str:
+    return SMALL if load.small else benchmark_table.TABLE
 
 
 def _call(connection: Connection, rng: Random, load: Load) -> None:
-    width = WIDTH * load.rows
+    rows = SMALL_ROWS if load.small else ROWS
+    width = benchmark_table.HIGHEST_ID // rows * FOUND * load.rows
     low = rng.randrange(benchmark_table.HIGHEST_ID - width)
-    connection.execute(QUERY, (low, low + width), prepare=True)
+    query = f"select count(info) from {_table(load)} where id between %s and %s"
+    connection.execute(query, (low, low + width), prepare=True)

@@ -13,6 +13,7 @@ from pgtrace.model.capture import (
     Interval,
     IntervalIo,
     Io,
+    Pattern,
     Query,
     Source,
 )
@@ -36,9 +37,11 @@ def seeded_capture(
     tablespace: str = "pg_default",
     relation: str | None = None,
     noise: float = 0.1,
+    pattern: Pattern = "random",
+    query_id: int = NUMBER,
     **fields: Any,
 ) -> Capture:
-    """One statement that reads at random, each second `calls` times; a share is cached."""
+    """One statement that reads, each second `calls` times; a share is cached."""
     rng = Random(f"{seed}")
     intervals, number = [], 0
     whole: defaultdict[Source, Histogram] = defaultdict(Histogram)
@@ -56,15 +59,19 @@ def seeded_capture(
             powers[source][max(3, ns.bit_length() - 1)] += 1
         for source, found in sums.items():
             whole[source] += found
-        intervals.append(_interval(float(second), sums, powers, tablespace, relation))
+        of = Heaviest(
+            "read", 0, 0, 0, query_id=query_id, kind="heap", tablespace=tablespace,
+            relation=relation,
+        )  # fmt: skip
+        intervals.append(_interval(float(second), sums, powers, pattern, of))
     io = [
         Io(
-            source, "random", "1", "query", found.count * BLOCK, found.count, 0, found.to_data(),
+            source, pattern, "1", "query", found.count * BLOCK, found.count, 0, found.to_data(),
             tablespace=tablespace, relation=relation, kind="heap",
         )
         for source, found in sorted(whole.items())
     ]  # fmt: skip
-    query = Query(text, "extended", number, 0, None, io, query_id=NUMBER)
+    query = Query(text, "extended", number, 0, None, io, query_id=query_id)
     usual: dict[str, Any] = {"duration_s": float(seconds), "intervals": intervals}
     return some_capture(some_backend(io=io, queries=[query]), **(usual | fields))
 
@@ -73,25 +80,55 @@ def _interval(
     second: float,
     sums: dict[Source, Histogram],
     powers: dict[Source, Counter[int]],
-    tablespace: str,
-    relation: str | None,
+    pattern: Pattern,
+    of: Heaviest,
 ) -> Interval:
     ordered = sorted(sums.items())
-    count, total = sum(h.count for h in sums.values()), sum(h.total_ns for h in sums.values())
+    of.count, of.total_ns = (
+        sum(getattr(h, name) for h in sums.values()) for name in ("count", "total_ns")
+    )
+    of.bytes = of.count * BLOCK
     device = sums.get("device", Histogram())
-    counts = {source: dict(sorted(counted.items())) for source, counted in powers.items()}
+    of.device_count, of.device_ns = device.count, device.total_ns
     return Interval(
         second,
-        [Cost(tablespace, "random", s, "1", h.count, h.total_ns, h.count) for s, h in ordered],
-        1.0,
         [
-            IntervalIo("read", s, h.count, h.count * BLOCK, h.total_ns, counts[s])
+            Cost(of.tablespace, pattern, s, "1", h.count, h.total_ns, h.count)
             for s, h in ordered
         ],
+        1.0,
         [
-            Heaviest(
-                "read", count, count * BLOCK, total, device.count, device.total_ns,
-                query_id=NUMBER, kind="heap", tablespace=tablespace, relation=relation,
+            IntervalIo(
+                "read", s, h.count, h.count * BLOCK, h.total_ns, dict(sorted(powers[s].items()))
             )
+            for s, h in ordered
         ],
+        [of],
     )  # fmt: skip
+
+
+def at_once(*several: Capture) -> Capture:
+    """What these did, in one capture: each its own backend."""
+    first, *others = several
+    for other in others:
+        for into, each in zip(first.intervals, other.intervals, strict=True):
+            into.costs += each.costs
+            into.heaviest += each.heaviest
+            into.io = _added([*into.io, *each.io])
+        first.backends += other.backends
+    for number, backend in enumerate(first.backends):
+        backend.pid += number
+    return first.add_up()
+
+
+def _added(several: list[IntervalIo]) -> list[IntervalIo]:
+    found: dict[tuple[str, str], IntervalIo] = {}
+    for each in several:
+        of = found.setdefault(
+            (each.operation, each.source), IntervalIo(each.operation, each.source, 0, 0, 0)
+        )
+        of.count += each.count
+        of.bytes += each.bytes
+        of.total_ns += each.total_ns
+        of.powers = dict(sorted((Counter(of.powers) + Counter(each.powers)).items()))
+    return [*found.values()]

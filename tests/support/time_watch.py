@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,3 +73,9 @@ def watching(cluster: PrivateCluster, **options: Any) -> Iterator[Watched]:
         finally:
             taken = tracer.stop()
     assert not taken.lost.times
+
+
+def schedstat(pid: int) -> tuple[int, int]:
+    """Nanoseconds on a CPU, and waiting for one."""
+    ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(ran), int(waited)

@@ -160,7 +160,7 @@ def test_a_run_that_was_not_cold_is_left_out(result: BuffersResult) -> None:
 
 
 def test_the_page_has_each_sizes_levels_and_what_was_found(result: BuffersResult) -> None:
-    page = html_page.render(result)
+    page = html_page.render(result).replace("&nbsp;", " ")
     for size in "128kB", "1MB":
         assert f"disk, shared_buffers {size}: where blocks were found" in page
         assert f"disk, shared_buffers {size}: latencies of reads" in page

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -69,34 +70,43 @@ def result(capsys: pytest.CaptureFixture[str], *arguments: object) -> Comparison
 @pytest.mark.parametrize(
     ("name", "words", "never"),
     [
-        ("same", [r"No difference above 10 %: reading a block takes"], "Slower|Faster|elsewhere"),
+        (
+            "same",
+            [r"^No difference above 10 %: reading a block takes",
+             "The rest is as it was, within 10 %: where blocks came from, how fast the same kinds "
+             "of reads are, how many blocks are read each second"],
+            "Slower|Faster|elsewhere|Statement|Not decided",
+        ),
         (
             "slower",
             [r"^Slower in B: reading a block takes 1\.\d+ to 2\.\d+ times as long",
-             r"The same kinds of reads take 1\.\d+ to 2\.\d+ times as long; blocks came from the "
-             "same places",
-             "Reading took up more of each second"],
-            "elsewhere|One statement|A call",
+             r"The same kinds of reads take 1\.\d+ to 2\.\d+ times as long\.",
+             "Reading took up more of each second",
+             "The rest is as it was, within 10 %: where blocks came from and how many blocks"],
+            "elsewhere|Statement",
         ),
         (
             "cached",
             [r"^Faster in B: reading a block takes 0\.\d+ to 0\.\d+ times as long",
-             r"Blocks came from elsewhere, which makes .*: the device served \d+ % of them, in A "
-             r"100 %; the same kinds of reads are as fast"],
-            "Slower|One statement|A call",
+             r"Blocks came from elsewhere, which makes .*: the page cache served \d+ % of them, in "
+             r"A 0 %\.",
+             "The rest is as it was, within 10 %: how fast the same kinds of reads are"],
+            "Slower|Statement",
         ),
         (
             "calls",
             [r"^Reading took up more of each second: 1\.\d+ to 2\.\d+ times",
-             "One statement was called [12]\\.\\d+ times as often",
-             "No difference above 10 %: reading a block"],
-            "Slower|Faster|elsewhere|A call",
+             r"statements made [12]\.\d+ times the calls, and a call read 1\.00 times the blocks",
+             r"Statement 4711 was called [12]\.\d+ times as often",
+             "No difference above 10 %: reading a block",
+             "The rest is as it was, within 10 %: where blocks came from and how fast the same"],
+            "Slower|Faster|elsewhere|times as many blocks a call",
         ),
         (
             "plan",
             [r"^Reading took up more of each second: [23]\.\d+ to 3\.\d+ times",
-             r"A call of one statement reads 3\.00 times as many blocks \(30\.0, in A 10\.0\)"],
-            "Slower|Faster|elsewhere|One statement was called",
+             r"Statement 4711 reads 3\.00 times as many blocks a call \(30\.0, in A 10\.0\)"],
+            "Slower|Faster|elsewhere|was called",
         ),
     ],
 )  # fmt: skip
@@ -178,7 +188,9 @@ def test_a_margin_may_be_given(folder: Path, capsys: pytest.CaptureFixture[str])
     assert answer(said(capsys, a, b)).startswith("Slower in B")
     wide = said(capsys, a, b, "--margin", "100")
     assert "No difference above 100 %" in wide
-    assert "between 0 and 1000" in said(capsys, a, b, "--margin", "-1", code=2)
+    for text in ("-1", "0", "nan", "inf", "1e9", "ten", "", "1001"):
+        told = said(capsys, a, b, "--margin", text, code=2)
+        assert f"--margin: {text!r} is no number above 0, up to 1000" in told
 
 
 @pytest.mark.parametrize(
@@ -227,7 +239,9 @@ def result_of_failed(capsys: pytest.CaptureFixture[str], folder: Path) -> Compar
     "text",
     ["", "mean", "mean >", "mean > 2", "mean = 2x", "men > 2x", "p0 > 2x", "p100 > 2x", "p > 2x",
      "mean(disk) > 2x", "mean(read, write) > 2x", "mean > -2x", "mean > -100%", "mean > 0x",
-     "p99(random) > 2x", "mean((device)) > 2x", "mean > 2x; rm", "mean(device > 2x"],
+     "p99(random) > 2x", "mean((device)) > 2x", "mean > 2x; rm", "mean(device > 2x",
+     f"mean > {10**400}x", f"mean{' ' * 100_000}"],
+    ids=lambda text: text[:20],
 )  # fmt: skip
 def test_what_is_no_condition_is_refused_with_one_that_is(
     folder: Path, capsys: pytest.CaptureFixture[str], text: str
@@ -305,7 +319,9 @@ def test_a_part_of_two_captures(
         (["a.json", "a.json"], "the same capture"),
         (["a.json", "--a", "interval 12:00:00-12:00:30", "--b", "interval 12:00:20-12:00:50"],
          "overlap"),
+        (["a.json", "--a", "interval 12:00:00-12:00:30"], "overlap"),
         (["a.json", "same.json", "--a", "interval 9-10"], "no interval"),
+        (["a.json", "same.json", "--a", "interval 12:00:30-12:00:10"], "ends before it begins"),
         (["a.json", "same.json", "--a", "interval 13:00-14:00"], "lasted from 12:00:00"),
         (["a.json", "same.json", "--b", "backend 1"], "--b: the capture has nothing of backend 1"),
         (["a.json", "same.json", "--b", "backend x"], "no pid"),
@@ -329,6 +345,30 @@ def test_what_cannot_be_compared_is_refused(
     assert words in said(capsys, *arguments, code=2)
 
 
+@pytest.mark.parametrize(
+    "parts", [[], ["a.json"], ["--a", "interval 12:00:00-12:00:30"]], ids=["alone", "twice", "half"]
+)
+def test_the_line_that_an_error_names_works(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    parts: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    told = said(capsys, "a.json", *parts, code=2)
+    options = shlex.split(told[told.index("--a 'interval") :])
+    assert "B: a.json" in said(capsys, "a.json", *options)
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "html"])
+def test_a_stdout_that_is_closed_is_told(folder: Path, format_: str) -> None:
+    line = (
+        f"{sys.executable} -m pgtrace compare {folder}/a.json {folder}/slower.json "
+        f"--format {format_} >&-"
+    )
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == "pgtrace: stdout is closed: name a file with -o FILE\n"
+
+
 def test_a_copy_of_a_file_is_the_same_capture(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -349,7 +389,7 @@ def test_files_of_other_schemas(
     )
     assert "reads /1 and /2: upgrade pgtrace" in said(capsys, folder / "a.json", new, code=2)
     lab = Path(__file__).parents[2] / "docs/experiments/pages.json"
-    assert "compare alike" in said(capsys, folder / "a.json", lab, code=2)
+    assert "name two captures" in said(capsys, folder / "a.json", lab, code=2)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -441,6 +481,7 @@ def test_lab_results_are_compared_run_by_run(
     """The published one against itself, every run of which took 30 % longer in B; eight runs are
     too few for a verdict, sixteen are not."""
     published = json.loads((EXPERIMENTS / "pages.json").read_text())
+    published["cells"] = [cell for cell in published["cells"] if cell["run"] < 8]
     for times in (1, 2):
         files = []
         for name, slower in (("a", 1.0), ("b", 1.3)):
@@ -460,17 +501,53 @@ def test_lab_results_are_compared_run_by_run(
         assert "no_difference" not in outcomes
         assert ("more" in outcomes) == (times == 2)
         assert all(f.outcome != "more" for f in found.findings if f.metric == "time_per_block")
+        if times == 1:
+            told = " ".join(said(capsys, *files).split())
+            assert re.search(
+                r"not decided: there are \d of at least 10 runs; measure with more", told
+            )
     text = " ".join(said(capsys, *files).split())
     assert re.search(r"slower in B, elapsed 1\.\d+ to 1\.\d+ times", text)
     same = said(capsys, files[0], files[0], code=2)
     assert "the same result" in same
 
 
+def test_loads_of_servers_are_compared_by_their_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Twelve runs, of which in the second result each CHECKPOINT of B took twice as long."""
+    published = json.loads((EXPERIMENTS / "sync.json").read_text())
+    cells = [cell for cell in published["cells"] if cell["run"] == 1]
+    for name, times in ("a.json", 1), ("b.json", 2):
+        published["cells"] = [
+            cell
+            | {"run": run, "elapsed_s": cell["elapsed_s"] * (1 + run % 4 / 100 + times / 1000)
+               * (times if (cell["server"], cell["phase"]) == ("B", "checkpoint") else 1)}
+            for run in range(1, 13)
+            for cell in cells
+        ]  # fmt: skip
+        published["findings"] = []
+        (tmp_path / name).write_text(json.dumps(published))
+    files = tmp_path / "a.json", tmp_path / "b.json"
+    text = " ".join(said(capsys, *files).split())
+    for load in ("wide", "narrow", "bulk"):
+        assert f"CHECKPOINT after the {load} load of B: slower in B, elapsed 1.9" in text
+        assert f"CHECKPOINT after the {load} load of A: slower" not in text
+    assert "Of 12 measurements 3 differ, 9 do not" in text
+    for server in published["options"]["servers"]:
+        server["name"] += "-2"
+    for cell in published["cells"]:
+        cell["server"] += "-2"
+    files[1].write_text(json.dumps(published))
+    told = said(capsys, *files, code=2)
+    assert "nothing in common: servers A, B and A-2, B-2" in told
+
+
 @pytest.mark.parametrize(
     ("a", "b", "options", "words"),
     [
-        ("pages", "readahead", [], "compare alike"),
-        ("sync", "sync", [], "cannot be compared yet"),
+        ("pages", "readahead", [], "name two results of one experiment"),
+        ("sync", "sync", [], "the same result"),
         ("pages", "pages", ["--fail-if", "mean > 2x"], "--fail-if is for captures"),
         ("pages", "pages", ["--a", "backend 1"], "--a is for captures"),
     ],

@@ -179,6 +179,14 @@ def test_every_command_has_a_page_with_its_help_and_options(name: str) -> None:
     assert f"guide/{name}.md" in (DOCS / "README.md").read_text()
 
 
+def test_the_manual_page_is_of_the_same_text() -> None:
+    """Options from the command line, the rest from README and guide."""
+    real = script("manual").drawn()
+    if "PGTRACE_UPDATE_DOCS" in os.environ:
+        MAN.write_text(real)
+    assert MAN.read_text() == real, "PGTRACE_UPDATE_DOCS=1 draws it anew"
+
+
 def test_the_manual_page_has_every_command_and_option() -> None:
     text = MAN.read_text().replace(r"\-", "-")
     for name in commands.TABLE:
@@ -428,6 +436,45 @@ def test_what_the_readme_says_of_costs_was_measured() -> None:
         page.write_text(text.replace(shown, "\n".join(lines)))
     else:
         assert shown.splitlines() == lines, "PGTRACE_UPDATE_DOCS=1 writes it anew"
+
+
+def costs() -> Iterator[str]:
+    """Rows of what tracing costs: of queries the short ones, which it costs most."""
+    found = json.loads((DOCS / "benchmarks.json").read_text())
+    for name, result in sorted(found.items(), reverse=True):
+        kind, _, version = name.partition(" ")
+        what = {"server_cost": "a transaction", "query_cost": "a query"}.get(kind)
+        for each in result["ratios"] if what else []:
+            if not re.search("^bpftrace|of 700 characters$", each["name"]):
+                interval = f"{each['value']:.2f} [{each['low']:.2f}, {each['high']:.2f}]"
+                yield f"| {what}, PostgreSQL {version}: {each['name']} | {interval} |"
+    reads = found["read_cost"]["tracers"] | found["read_cost"]["bystanders"]
+    for tracer, what in (
+        ("pgtrace", f"a traced read of 8 KiB, of {reads['pgtrace']['untraced_ns']:,.0f} ns"),
+        ("backend_pread", "a read of another backend"),
+        ("process_pread", "a read of any other process"),
+    ):
+        yield f"| {what} | {reads[tracer]['added_ns']:,.0f} ns more |"
+    started = found["startup"]["tools"]["pgtrace"]
+    seconds, mebibytes = started["seconds"]["median"], started["mebibytes"]["median"]
+    yield f"| start, attach, stop | {seconds:.2f} s, {mebibytes:.0f} MiB |"
+
+
+def test_what_is_said_of_costs_in_production_was_measured() -> None:
+    page = DOCS / "production.md"
+    text = page.read_text()
+    table = text.partition("<!-- costs -->\n")[2].partition("| --- | --- |\n")[2]
+    shown = table.partition("\n\n")[0] if not table.startswith("\n") else ""
+    rows = "\n".join(costs())
+    if "PGTRACE_UPDATE_DOCS" in os.environ:
+        head = "| --- | --- |\n"
+        page.write_text(
+            text.replace(f"{head}{shown}", f"{head}{rows}", 1)
+            if shown
+            else text.replace(head, f"{head}{rows}\n", 1)
+        )
+    else:
+        assert shown == rows, "PGTRACE_UPDATE_DOCS=1 writes it anew"
 
 
 @pytest.mark.parametrize("name", json.loads((DOCS / "benchmarks.json").read_text()))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from busy_server import ASKED, AWAY, LOSSES, MOST_LOST, server
@@ -108,9 +108,11 @@ def test_figures_side_by_side_are_all_there_and_in_their_order(
 
 
 @given(st.text("abcdefg_. 0", max_size=200), st.integers(30, 80))
+@example("0" * 20, 30)  # as long as there is room below, and one more than beside the numbers
 def test_a_name_is_folded_where_numbers_leave_room(name: str, width: int) -> None:
     numbers = f"{units.count(1_234):>11}"
     lines = row(numbers, name, width)
     assert lines[0].startswith(numbers)
     assert all(len(line) <= width for line in lines)
-    assert "".join("".join(line[len(numbers) :].split()) for line in lines) == "".join(name.split())
+    named = "".join([lines[0].removeprefix(numbers), *lines[1:]])
+    assert "".join(named.split()) == "".join(name.split())

@@ -39,6 +39,7 @@ from pgtrace.lab.planner.result import PlannerFinding, Range, RangeDetails
 from pgtrace.model import encoding
 from pgtrace.model.capture import Backend, Excluded, Lost, Probes, Tablespace
 from pgtrace.model.histogram import Histogram
+from pgtrace.reporters.html import parts
 from pgtrace.reporters.html.charts import Charts, Group, Layer
 
 ASSETS = Path(pgtrace.reporters.html.__file__).parent / "assets"
@@ -207,6 +208,12 @@ def test_how_it_was_measured_and_what_was_lost_is_told() -> None:
     assert ("p", "class", "warning") not in page_of(some_backend()).attributes
 
 
+def test_no_line_of_a_sentence_ends_between_a_number_and_its_unit() -> None:
+    assert parts.paragraphs(["Of 4.00 µs 93 % by <b>, 12 times."]) == (
+        "<p>Of 4.00&nbsp;µs 93&nbsp;% by &lt;b&gt;, 12 times.</p>"
+    )
+
+
 def test_a_simulated_tablespace_says_so() -> None:
     spaces = [Tablespace("slow", "/mnt/x", "ext4", "loop0", simulated=True)]
     reads = [some_reads([(5_000, 3)], kind="heap", tablespace="slow")]
@@ -273,7 +280,7 @@ def test_nothing_is_loaded_or_sent() -> None:
         assert links
         assert all(link.startswith("#") for link in links)
         assert not re.search(r"url\(|@import|@font-face", "".join(page.styles))
-        ours = (ASSETS / "page.js").read_text() + (ASSETS / "draw.js").read_text()
+        ours = "".join(file.read_text() for file in ASSETS.glob("*.js"))
         assert not re.search(r"https?:|fetch|XMLHttp|innerHTML|eval|import\(", ours)
 
 
@@ -293,7 +300,8 @@ def test_the_policy_lets_nothing_run_but_the_scripts_of_the_page() -> None:
 
 
 def test_every_link_leads_somewhere_on_the_page() -> None:
-    page = page_of(some_backend(), some_backend(pid=7))
+    """Also where two backends had one pid, one after the other."""
+    page = page_of(some_backend(), some_backend(pid=7), some_backend(pid=7))
     places = {value for _, name, value in page.attributes if name == "id"}
     links = [value[1:] for _, name, value in page.attributes if name == "href"]
     assert set(links) <= places

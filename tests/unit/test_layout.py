@@ -44,6 +44,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "stream": layout.Stream,
     "charge": layout.Charge,
     "hashing": layout.Hashing,
+    "passed": layout.Passed,
+    "recent": layout.Recent,
     "seen": layout.Seen,
     "times": layout.Times,
     "sample": layout.Sample,
@@ -248,7 +250,7 @@ def test_unpacking_finds_each_member(
     filled = mirror()
     expected: list[Any] = []
     for name, kind, *_ in mirror._fields_:
-        if at <= getattr(mirror, name).offset < at + form.size:
+        if name != "padding" and at <= getattr(mirror, name).offset < at + form.size:
             if not issubclass(kind, ctypes.Array):
                 setattr(filled, name, len(expected) + 1)
                 expected.append(len(expected) + 1)

@@ -176,6 +176,15 @@ def test_the_answer_stands_above() -> None:
     assert "Blocks found: 75 % shared_buffers, 19 % page cache, 6.2 % device." in said
 
 
+def test_what_is_not_known_of_shared_buffers_has_its_reason() -> None:
+    kept = kept_of(some_frame(1, [cached_read(1, 1, 1, 3, MS)]))
+    begin = msgspec.structs.replace(BEGIN, no_buffers="yet")
+    for begun, reason in ((BEGIN, "without a connection"), (begin, "yet")):
+        said = head.lines(begun, kept.window(1), kept, width=120)
+        found = "Blocks found: 100 % page cache, 0 % device"
+        assert f"{found}; shared_buffers not known {reason}." in said
+
+
 def test_all_time_is_what_is_spent_but_waiting_for_work() -> None:
     begin = msgspec.structs.replace(BEGIN, times=True)
     frame = some_frame(
@@ -222,7 +231,8 @@ def test_messages_come_whole_and_in_order(sizes: list[int]) -> None:
     for message in sent:
         tracing.send(message)
     came = []
-    while tracing.is_full or len(came) < len(sent):
+    while tracing.waiting or len(came) < len(sent):
+        tracing.flush()
         came += drawing.receive()
     assert came == sent
     drawing.send(Look("backend", 7))

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from busy_server import ASKED, AWAY, LOSSES, MOST_LOST, SERVERS, TYPES, server
+from busy_server import (
+    ASKED,
+    AWAY,
+    LOSSES,
+    MOST_LOST,
+    NOT_MEASURED,
+    SERVERS,
+    TYPES,
+    server,
+)
 from pgtrace import units
 from pgtrace.engines import OPERATIONS
 from pgtrace.model.capture import (
@@ -18,7 +27,7 @@ from pgtrace.model.capture import (
 from pgtrace.reporters.document import Table, Value
 from pgtrace.reporters.sections.server import sections
 from pgtrace.reporters.terminal import capture_report, server_report
-from pgtrace.reporters.view import Choice, Order
+from pgtrace.reporters.view import ORDERS, Choice, Order
 
 LINES, WIDTH = 60, 80
 
@@ -34,6 +43,42 @@ def test_a_busy_server_is_one_screen(
     lines = server_report.render(capture).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert len(lines) <= LINES
+
+
+MISSING = [
+    *NOT_MEASURED,
+    "names: the role may not connect to " + ", ".join(f"database_{n}" for n in range(40)),
+    "queries of the server started since: no probe could be put into /usr/lib/postgresql/18/bin/pg",
+    "io_uring: the kernel has no tracepoint io_uring_submit_req",
+    "processes that neither read nor ran a query: there was no room for all backends",
+]
+FAILED = [
+    f"MemoryError in charging.py, line {n}, while the backends were looked at" for n in range(27)
+]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    SERVERS,
+    st.sampled_from(ORDERS),
+    st.lists(st.sampled_from(MISSING), unique=True),
+    st.lists(st.sampled_from(FAILED), unique=True),
+)
+@example(server(lost=MOST_LOST, gaps=AWAY, times=True), "device", MISSING, FAILED)
+def test_whatever_else_there_was_it_is_one_screen(
+    capture: Capture, order: Order, missing: list[str], failed: list[str]
+) -> None:
+    """In each order, whatever was not measured, and whatever failed."""
+    capture.probes.not_measured, capture.partial = missing, failed
+    lines = server_report.render(capture, Choice(order=order)).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert len(lines) <= LINES
+    words = " ".join(" ".join(lines).split())
+    assert all(each[:80] in words for each in missing[:3])
+    assert len(missing) <= 3 or f"{len(missing) - 3} more, in --backends" in words
+    told = words.count("Partial, because of")
+    more = re.search(r"(\d+) more such errors", words)
+    assert told + int(more[1] if more else 0) == len(failed)
 
 
 @settings(max_examples=60, deadline=None)

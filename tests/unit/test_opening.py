@@ -9,6 +9,7 @@ import pytest
 from captures import CACHED, DEVICE, some_backend, some_capture, some_query, some_reads
 from pgtrace.model.capture import Buffers, Capture, Executions, Io, Probes
 from pgtrace.reporters.html.opening import opening
+from some_times import probes, spent
 
 MS = 1_000_000
 SLOW = some_reads([(10 * MS, 100)], source="device")
@@ -47,6 +48,31 @@ def test_of_statements_all_of_their_time_is_shown() -> None:
         "device: 1.00 s, 25 %",
         "page cache: 300 ms, 7.5 %",
         "everything else, such as CPU and locks: 2.70 s, 68 %",
+    ]
+
+
+def test_the_rest_is_told_where_it_was_measured() -> None:
+    """A read's sleep is the read, and what the page cache gave was work of a CPU: not twice."""
+    times = [
+        spent("sleep", 1000 * MS, ("IO", "DataFileRead")),
+        spent("cpu", 1100 * MS),
+        spent("run_queue", 200 * MS),
+        spent("sleep", 900 * MS, ("Lock", "transactionid")),
+        spent("sleep", 100 * MS, ("LWLock", "WALWrite")),
+        spent("sleep", 400 * MS, ("Client", "ClientWrite")),
+        spent("sleep", 300 * MS, ("Timeout", "PgSleep")),
+        spent("cpu", 10**12, performed_by="parallel worker"),
+    ]
+    query = some_query(io=[SLOW, QUICK], times=times)
+    capture = some_capture(some_backend(io=[SLOW, QUICK], queries=[query]), probes=probes())
+    assert keys(capture) == [
+        "device: 1.00 s, 25 %",
+        "page cache: 300 ms, 7.5 %",
+        "CPU: 800 ms, 20 %",
+        "waiting for a CPU: 200 ms, 5.0 %",
+        "locks: 1.00 s, 25 %",
+        "the client: 400 ms, 10 %",
+        "everything else: 300 ms, 7.5 %",
     ]
 
 
@@ -126,4 +152,28 @@ def test_reads_that_took_no_time_have_no_bar() -> None:
 def test_of_nothing_there_is_nothing() -> None:
     assert opening(some_capture()) == ""
     assert opening(some_capture(some_backend(io=[]))) == ""
-    assert figures(light(some_reads([(MS, 2)], operation="write"))) == {}
+
+
+def test_the_figures_are_of_what_took_longest() -> None:
+    """Of whatever that was, three."""
+    sync = some_reads([(5 * MS, 40)], operation="fsync", source="wait", bytes=0, blocks=0)
+    assert figures(light(QUICK, sync)) != figures(light(sync))
+    assert figures(light(sync)) == {
+        "in fsync": "200 ms, of all processes together",
+        "fsyncs": "40, 4.00 a second",
+        "p99 of fsyncs": "5.0 ms",
+    }
+    write = some_reads([(MS, 2)], operation="write")
+    assert figures(light(write))["writing"] == "2.00 ms, of all processes together"
+
+
+def test_of_what_the_server_counted_commits_are_no_part() -> None:
+    """What a commit syncs is not in the time that pg_stat_statements has: what is left of that time
+    would be too little. So the bar is of all that was measured.
+    """
+    sync = some_reads([(5 * MS, 100)], operation="fsync", source="wait", bytes=0, blocks=0)
+    query = some_query(io=[QUICK, sync], calls=None, errors=None, latency=None, query_id=1)
+    capture = light(QUICK, sync, executions=[Executions(1, 10, 600 * MS)])
+    capture.backends[0].queries = [query]
+    assert keys(capture) == ["page cache: 300 ms, 38 %", "fsync: 500 ms, 62 %"]
+    assert "Where the time of all I/O went" in opening(capture)

@@ -59,6 +59,10 @@ def session(*pieces: tuple[Sequence[IntervalIo], Sequence[Heaviest]]) -> Capture
     return some_capture(*backends, intervals=intervals, duration_s=float(len(pieces)))
 
 
+def nowhere(_: Heaviest) -> str:
+    return ""
+
+
 def said(capture: Capture) -> list[str]:
     blocks = over_time(capture)
     return [block.text for block in blocks if isinstance(block, Paragraph)]
@@ -184,6 +188,70 @@ def test_the_page_draws_each_interval_with_its_numbers() -> None:
     assert rows == [*"01234"]
 
 
+SYNC = Heaviest("fsync", 90, 0, 300 * MS, text_hash="aa", kind="wal")
+IMPORT = Query("insert into orders values ($1)", "simple", None, None, None, text_hash="aa")
+
+
+def synced(count: int) -> list[IntervalIo]:
+    """Each took 5 ms."""
+    return [IntervalIo("fsync", "wait", count, 0, count * 5 * MS, {22: count})]
+
+
+def of_operations(*pieces: tuple[Sequence[IntervalIo], Sequence[Heaviest]]) -> Capture:
+    capture = session(*pieces)
+    capture.probes.operations = ["read", "write", "fsync"]
+    capture.backends[1].queries.append(IMPORT)
+    return capture
+
+
+def test_fsync_has_its_course_beside_reads_and_what_took_longest_comes_first() -> None:
+    stalls = ([*io(40, 100), *synced(80)], [SYNC, of_scan(30)])
+    capture = of_operations(QUIET, (io(100, 100), [of_scan(80)]), stalls, QUIET)
+    shown = drawn(capture)
+    heads = [line.partition(",")[0] for line in shown if "█:" in line]
+    assert heads == ["Fsync each second", "Waiting for the device each second"]
+    assert shown[1] == "12:00:00 ··█· 12:00:04"
+    assert said(capture)[:2] == [
+        "Most at 12:00:02: 400 ms of fsync in 1.00 s, 75 % of it for insert into orders values "
+        "($1) (wal).",
+        "Most at 12:00:01: 100 ms of waiting for the device in 1.00 s, 80 % of it for "
+        "select count(*) from archive (public.archive).",
+    ]
+
+
+def test_what_took_little_beside_the_rest_has_no_course_in_text() -> None:
+    little = of_operations(QUIET, (io(400), ()), ([*io(400), *synced(1)], ()), QUIET)
+    assert [line for line in drawn(little) if "Fsync" in line] == []
+    alone = of_operations(*[([], [])] * 2, (synced(1), ()), ([], []))
+    assert drawn(alone)[0].startswith("Fsync each second")
+
+
+def test_the_page_has_the_course_of_each_operation() -> None:
+    """Whatever took longest: a heat map and whose time it was; in the table both, with links to
+    where there is more.
+    """
+    stalls = ([*io(40, 100), *synced(80)], [SYNC, of_scan(30)])
+    capture = of_operations(QUIET, QUIET, stalls, QUIET)
+    page = capture_page.render(capture)
+    chapter = page[page.index('<section id="time">') : page.index('<section id="reads">')]
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", chapter)
+    assert captions == [
+        "Fsyncs by latency over time, stronger where there were more",
+        "Fsync over time, by who did",
+        "Reads by latency over time, stronger where there were more",
+        "Waiting for the device over time, by who did",
+    ]
+    groups = re.findall(r'<th colspan="(\d)" scope="colgroup">(.*?)</th>', chapter)
+    assert groups == [("2", "fsyncs"), ("4", "reads")]
+    (row,) = re.findall(r'<tr id="interval-2">(.*?)</tr>', chapter)
+    assert re.findall(r"<li>(.*?)</li>", row) == [
+        '<a href="#statement-aa">fsync: insert into orders values ($1) (wal): 300 ms</a>',
+        '<a href="#statement-4">reading: select count(*) from archive (public.archive): 30.0 ms, '
+        "30.0 ms of it waiting for the device</a>",
+    ]
+    assert 'data-first="2"' in chapter
+
+
 def with_times(capture: Capture, *times: IntervalTime) -> Capture:
     for interval in capture.intervals:
         interval.times = [*times]
@@ -210,8 +278,8 @@ def test_the_page_shows_where_the_time_of_each_second_went() -> None:
     """By class, those that have no colour together; and in the table, too."""
     capture = session(*[QUIET] * 4)
     title = "Where the time of all processes went, but for waits for work"
-    assert title not in html_over_time.over_time(capture)
-    chapter = html_over_time.over_time(with_times(capture, *SPENT))
+    assert title not in html_over_time.over_time(capture, nowhere)
+    chapter = html_over_time.over_time(with_times(capture, *SPENT), nowhere)
     figure = chapter[chapter.index(title) :].partition("</figure>")[0]
     first = re.findall(r"<title>12:00:00 to 12:00:01: ([^<]*)</title>", figure)
     assert first == ["300 ms, CPU", "500 ms, Lock", "190 ms, everything else"]
@@ -226,7 +294,7 @@ def test_the_page_shows_where_the_time_of_each_second_went() -> None:
 def test_a_second_of_locks_alone_is_drawn_and_nothing_is_said_of_reads() -> None:
     capture = with_times(session(*[([], [])] * 5), SPENT[0])
     assert over_time(capture) == []
-    assert "500 ms, Lock" in html_over_time.over_time(capture)
+    assert "500 ms, Lock" in html_over_time.over_time(capture, nowhere)
 
 
 NUMBERS = st.integers(0, 1 << 64)
@@ -284,7 +352,7 @@ def test_whatever_a_file_says_is_drawn(
     capture.intervals, capture.duration_s = listed, duration_s
     decode_capture(encoding.encode(capture))
     drawn(capture, width)
-    html_over_time.over_time(capture)
+    html_over_time.over_time(capture, nowhere)
     with suppress(TargetError):
         span.sections(capture, span.Span("12:00:00", None), Choice())
 

@@ -28,8 +28,8 @@ from pgtrace.model.encoding import encode
 from pgtrace.reporters.document import Table
 from pgtrace.reporters.sections import answer, server, top
 from pgtrace.reporters.sections.statements import statements
-from pgtrace.reporters.terminal import server_report
-from pgtrace.reporters.view import ORDERS, Choice, Order
+from pgtrace.reporters.terminal import form, server_report
+from pgtrace.reporters.view import ORDERS, Choice, Order, View
 from pgtrace_command import run
 
 SLOW = some_reads([(1_000_000, 300)], source="device", kind="heap", relation="public.orders",
@@ -163,10 +163,10 @@ def test_it_says_what_took_longest_to_last() -> None:
         probes=Probes("libbpf", "fentry", "usdt", operations=["write", "fsync"]),
     )
     assert answer.verdict(capture, []) == [
-        "Reads were not measured.",
-        "Nothing was written.",
         "Fsync and its like took 282 ms of all processes together, 100 % of it as "
         "fdatasync, wal, client backend: 16 calls, p99 147 ms, at most 147 ms.",
+        "Reads were not measured.",
+        "Nothing was written.",
     ]
 
 
@@ -368,6 +368,8 @@ def test_one_backend_needs_no_summary(tmp_path: Path) -> None:
         (["--top", "0"], 2, "0 is less than 1"),
         (["--top", "many"], 2, "argument --top: invalid"),
         (["--sort", "size"], 2, "invalid choice: 'size'"),
+        (["--backend", "7", "--sort", "p99"], 2, "--backend is one in full: leave --sort out"),
+        (["--statement", "x", "--top", "3"], 2, "--statement is one in full: leave --top out"),
         (["--statements", "--relations"], 2, "--statements and --relations are two reports"),
         (["--top", "3", "--format", "html"], 2, "--top is for text: leave --format html out"),
         (["--backends", "--planner"], 2, "--backends is for text: leave --planner out"),
@@ -428,3 +430,26 @@ def test_of_reads_alone_types_of_processes_go_by_their_share_of_the_waiting() ->
         ("autovacuum worker", [300_000_000, 0.25, 1_000, 307_000_000]),
         ("client backend", [0, 0, 700, 6_300_000_000]),
     ]
+
+
+def backends_shown(order: Order = "device", most: int | None = None) -> list[int]:
+    """Their pids, in the order of `report --backends`."""
+    slow = some_reads([(9_000_000, 2)], source="device")
+    many = some_reads([(1_000, 5_000)])
+    large = some_reads([(2_000, 10)], bytes=10**12, blocks=10**8)
+    capture = some_capture(
+        some_backend(pid=1, io=[many], queries=[]),
+        some_backend(pid=2, io=[slow], queries=[]),
+        some_backend(pid=3, io=[large], queries=[]),
+    )
+    text = "".join(form.report(capture, View(part="backends", choice=Choice(most, order))))
+    return [int(pid) for pid in re.findall(r"^Backend (\d+) ", text, re.MULTILINE)]
+
+
+def test_backends_come_in_the_order_that_is_asked_for() -> None:
+    """The slowest first, unless told otherwise; as many as asked for, the others added up."""
+    assert backends_shown() == [2, 1, 3]
+    assert backends_shown("reads") == [1, 3, 2]
+    assert backends_shown("bytes")[0] == 3
+    assert backends_shown("p99")[0] == 2
+    assert backends_shown(most=1) == [2]

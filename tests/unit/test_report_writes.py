@@ -9,13 +9,17 @@ import pytest
 from test_reporters import CACHED, some_backend, some_capture, some_reads
 
 import html_page
+from captures import some_query
+from html_page import HtmlPage
 from pgtrace.engines import OPERATIONS
 from pgtrace.errors import UsageError
 from pgtrace.files.documents import load, write
-from pgtrace.model.capture import Excluded, Lost, Operation, Probes, Total, of_operation
-from pgtrace.reporters import hlog
-from pgtrace.reporters.terminal import capture_report, files
+from pgtrace.model.capture import Capture, Excluded, Lost, Operation, Probes, Total, of_operation
+from pgtrace.reporters import csv_form, hlog
+from pgtrace.reporters.sections import top
+from pgtrace.reporters.terminal import capture_report, files, form, server_report
 from pgtrace.reporters.terminal.block import block
+from pgtrace.reporters.view import Choice, Order, View
 
 SYNC = {"operation": "fsync", "size": None, "pattern": "unknown", "bytes": 0, "blocks": 0}
 WRITE = some_reads([(30_000, 12)], operation="write", kind="wal")
@@ -156,3 +160,74 @@ def test_a_page_has_them_in_a_part_of_their_own() -> None:
     without = html_page.render(some_capture(some_backend()))
     assert 'id="writes"' not in without
     assert "Not measured: writes, fsync, locks, CPU." in without
+
+
+def of_statements() -> Capture:
+    importing = [CACHED, WRITE, LASTING]
+    insert = some_query(text="insert into orders values ($1)", query_id=1, calls=3, io=importing)
+    delete = some_query(text="delete from orders", query_id=2, calls=1, io=[RANGE])
+    return some_capture(
+        some_backend(io=importing, queries=[insert]),
+        some_backend(pid=2, io=[RANGE], queries=[delete]),
+        probes=Probes("libbpf", "tracepoint", "usdt", operations=list(OPERATIONS)),
+    )
+
+
+def test_a_report_names_the_statement_that_waited_for_fsync() -> None:
+    """In its first sentences, and with all others that wrote or synced in a table of their own."""
+    text = server_report.render(of_statements())
+    words = " ".join(text.split())
+    assert "at most 2.0 ms; 99 % was for one statement: insert into orders values ($1)." in words
+    (table,) = (part for part in text.split("\n\n") if "fsyncs  in fsync  calls" in part)
+    assert [" ".join(line.split()) for line in table.splitlines()[1:]] == [
+        "6.36 ms 99 % 3 6.00 ms 3 insert into orders values ($1)",
+        "45.0 µs 0.7 % 5 45.0 µs 1 delete from orders",
+    ]
+    wide = server_report.render(of_statements(), width=120)
+    assert "writes  writing  fsyncs  in fsync  calls  statement" in wide
+
+
+def test_statements_are_shown_where_reads_were_not_measured() -> None:
+    capture = of_statements()
+    for backend in capture.backends:
+        for one in (backend, *backend.queries):
+            one.io = [r for r in one.io if r.operation != "read"]
+    capture.probes.operations = ["write", "fsync"]
+    shown = "".join(form.report(capture, View(part="statements")))
+    assert "insert into orders values ($1)" in shown
+    assert "Not measured" not in shown
+    assert "insert into orders" in "".join(csv_form.report(capture, View()))
+
+
+def test_writes_and_fsyncs_are_sorted_as_asked() -> None:
+    """By how many, by bytes, by p99; else by how long they took."""
+    many = some_reads([(1_000, 900)], operation="write", kind="relation")
+    capture = some_capture(some_backend(io=[WRITE, LASTING, many]), some_backend(), probes=PROBES)
+
+    def first(order: Order) -> str:
+        (table,) = top.write_table(capture, Choice(order=order))
+        return str(table.rows[0][0])
+
+    assert first("device") == first("p99") == "fdatasync, wal, client backend"
+    assert first("calls") == first("bytes") == first("reads") == "write, relation, client backend"
+
+
+def test_the_page_has_writes_and_fsyncs_of_statements_and_backends() -> None:
+    """Columns in their tables, and below each its own histogram and rows; of what was not asked
+    for none.
+    """
+    page = HtmlPage(html_page.render(of_statements()))
+    statements = page.table("Statements, those that took longest first")
+    name = "1. insert into orders values ($1)"
+    assert statements.rows[name][-6:] == ["12", "96.0 KiB", "360 µs", "3", "6.00 ms", "2.0 ms"]
+    backends = page.table("Backends, those that read longest first")
+    assert [row[-3:] for row in backends.rows.values()] == [
+        ["3", "6.00 ms", "2.0 ms"],
+        ["5", "45.0 µs", "9.0 µs"],
+    ]
+    rows = page.table("Writes and fsyncs of statement 1: which they were").rows
+    assert [*rows] == ["write, wal", "fdatasync, wal"]
+    titles = [chart["title"] for chart in page.charts if chart["kind"] == "latencies"]
+    assert "Writes and fsyncs of 5167: how long a call took" in titles
+    without = HtmlPage(html_page.render(some_capture(some_backend(), some_backend(pid=2))))
+    assert "fsyncs" not in without.text

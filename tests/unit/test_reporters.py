@@ -396,7 +396,8 @@ def test_the_backends_that_took_longest_are_drawn_and_the_others_added_up() -> N
     shown = capture_report.render(some_capture(*reversed(backends)))
     drawn = [line for line in shown.splitlines() if line.startswith("Backend ")]
     assert len(drawn) == capture_report.MOST_BACKENDS
-    assert drawn[-1].startswith("Backend 1000 ")
+    assert drawn[0].startswith("Backend 1000 "), "the slowest first"
+    assert drawn[-1].startswith(f"Backend {1000 + capture_report.MOST_BACKENDS - 1} ")
     last = shown.partition("\n3 more backends, one by one in --format json\n")[2]
     assert last.startswith("In queries  30 reads   ")
 

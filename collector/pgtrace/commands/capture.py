@@ -25,12 +25,12 @@ class CaptureCommand:
 
     examples = (
         "sudo pgtrace capture --duration 60",
-        "sudo pgtrace capture --server 5432 --by relation -o busy.json",
+        "sudo pgtrace capture --server 5432 -o busy.json",
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
-        tracing_options.add_arguments(parser, several=True, by="kind")
+        tracing_options.add_arguments(parser, several=True)
         output = tracing_options.output_group(parser)
         output.add_argument(
             "-o",

@@ -95,9 +95,9 @@ class CompareCommand:
         same = args.b_file is None
         other = one if same else result_file.load_any(args.b_file)
         if same and args.a == args.b:
+            parted = f", or two parts: {selection.halves(one)}" if isinstance(one, Capture) else ""
             raise UsageError(
-                f"{args.a_file} alone: what is it to be compared with? Name another file, or two "
-                "parts: --a 'interval 10:00-10:05' --b 'interval 14:00-14:05'"
+                f"{args.a_file} alone: what is it to be compared with? Name another file{parted}"
             )
         if isinstance(one, Capture) and isinstance(other, Capture):
             a, b = _side("a", one, parts[0]), _side("b", other, parts[1])
@@ -120,9 +120,14 @@ class CompareCommand:
 
 
 def _percent(text: str) -> float:
-    number = float(text.removesuffix("%"))
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = 0.0
     if not 0 < number <= 1000:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number above 0, up to 1000; say it as in --margin 20"
+        )
     return number
 
 
@@ -154,8 +159,7 @@ def _check(args: argparse.Namespace, a: "Side", b: "Side") -> None:
     if a.selection == b.selection:
         raise UsageError(
             f"{args.a_file} and {args.b_file or args.a_file} are the same capture: nothing can "
-            "differ. Compare it with another, or two parts of it: "
-            "--a 'interval 10:00-10:05' --b 'interval 14:00-14:05'"
+            f"differ. Compare it with another, or two parts of it: {selection.halves(a.capture)}"
         )
     if a.selection.interval == b.selection.interval:
         return
@@ -165,7 +169,7 @@ def _check(args: argparse.Namespace, a: "Side", b: "Side") -> None:
     if a_first < b_last and b_first < a_last:
         raise UsageError(
             "the intervals of --a and --b overlap: what is in both cannot differ. Give two that "
-            "follow each other: --a 'interval 10:00-10:05' --b 'interval 10:05-10:10'"
+            f"follow each other, such as {selection.halves(a.capture)}"
         )
 
 
@@ -174,6 +178,7 @@ def _results(
 ) -> "Comparison":
     from ..comparing import results
     from ..lab.core.valid_runs import counted
+    from ..lab.sync import result as sync_result
     from ..model.capture import Capture
     from ..model.lab_result import TableResult
 
@@ -181,25 +186,36 @@ def _results(
     if isinstance(one, Capture) or isinstance(other, Capture):
         which = b if isinstance(one, Capture) else a
         raise UsageError(
-            f"{which} is the result of a lab experiment, and the other a capture: compare alike"
+            f"{which} is the result of a lab experiment, and the other a capture: name two "
+            "captures, or two results of one experiment"
         )
     if one.experiment != other.experiment:
         raise UsageError(
-            f"{a} is of the experiment {one.experiment}, {b} of {other.experiment}: compare alike"
+            f"{a} is of the experiment {one.experiment}, {b} of {other.experiment}: name two "
+            "results of one experiment"
         )
     if args.a or args.b or args.fail_if:
         option = "--fail-if" if args.fail_if else "--a" if args.a else "--b"
         raise UsageError(f"{option} is for captures, and {a} is a lab result: leave it out")
-    if not isinstance(one, TableResult) or not isinstance(other, TableResult):
-        raise UsageError(f"results of {one.experiment} cannot be compared yet; captures can")
     if one == other:
         raise UsageError(f"{a} and {b} are the same result: nothing can differ. Name another")
-    found = results.compare(one, other, (counted(one), counted(other)), 1 + args.margin / 100)
+    margin = 1 + args.margin / 100
+    if isinstance(one, sync_result.SyncResult) and isinstance(other, sync_result.SyncResult):
+        phases = one.cells, other.cells
+        found = results.compare(one, other, phases, sync_result.called, margin)
+        what, option = "servers", "--server"
+        names = [{server.name for server in each.options.servers} for each in (one, other)]
+    else:
+        assert isinstance(one, TableResult) and isinstance(other, TableResult)
+        runs = counted(one), counted(other)
+        found = results.compare(one, other, runs, results.query_called, margin)
+        what, option = "storages", "--storage"
+        names = [{storage.name for storage in each.storages} for each in (one, other)]
     if not found.findings:
-        names = [", ".join(sorted({s.name for s in each.storages})) for each in (one, other)]
+        listed = " and ".join(", ".join(sorted(each)) for each in names)
         raise UsageError(
-            f"{a} and {b} have nothing in common: storages {names[0]} and {names[1]}. Measure both "
-            "with the same --storage names"
+            f"{a} and {b} have nothing in common: {what} {listed}. Measure both with the same "
+            f"{option} names"
         )
     return found
 

@@ -223,6 +223,9 @@ class TextScreen:
         least = "at least " if account.running and account.running.begun_before else ""
         lines = [f"It waits for a lock ({lock}), for {least}{units.duration(waited_ns)} so far."]
         for each in holders:
+            if not each.pid:
+                lines.append("A prepared transaction is before it: see pg_prepared_xacts.")
+                continue
             who = " ".join(part for part in (each.usename, each.application_name) if part)
             state = f", {each.state} for {units.duration((each.state_s or 0) * 1e9)}"
             lines.append(

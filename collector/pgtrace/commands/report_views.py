@@ -62,6 +62,11 @@ def check(args: argparse.Namespace) -> None:
         raise UsageError(f"{views[0]} and {views[1]} are two reports: give one of them")
     form = "--planner" if args.planner else f"--format {args.format}"
     allowed = {"--format text": _OPTIONS, "--format csv": _OF_CSV}.get(form, ())
+    if (args.backend or args.statement) and (args.top or args.sort):
+        said, what = "--top" if args.top else "--sort", views[0]
+        raise UsageError(
+            f"{said} is for tables of many, and {what} is one in full: leave {said} out"
+        )
     option = next((each for each in _OPTIONS if each not in allowed and getattr(args, each)), None)
     if option:
         raise UsageError(f"--{option} is for text: leave {form} out")

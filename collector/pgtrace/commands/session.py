@@ -74,7 +74,7 @@ def attached(
             tracer = Tracer(
                 target,
                 options,
-                once_attached=lambda: _let_go(args, hurry, whole=target.whole),
+                once_attached=lambda: _let_go(args, hurry, whole=target.whole, live=live),
             )
             stopper.hurry = tracer.hurry
             try:
@@ -89,24 +89,30 @@ def attached(
                 yield tracer, watched, stopper
             finally:
                 hurry.close()
-                tracer.stop()
+                tracer.close()
     finally:
         stopper.restore()
 
 
-def _let_go(args: argparse.Namespace, hurry: contextlib.ExitStack, *, whole: bool) -> None:
+def _let_go(
+    args: argparse.Namespace, hurry: contextlib.ExitStack, *, whole: bool, live: bool
+) -> None:
     """Of privileges that nothing needs from here on, once what needs them is done: to run soon.
 
     A server that is started again may run another binary, to which probes are attached anew, and a
-    file of another user's is made by a child that becomes that user: these keep a reserve.
+    file of another user's is made by a child that becomes that user: these keep a reserve. A live
+    screen may be asked for a file at any time, and ends a child that is nobody.
     """
     from ..linux import capabilities, whose_path
     from ..linux.priority import soon
 
     hurry.enter_context(soon())
-    output, reserve = getattr(args, "output", None), []
+    output = getattr(args, "output", None)
+    reserve: list[str] = []
     if whole:
-        reserve += [*capabilities.to_attach_again(), *capabilities.BECOMING]
+        reserve += capabilities.to_attach_again()
+    if whole or live:
+        reserve += capabilities.BECOMING
     elif output is not None:
         with (
             contextlib.suppress(OSError, UsageError),

@@ -1,14 +1,19 @@
 """pgtrace top: a whole server, live."""
 
 import argparse
+import contextlib
+import io
+import os
 import sys
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from . import find_target, notes, session, tracing_options
 
 if TYPE_CHECKING:
-    from ..live.frame import Kind
+    from ..live.frame import Asked, Kind
+    from ..live.screen.process import DrawingProcess
     from ..live.teller import Teller
     from ..tracing.tracer import Tracer
 
@@ -19,6 +24,10 @@ _TABS: "dict[str, Kind]" = {
     "devices": "device",
     "wait-events": "wait event",
 }
+
+
+_REPEATED = 100
+"""Lines that were said while the screen was drawn."""
 
 
 class TopCommand:
@@ -51,8 +60,12 @@ class TopCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Trace and show."""
-        if args.batch is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError("this is no terminal: `pgtrace top --batch 1` prints a screen as text")
+        drawn = sys.stdin.isatty() and sys.stdout.isatty()
+        if args.batch is None and not (drawn and os.environ.get("TERM", "dumb") != "dumb"):
+            raise UsageError(
+                "this is no terminal that can be drawn on: `pgtrace top --batch 1` prints a "
+                "screen as text"
+            )
         return _batch(args) if args.batch else _screen(args)
 
 
@@ -88,7 +101,73 @@ def _batch(args: argparse.Namespace) -> int:
 
 
 def _screen(args: argparse.Namespace) -> int:
-    raise UsageError("not yet")
+    from ..live.screen.process import DrawingProcess
+
+    with DrawingProcess(_TABS[args.tab], verbose=args.verbose) as drawing:
+        reason = _shown(args, drawing)
+    if reason == "backend ended":
+        notes.note(args, "The backend ended.")
+    return 0
+
+
+def _shown(args: argparse.Namespace, drawing: "DrawingProcess") -> str:
+    """Trace until somebody leaves, and return why it ended."""
+    from ..live.answers import Answers
+    from ..tracing import run_loop
+
+    with session.attached(args, find_target.find_any, literals=False, live=True) as parts:
+        tracer, watched, stopper = parts
+        teller = _teller(tracer)
+        answers, aside = Answers(tracer, teller), Aside(teller.notices.append)
+        pending: list[Asked] = []
+
+        def tick() -> None:
+            tracer.poll()
+            notes.say_failures(args, tracer.failures)
+            if frame := teller.frame():
+                drawing.tell(frame)
+            answers.tick()
+            pending.extend(drawing.asked())
+            pending[:] = answers.of(pending, drawing.tell)
+            if drawing.closed:
+                stopper.stop()
+
+        def rest() -> tuple[float, Collection[int]]:
+            until, wakes = tracer.rest()
+            return until, (*wakes, drawing.fileno())
+
+        drawing.tell(teller.begin(by_relation=args.by == "relation"))
+        try:
+            with contextlib.redirect_stderr(aside):
+                reason = run_loop.run(
+                    stopper, watched, args.duration, tick, tracer.failures, rest=rest
+                )
+        finally:
+            drawing.end()
+            aside.repeat()
+    return reason
+
+
+class Aside(io.TextIOBase):
+    """Takes what is said on stderr while the screen is drawn: shown there, and again afterwards."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said: list[str] = []
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """See io.TextIOBase."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in filter(None, lines):
+            self._said.append(line)
+            self._say(line)
+        return len(text)
+
+    def repeat(self) -> None:
+        """Say it where it stays."""
+        for line in self._said[-_REPEATED:]:
+            print(line, file=sys.stderr)
 
 
 def _teller(tracer: "Tracer") -> "Teller":

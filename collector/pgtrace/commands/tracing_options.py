@@ -9,9 +9,7 @@ if TYPE_CHECKING:
 MOST_STATEMENTS = 5000
 
 
-def add_arguments(
-    parser: argparse.ArgumentParser, *, several: bool = False, by: str = "relation"
-) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Options of every command that traces: one backend, or `several` of them and servers."""
     target = parser.add_argument_group("what to trace")
     what, again = "the backend's process ID", "the same, as an option"
@@ -22,7 +20,7 @@ def add_arguments(
     target.add_argument("-p", "--pid", type=_pid, metavar="PID", action="append", help=again)
     if several:
         _add_servers(target)
-    _add_measures(parser.add_argument_group("what to measure"), several=several, by=by)
+    _add_measures(parser.add_argument_group("what to measure"), several=several)
     how = parser.add_argument_group("how to trace")
     how.add_argument(
         "--probe",
@@ -40,7 +38,7 @@ def add_arguments(
         _add_capacity(how)
 
 
-def _add_measures(group: argparse._ArgumentGroup, *, several: bool, by: str) -> None:
+def _add_measures(group: argparse._ArgumentGroup, *, several: bool) -> None:
     group.add_argument(
         "--operations",
         type=_operations,
@@ -65,8 +63,9 @@ def _add_measures(group: argparse._ArgumentGroup, *, several: bool, by: str) -> 
     group.add_argument(
         "--by",
         choices=("kind", "relation"),
-        default=by,
-        help=f"count reads by kind of file, or by relation; by default {by}",
+        default="relation",
+        help="count reads by relation, or by kind of file alone, for which the kernel needs less "
+        "memory; by default relation",
     )
     group.add_argument(
         "--no-charge",

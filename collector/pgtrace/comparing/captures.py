@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from ..model.capture import Operation, Source
-from ..stats.batch_means import Sum
+from ..stats.batch_means import Sum, add_up
 from . import cautions, percentiles, statistics
 from .comparison import Comparison, Finding, Metric, OneSide, Share, Subject
 from .decide import MARGIN, outcome, outcomes
@@ -75,6 +75,11 @@ _WHOLE: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
+_LEAST_COMMON = 1 / 3
+"""Of the time or of the blocks of each side, what kinds of reads have to have that both have: else
+what is said of them is said of little, and what it leaves, the mix, is no cause by itself."""
+
+
 def _estimate(
     a: Side, b: Side, statistic: Statistic, weight: Weight, wanted: Wanted
 ) -> Estimated | Missing:
@@ -85,7 +90,16 @@ def _estimate(
             return Missing(f"{name} has no intervals")
     if weight is by_time and not all(p.seconds for side in (a, b) for p in side.pieces):
         return Missing("its intervals have no length")
-    return estimate(statistic, only(a.pieces, wanted), only(b.pieces, wanted), weight)
+    pieces = only(a.pieces, wanted), only(b.pieces, wanted)
+    if statistic in (statistics.mix, statistics.speed):
+        wholes = [together(each) for each in pieces]
+        for name, each in zip("AB", wholes, strict=True):
+            share = statistics.in_common(each, wholes)
+            if share == 0:
+                return Missing("A and B have no kind of reads in common")
+            if share is not None and share < _LEAST_COMMON:
+                return Missing(f"few of {name}'s reads are of kinds that both have")
+    return estimate(statistic, *pieces, weight)
 
 
 def _of_operation(a: Side, b: Side, operation: Operation) -> list[Found]:
@@ -173,19 +187,28 @@ def _of_statements(a: Side, b: Side) -> list[Found]:
     found: list[Found] = []
     if len(a.statements.keys() | b.statements.keys()) < 2:
         return found
-    shared = [text for text in a.series if text in b.series][:_MOST_STATEMENTS]
+    shared = sorted(
+        a.series.keys() & b.series.keys(),
+        key=lambda text: (-sum(_time_rate(each, text) for each in (a, b)), text),
+    )[:_MOST_STATEMENTS]
     metrics: tuple[Metric, ...] = ("time_per_block", "blocks_per_second")
     for text in shared:
         series = a.series[text], b.series[text]
         wholes = [together(pieces) for pieces in series]
         for metric in metrics:
-            one, other = (_value(metric, whole, a) for whole in wholes)
+            one, other = (
+                _value(metric, whole, side) for whole, side in zip(wholes, (a, b), strict=True)
+            )
             finding = Finding(
                 metric=metric, of=Subject(statement=text), outcome="not_decided", a=one, b=other
             )
             statistic, weight = _STATISTICS[metric]
             found.append((finding, estimate(statistic, *series, weight)))
     return found
+
+
+def _time_rate(side: Side, text: str) -> float:
+    return sum(piece.whole.total_ns for piece in side.series[text]) / (side.seconds or 1)
 
 
 def subject(key: Stratum) -> Subject:
@@ -232,7 +255,12 @@ def _percentiles(a: Side, b: Side, wholes: Sequence[Piece], operation: Operation
 
 
 def settle(
-    found: Sequence[Found], margin: float, hindered: str | None, *, primary: bool = True
+    found: Sequence[Found],
+    margin: float,
+    hindered: str | None,
+    *,
+    primary: bool = True,
+    units: str = "units",
 ) -> None:
     """Set outcomes and intervals: the first is the primary, if there is one; others are many."""
     estimates: list[tuple[Finding, Estimated]] = []
@@ -246,7 +274,7 @@ def settle(
         if hindered:
             finding.why = hindered
         elif ratio.units < LEAST_UNITS:
-            finding.why = f"there are {ratio.units} of at least {LEAST_UNITS} units"
+            finding.why = f"there are {ratio.units} of at least {LEAST_UNITS} {units}"
         elif finding.primary:
             finding.outcome = outcome(ratio, margin)
         else:
@@ -271,13 +299,22 @@ def _shares(a: Side, b: Side) -> list[Share]:
     for name, told in kinds:
         values = {told(key) for whole in wholes for key in whole.sums} - {None}
         for value in sorted(filter(None, values)):
-            one, other = (
-                sum(each.blocks for key, each in whole.sums.items() if told(key) == value)
-                / whole.whole.blocks
+            own = [
+                add_up(each for key, each in whole.sums.items() if told(key) == value)
                 for whole in wholes
+            ]
+            one, other = (
+                each.blocks / whole.whole.blocks for each, whole in zip(own, wholes, strict=True)
             )
-            found.append(Share(a=one, b=other, **{name: value}))  # type: ignore[arg-type]
+            effect = (other - one) * (_mean_time(own) - _mean_time([w.whole for w in wholes]))
+            found.append(Share(a=one, b=other, effect=effect, **{name: value}))  # type: ignore[arg-type]
     return found
+
+
+def _mean_time(sums: Sequence[Sum]) -> float:
+    """Of a block, the mean of those sides that have some."""
+    times = [each.total_ns / each.blocks for each in sums if each.blocks]
+    return sum(times) / len(times) if times else 0.0
 
 
 def _one_side(side: Side) -> OneSide:

@@ -149,6 +149,13 @@ def _extent(a: Side, b: Side, findings: Sequence[Finding]) -> list[Caution]:
             "a checkpoint, is taken for a difference between A and B."
         )
         found.append(Caution("short", words, *lengths))
+    texts = [{key for key, each in s.statements.items() if key == each.text} for s in (a, b)]
+    if all(texts) and not texts[0] & texts[1]:
+        words = (
+            "A and B have no statement in common: what differs may be the work itself, and not how "
+            "fast it is done."
+        )
+        found.append(Caution("nothing_in_common", words))
     if a.capture == b.capture and a.selection.interval == b.selection.interval:
         found.append(
             Caution("same_time", "Both were at the same time: what disturbed one disturbed both.")

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ..model.capture import Operation, Pattern, Performer, Size, Source
+from ..model.capture import Kind, Operation, Pattern, Performer, Size, Source
 from .decide import Outcome
 
 SCHEMA = "pgtrace.comparison/1"
@@ -16,6 +16,7 @@ Metric = Literal[
 CautionName = Literal[
     "few_units", "short", "lost", "partial", "kernel", "version", "probe_type", "block_size",
     "cache_state", "simulated", "no_intervals", "same_time", "gap", "not_measured", "cpus",
+    "nothing_in_common",
 ]  # fmt: skip
 
 
@@ -67,12 +68,28 @@ class Share(msgspec.Struct, omit_defaults=True, kw_only=True):
     size: Size | None = None
     a: float
     b: float
+    effect: float = 0.0
+    """What the change of the share does to the time per block: nanoseconds, with the mean of both
+    sides' times. Below 0: it makes it shorter."""
+
+
+class Access(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """How one statement reads: shares of its blocks."""
+
+    pattern: Pattern
+    kind: Kind = "unknown"
+    relation: str | None = None
+    """None: not known."""
+    a: float
+    b: float
 
 
 class StatementChange(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One statement, as it was counted: no estimate."""
 
     text: str
+    query_id: int | None = None
+    """None: not known, or not the same on both sides."""
     a_calls_per_s: float | None = None
     b_calls_per_s: float | None = None
     """None: not measured, or it did not run."""
@@ -87,6 +104,8 @@ class StatementChange(msgspec.Struct, omit_defaults=True, kw_only=True):
     b_blocks_per_s: float = 0.0
     part_of_change: float | None = None
     """Of the change of all blocks read per second; None where there is none."""
+    reads: list[Access] = []
+    """Those first that changed most. A capture holds no plans: this is what shows of them."""
 
 
 class Caution(msgspec.Struct):

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from math import inf
 from typing import get_args
 
 from ..model.capture import Operation, Pattern, Source
@@ -12,8 +13,8 @@ from .pieces import Stratum
 from .side import Side
 
 _FORM = re.compile(
-    r"\s*(?P<metric>[a-z_]+|p\d+(?:\.\d+)?)\s*(?:\((?P<of>[^()]*)\))?"
-    r"\s*(?P<sign>[<>])\s*(?P<number>[+-]?\d+(?:\.\d+)?)\s*(?P<unit>x|%)\s*",
+    r"\s*(?P<metric>[a-z_]+|p\d+(?:\.\d+)?)\s*(?:\((?P<of>[^()]*)\)\s*)?"
+    r"(?P<sign>[<>])\s*(?P<number>[+-]?\d+(?:\.\d+)?)\s*(?P<unit>x|%)\s*",
     re.ASCII,
 )
 METRICS: dict[str, Metric] = {
@@ -76,7 +77,7 @@ def parse(text: str) -> Asked:
         raise NoConditionError(f"{text!r} is of two operations: give one for each: {HINT}")
     number = float(found["number"])
     ratio = number if found["unit"] == "x" else 1 + number / 100
-    if ratio <= 0 or (found["unit"] == "x" and found["number"][0] in "+-"):
+    if not 0 < ratio < inf or (found["unit"] == "x" and found["number"][0] in "+-"):
         raise NoConditionError(f"{text!r} asks for a ratio that cannot be: {HINT}")
     patterns: frozenset[Pattern] = frozenset(each for each in _PATTERNS if each in words)
     if patterns and told.startswith("p") and told[1:2].isdigit():

@@ -30,6 +30,8 @@ _LEAST_FREEDOM = 4.0
 """Degrees of freedom, of units that hang together: fewer would make a trend hide everything."""
 _LIKE = 2.0
 """Units of both sides that are no more often as long vary alike: one correlation is of both."""
+_ROUNDING = 1e-12
+"""Errors that are no more are those of floating point: one side has no part in that statistic."""
 LEVEL = 0.05
 
 
@@ -209,11 +211,13 @@ def _spread(
                 return None
             off.append((value - left) * (len(units) - 1) / len(units))
         centre = sum(off) / len(off)
-        errors.append([each - centre for each in off])
+        away = [each - centre for each in off]
+        errors.append(away if max(map(abs, away)) > _ROUNDING else [0.0] * len(away))
     dependent = [autocorrelation(each) for each in errors]
     lengths = [whole.seconds / len(units) for whole, units in zip(wholes, grouped, strict=True)]
     if max(lengths) <= _LIKE * min(lengths):
-        dependent = [sum(dependent) / 2] * 2
+        known = [rho for rho, each in zip(dependent, errors, strict=True) if any(each)]
+        dependent = [sum(known) / max(1, len(known))] * 2
     one, other = (
         _variance(own, rho, short=is_short)
         for own, rho, is_short in zip(errors, dependent, short, strict=True)

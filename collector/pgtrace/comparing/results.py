@@ -1,10 +1,11 @@
 """Two results of one experiment: what differs, run by run."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import exp, fsum, log
+from typing import TypeVar
 
-from ..model.lab_result import QueryCell, TableResult
+from ..model.lab_result import Cell, QueryCell, Result
 from ..stats.student_t import error
 from .captures import Found, settle
 from .cautions import of_hosts, of_probes
@@ -12,21 +13,23 @@ from .comparison import Comparison, Finding, Metric, OneSide, Subject
 from .decide import MARGIN
 from .estimate import LEAST_UNITS, Estimate, Missing
 
+_C = TypeVar("_C", bound=Cell)
 _BLOCK = 8192
 _COMMON = frozenset(QueryCell.__struct_fields__)
 """What every run has; what an experiment's own has beside says what it was of."""
 
 
 def compare(
-    a: TableResult,
-    b: TableResult,
-    cells: tuple[Sequence[QueryCell], Sequence[QueryCell]],
+    a: Result,
+    b: Result,
+    cells: tuple[Sequence[_C], Sequence[_C]],
+    called: Callable[[_C], str],
     margin: float = MARGIN,
 ) -> Comparison:
-    """B against A, of these of their runs. All that both have is compared, none is chosen before
-    the others.
+    """B against A, of these of their runs; what has the same name is alike. All that both have is
+    compared, none is chosen before the others.
     """
-    groups = [_grouped(each) for each in cells]
+    groups = [_grouped(each, called) for each in cells]
     found: list[Found] = []
     for key in groups[0]:
         if key in groups[1]:
@@ -36,31 +39,34 @@ def compare(
             ]
     cautions = [*of_probes(a, b), *of_hosts(a, b)]
     hindered = cautions[0].words if any(c.name == "probe_type" for c in cautions) else None
-    settle([each for each in found if each[0].a and each[0].b], margin, hindered, primary=False)
+    told = [each for each in found if each[0].a and each[0].b]
+    settle(told, margin, hindered, primary=False, units="runs")
     return Comparison(
         a=_side(a, cells[0]),
         b=_side(b, cells[1]),
         margin=margin,
-        findings=[finding for finding, _ in found if finding.a and finding.b],
+        findings=[finding for finding, _ in told],
         cautions=cautions,
         experiment=a.experiment,
     )
 
 
-def _grouped(cells: Sequence[QueryCell]) -> dict[str, list[QueryCell]]:
+def query_called(cell: QueryCell) -> str:
     """By what was run: `sequential on ssd, cold, read_ahead_sectors 256`."""
-    found: defaultdict[str, list[QueryCell]] = defaultdict(list)
+    varied = [name for name in cell.__struct_fields__ if name not in _COMMON]
+    told = [f"{cell.pattern} on {cell.storage}", cell.state]
+    told += [f"{name} {getattr(cell, name)}" for name in varied]
+    return ", ".join(each for each in told if each)
+
+
+def _grouped(cells: Sequence[_C], called: Callable[[_C], str]) -> dict[str, list[_C]]:
+    found: defaultdict[str, list[_C]] = defaultdict(list)
     for cell in cells:
-        varied = [name for name in cell.__struct_fields__ if name not in _COMMON]
-        told = [f"{cell.pattern} on {cell.storage}", cell.state]
-        told += [f"{name} {getattr(cell, name)}" for name in varied]
-        found[", ".join(each for each in told if each)].append(cell)
+        found[called(cell)].append(cell)
     return found
 
 
-def _compared(
-    metric: Metric, key: str, one: Sequence[QueryCell], other: Sequence[QueryCell]
-) -> Found:
+def _compared(metric: Metric, key: str, one: Sequence[Cell], other: Sequence[Cell]) -> Found:
     values = [[v for cell in cells if (v := _value(metric, cell))] for cells in (one, other)]
     finding = Finding(metric=metric, of=Subject(run=key), outcome="not_decided")
     logs = [[log(value) for value in each] for each in values]
@@ -76,16 +82,18 @@ def _compared(
     return finding, Estimate(means[1] - means[0], (error(parts),), min(map(len, logs)))
 
 
-def _value(metric: Metric, cell: QueryCell) -> float | None:
-    """Nanoseconds, of all or of 8 KiB; None if it was not measured."""
+def _value(metric: Metric, cell: Cell) -> float | None:
+    """Nanoseconds, of all or of 8 KiB read; None if it was not measured, or nothing was read."""
     if metric == "elapsed":
         return cell.elapsed_s * 1e9
+    if not isinstance(cell, QueryCell):
+        return None
     reads = [io for io in cell.io if io.operation == "read" and io.scope == "query"]
     size = sum(io.bytes for io in reads)
     return sum(io.total_ns for io in reads) * _BLOCK / size if size else None
 
 
-def _side(result: TableResult, cells: Sequence[QueryCell]) -> OneSide:
+def _side(result: Result, cells: Sequence[Cell]) -> OneSide:
     return OneSide(
         started=result.started,
         seconds=result.duration_s,

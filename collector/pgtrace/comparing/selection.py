@@ -1,6 +1,7 @@
 """Which part of a capture is meant: --a and --b."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal, get_args
 
 from ..model.capture import Capture, Interval, Io, Query
@@ -82,12 +83,23 @@ def span(capture: Capture, selection: Selection) -> tuple[float, float]:
     if selection.interval is None:
         return 0.0, capture.duration_s
     first, last = (second_of(capture, text) for text in selection.interval)
-    if first >= last or last <= 0 or first >= capture.duration_s:
+    if first >= last > 0:
+        raise SelectionError(
+            f"'{'-'.join(selection.interval)}' ends before it begins: the earlier time stands first"
+        )
+    if last <= 0 or first >= capture.duration_s:
         raise SelectionError(
             f"the capture lasted from {moment(capture, 0)} to "
             f"{moment(capture, capture.duration_s)} (UTC): an interval lies within that"
         )
     return max(first, 0.0), min(last, capture.duration_s)
+
+
+def halves(capture: Capture) -> str:
+    """Two parts of a capture as they may be typed."""
+    times = [moment(capture, capture.duration_s * part / 2) for part in range(3)]
+    a, b = (f"'interval {first}-{last}'" for first, last in pairwise(times))
+    return f"--a {a} --b {b}"
 
 
 def intervals(capture: Capture, selection: Selection) -> list[Interval]:

@@ -1,6 +1,6 @@
 """One side of a comparison: what was done there, in pieces and as a whole."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +9,9 @@ from ..model.capture import (
     Heaviest,
     Interval,
     Io,
+    Kind,
     Operation,
+    Pattern,
     Query,
     Source,
     of_operation,
@@ -26,6 +28,8 @@ _MOST_GAPS = 1000
 """Pieces that stand for one time in which nothing was done, whatever a file says of its length."""
 
 Powers = dict[tuple[Operation, Source], dict[int, int]]
+Reads = tuple[Pattern, Kind, str | None]
+"""In which order, of what kind of file, and of which relation, if that is known."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Statement:
     """None: not measured."""
     blocks: int = 0
     total_ns: int = 0
+    reads: Counter[Reads] = field(default_factory=Counter)
+    """Blocks, by how they were read, and of what."""
 
 
 @dataclass(slots=True)
@@ -133,6 +139,7 @@ def _statements(capture: Capture, selection: Selection) -> dict[object, Statemen
             for io in filter(selection.has, of_operation(query.io)):
                 each.blocks += io.blocks
                 each.total_ns += io.total_ns
+                each.reads[io.pattern, io.kind, io.relation] += io.blocks
     executed = {each.query_id: each.calls for each in capture.executions}
     for each in found.values():
         counted = [executed[number] for number in each.query_ids if number in executed]
@@ -220,7 +227,9 @@ def _take_series(side: Side, timed: Sequence[tuple[Interval, float]]) -> None:
 def _series(side: Side, timed: Sequence[tuple[Interval, float]]) -> dict[str, list[Piece]]:
     found = {}
     named = {one.query_id for each, _ in timed for one in each.heaviest} - {None}
-    for statement in side.statements.values():
+    for key, statement in side.statements.items():
+        if key != statement.text:  # nobody knows whether it is the same on the other side
+            continue
         if not statement.query_ids & named or not statement.total_ns:
             continue
         ids = statement.query_ids

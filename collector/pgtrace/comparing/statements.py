@@ -1,9 +1,10 @@
 """What each statement did on both sides, as it was counted: exact, and no estimate."""
 
-from .comparison import Factor, StatementChange
+from .comparison import Access, Factor, StatementChange
 from .side import Side, Statement
 
 _MOST = 20
+_MOST_READS = 6
 
 
 def changes(a: Side, b: Side) -> list[StatementChange]:
@@ -31,6 +32,9 @@ def _change(
     some = one or other
     assert some
     found = StatementChange(text=some.text, **_told("a", one, a_s), **_told("b", other, b_s))  # type: ignore[arg-type]
+    ids = {number for each in (one, other) if each for number in each.query_ids}
+    found.query_id = ids.pop() if len(ids) == 1 else None
+    found.reads = _reads(one, other)
     if whole:
         found.part_of_change = (found.b_blocks_per_s - found.a_blocks_per_s) / whole
     return found
@@ -49,6 +53,20 @@ def _told(side: str, did: Statement | None, seconds: float) -> dict[str, float |
         found[f"{side}_calls_per_s"] = did.calls / seconds
         found[f"{side}_blocks_per_call"] = did.blocks / did.calls if did.calls else None
     return found
+
+
+def _reads(one: Statement | None, other: Statement | None) -> list[Access]:
+    """Of a statement that read on both sides."""
+    if not (one and other and one.blocks and other.blocks):
+        return []
+    found = [
+        Access(pattern=pattern, kind=kind, relation=relation,
+               a=one.reads[pattern, kind, relation] / one.blocks,
+               b=other.reads[pattern, kind, relation] / other.blocks)
+        for pattern, kind, relation in one.reads.keys() | other.reads.keys()
+    ]  # fmt: skip
+    found.sort(key=lambda each: (-abs(each.b - each.a), str(each)))
+    return found[:_MOST_READS]
 
 
 def factor(a: Side, b: Side) -> Factor | None:

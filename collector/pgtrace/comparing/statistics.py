@@ -1,7 +1,9 @@
 """What is compared of two sessions: each as a logarithm, because ratios multiply."""
 
+from collections.abc import Sequence
 from math import log, sqrt
 
+from ..stats.batch_means import add_up
 from .pieces import Piece, Stratum
 
 
@@ -30,49 +32,42 @@ def _rate(one: float, other: float, a: Piece, b: Piece) -> float | None:
 
 
 def speed(a: Piece, b: Piece) -> float | None:
-    """Time per block, had blocks come from the same places on both sides.
+    """Time per block of the kinds that both have, had they the same blocks on both sides.
 
     Fisher's ideal index (I. Fisher, The Making of Index Numbers (1922)): the geometric mean of
-    two, one with A's blocks and one with B's. With mix() it makes block_time(), and both turn round
-    where A and B are exchanged. What one side alone has is as fast on the other.
+    two, one with A's blocks and one with B's. Of what one side alone has nobody knows how fast it
+    would be on the other: it is in no index of how fast things are, and so is of the mix.
     """
-    found = _indices(a, b)
-    return found and found[0]
+    both = [key for key, each in a.sums.items() if each.blocks and _blocks(b, key)]
+    cost_a = {key: a.sums[key].total_ns / a.sums[key].blocks for key in both}
+    cost_b = {key: b.sums[key].total_ns / b.sums[key].blocks for key in both}
+    aa = sum(a.sums[key].blocks * cost_a[key] for key in both)
+    ab = sum(a.sums[key].blocks * cost_b[key] for key in both)
+    ba = sum(b.sums[key].blocks * cost_a[key] for key in both)
+    bb = sum(b.sums[key].blocks * cost_b[key] for key in both)
+    if not min(aa, ab, ba, bb) > 0:
+        return None
+    return log(sqrt(ab / aa * bb / ba))
 
 
 def mix(a: Piece, b: Piece) -> float | None:
-    """Time per block, had each place been as fast on both sides: the other of Fisher's two."""
-    found = _indices(a, b)
-    return found and found[1]
+    """Time per block, had each kind been as fast on both sides: what speed() leaves of
+    block_time(). All of them turn round where A and B are exchanged.
+    """
+    whole, own = block_time(a, b), speed(a, b)
+    return None if whole is None or own is None else whole - own
 
 
-def _indices(a: Piece, b: Piece) -> tuple[float, float] | None:
-    strata = a.sums.keys() | b.sums.keys()
-    cost_a = {key: cost for key in strata if (cost := _cost(a, b, key)) is not None}
-    cost_b = {key: cost for key in strata if (cost := _cost(b, a, key)) is not None}
-    blocks_a = {key: _blocks(a, key) for key in cost_a}
-    blocks_b = {key: _blocks(b, key) for key in cost_a}
-    whole_a, whole_b = sum(blocks_a.values()), sum(blocks_b.values())
-    if not whole_a or not whole_b:
+def in_common(own: Piece, sides: Sequence[Piece]) -> float | None:
+    """Of one side, which part is of kinds that both have: of its blocks or of its time, whichever
+    is more. None if it did nothing."""
+    whole = own.whole
+    if not whole.blocks or not whole.total_ns:
         return None
-    aa = sum(blocks_a[key] * cost_a[key] for key in cost_a) / whole_a
-    ab = sum(blocks_a[key] * cost_b[key] for key in cost_a) / whole_a
-    ba = sum(blocks_b[key] * cost_a[key] for key in cost_a) / whole_b
-    bb = sum(blocks_b[key] * cost_b[key] for key in cost_a) / whole_b
-    if not min(aa, ab, ba, bb) > 0:
-        return None
-    return log(sqrt(ab / aa * bb / ba)), log(sqrt(ba / aa * bb / ab))
+    both = add_up(each for key, each in own.sums.items() if all(_blocks(s, key) for s in sides))
+    return max(both.blocks / whole.blocks, both.total_ns / whole.total_ns)
 
 
 def _blocks(piece: Piece, key: Stratum) -> int:
     each = piece.sums.get(key)
     return each.blocks if each else 0
-
-
-def _cost(own: Piece, other: Piece, key: Stratum) -> float | None:
-    """Of a block; where there was none, as on the other side."""
-    for piece in (own, other):
-        each = piece.sums.get(key)
-        if each and each.blocks:
-            return each.total_ns / each.blocks
-    return None

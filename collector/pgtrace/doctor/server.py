@@ -14,7 +14,6 @@ QUERY_PROBES = (
     "statement__status",
     "query__start",
     "query__done",
-    "query__execute__start",
     "query__execute__done",
 )
 """USDT probes that open and close the scope of a query."""

@@ -32,6 +32,10 @@ class Attachments:
         self._not_measured = not_measured
         self.query_source: QuerySource = "none"
         self.times = False
+        self.done = not no_usdt and not all(
+            probes.tells_of_aborts(binary) for binary, _ in request.binaries
+        )
+        """Whether query__done is probed."""
 
     def choose(self) -> None:
         """Have the programs loaded that will be needed, and no others."""
@@ -40,6 +44,7 @@ class Attachments:
         wanted += [probes.EXIT, probes.FILL]
         if request.binaries:
             wanted += [probes.NO_USDT if self._no_usdt else probes.QUERIES, probes.ABORT]
+        wanted += [probes.DONE] if self.done else []
         wanted += [probes.QUERY_ID] if self._no_usdt or request.query_ids else []
         wanted += [probes.AIO] if request.aio else []
         wanted += [probes.CALIBRATION] if request.light else []
@@ -95,13 +100,12 @@ class Attachments:
         request = self._request
         if not request.binaries:
             return []
-        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
         missing: list[str] = []
         refused: list[tuple[str, int]] = []
         for each in request.binaries:
             before = self._object.attached
             try:
-                missing += attach(self._object, *each)
+                missing += self._attach_to(*each)
                 if request.query_ids and not self._no_usdt:
                     missing += probes.attach_query_ids(self._object, [each])
             except PgtraceError as error:
@@ -117,17 +121,22 @@ class Attachments:
             self.query_source = "uprobe" if self._no_usdt else "usdt"
         return refused
 
+    def _attach_to(self, binary: str, pid: int) -> list[str]:
+        """The probes of queries. What is not measured."""
+        if self._no_usdt:
+            return probes.attach_functions(self._object, binary, pid)
+        return probes.attach_queries(self._object, binary, pid, done=self.done)
+
     def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> None:
         self._io_workers = True
         self._not_measured += probes.attach_io_workers(self._object, binaries)
 
     def _attach_to_another(self, binary: str) -> None:
         before, everybody = self._object.attached, [(binary, -1)]
-        attach = probes.attach_functions if self._no_usdt else probes.attach_queries
         missing = []
         try:
             if self.query_source in COUNT_CALLS:
-                missing += attach(self._object, binary, -1)
+                missing += self._attach_to(binary, -1)
                 if self._request.query_ids and not self._no_usdt:
                     missing += probes.attach_query_ids(self._object, everybody)
             if self._request.aio:

@@ -1,6 +1,8 @@
 """One number of each entry of an array, as far as the kernel ever took entries."""
 
+import struct
 from collections.abc import Iterator
+from typing import Any
 
 from ..libbpf.mapped_array import Pieces
 
@@ -26,20 +28,26 @@ class Column:
     def parts(self, *also: int) -> Iterator[tuple[int, list[list[int]]]]:
         """Piece by piece the index of its first entry, and the numbers; so those at the offsets
         that are given beside."""
-        index, stride = self._entries.start, self._stride
+        offsets = (self._offset, *(each // _NUMBER for each in also))
+        for index, piece in self._pieces():
+            with piece.cast("I") as numbers:
+                yield index, [numbers[offset :: self._stride].tolist() for offset in offsets]
+
+    def entries(self, form: struct.Struct) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
+        """Piece by piece the index of its first entry, and all of them in this form, as long as an
+        entry is.
+        """
+        for index, piece in self._pieces():
+            yield index, form.iter_unpack(piece)
+
+    def _pieces(self) -> Iterator[tuple[int, memoryview]]:
+        index, size = self._entries.start, self._stride * _NUMBER
         while index < self._entries.stop:
             memory, at = self._memory.at(index)
-            inside = at // (stride * _NUMBER)
-            count = min(self._memory.length - inside, self._entries.stop - index)
-            with memoryview(memory)[at : at + count * stride * _NUMBER] as piece:  # noqa: SIM117
+            count = min(self._memory.length - at // size, self._entries.stop - index)
+            with memoryview(memory)[at : at + count * size] as piece:
                 with piece.cast("I") as numbers:
                     if not numbers[self._taken] and not numbers[self._offset]:
                         return
-                    yield (
-                        index,
-                        [
-                            numbers[offset::stride].tolist()
-                            for offset in (self._offset, *(each // _NUMBER for each in also))
-                        ],
-                    )
+                yield index, piece
             index += count

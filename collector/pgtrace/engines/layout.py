@@ -23,6 +23,8 @@ SUBS = 16
 CHUNKS = 38
 FILES = 16
 CACHED = 32
+RECENT = 32
+TIMED = 32
 COMPONENTS = 4
 COMPONENT = 40
 TEXT = 1024
@@ -96,6 +98,7 @@ class Options(ctypes.Structure):
         ("cookies", c_uint32),
         ("light", c_uint32),
         ("times", c_uint32),
+        ("done", c_uint32),
     )
 
 
@@ -153,13 +156,14 @@ class Slot(ctypes.Structure):
         ("file", c_uint32),
         ("unused", c_uint32),
         ("count", c_uint64),
-        ("bytes", c_uint64),
-        ("device_bytes", c_uint64),
         ("total_ns", c_uint64),
         ("min_ns", c_uint64),
         ("max_ns", c_uint64),
+        ("bytes", c_uint64),
+        ("device_bytes", c_uint64),
         ("queued_ns", c_uint64),
         ("chunk", c_uint32 * CHUNKS),
+        ("padding", c_uint64 * 2),
     )
 
 
@@ -387,6 +391,22 @@ class Hashing(ctypes.Structure):
     )
 
 
+class Passed(ctypes.Structure):
+    """struct pgt_passed."""
+
+    _fields_ = (("line", c_uint64), ("depth", c_uint64), ("held", c_uint64))
+
+
+class Recent(ctypes.Structure):
+    """struct pgt_recent."""
+
+    _fields_ = (
+        ("query_id", c_uint64),
+        ("application", c_uint64),
+        ("statement", c_uint64),
+    )
+
+
 class Seen(ctypes.Structure):
     """struct pgt_seen."""
 
@@ -400,6 +420,7 @@ class Seen(ctypes.Structure):
         ("last_id", c_uint64),
         ("changes", c_uint32),
         ("known", c_uint32),
+        ("recent", Recent * RECENT),
     )
 
 
@@ -418,7 +439,7 @@ class Times(ctypes.Structure):
         ("start", c_uint64),
         ("event", c_uint32),
         ("busy", c_uint32),
-        ("slot", c_uint32 * len(TIMES)),
+        ("slot", c_uint32 * TIMED),
     )
 
 
@@ -426,22 +447,26 @@ class Task(ctypes.Structure):
     """struct pgt_task."""
 
     _fields_ = (
+        ("ignored", c_uint32),
+        ("serial", c_uint32),
+        ("postmaster", c_uint32),
+        ("index", c_uint32),
+        ("tid", c_uint32),
+        ("tgid", c_uint32),
+        ("inner_tgid", c_uint32),
+        ("file", c_uint32),
         ("start_ns", c_uint64),
         ("read_bytes", c_uint64),
         ("switches", c_uint64),
         ("asked", c_uint64),
         ("position", c_uint64),
-        ("file", c_uint32),
-        ("serial", c_uint32),
-        ("ignored", c_uint32),
-        ("tid", c_uint32),
-        ("tgid", c_uint32),
-        ("inner_tgid", c_uint32),
-        ("postmaster", c_uint32),
+        ("started_for", c_uint64),
+        ("application", c_uint64),
+        ("times", Times),
+        ("seen", Seen),
         ("files_used", c_uint32),
         ("streams_used", c_uint32),
         ("operation", c_uint32),
-        ("index", c_uint32),
         ("chosen", c_uint32),
         ("folding", c_uint32),
         ("exit_code", c_uint32),
@@ -464,13 +489,11 @@ class Task(ctypes.Structure):
         ("wait_start_ns", c_uint64),
         ("asked_blocks", c_uint64),
         ("hashing", Hashing),
+        ("passed", Passed),
         ("words", c_uint64),
         ("files", FileState * FILES),
         ("streams", Stream * FILES),
         ("written", c_uint64 * FILES),
-        ("times", Times),
-        ("started_for", c_uint64),
-        ("seen", Seen),
         ("found", FileEntry),
         ("others", Calls),
         ("title", c_char * TITLE),

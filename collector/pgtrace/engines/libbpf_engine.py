@@ -38,7 +38,7 @@ from .attachments import Attachments
 from .file_table import FileTable
 from .light import Light
 from .map_sizes import Room
-from .slot_table import ReadsByQuery, SlotPool
+from .slot_table import BEGUN_BEFORE, ReadsByQuery, SlotPool
 from .statement_table import StatementTable
 from .task_table import TaskTable
 
@@ -80,6 +80,7 @@ class LibbpfEngine:
         reason = probes.why_not(way)
         if reason:
             raise UnsupportedError(f"reads by {way}: {reason}")
+        probes.check_permitted(way)
         with contextlib.ExitStack() as stack:
             self._object = stack.enter_context(Object(OBJECT, self._types()))
             uring = self._find_uring(request)
@@ -98,8 +99,9 @@ class LibbpfEngine:
             self.query_source: QuerySource = self._attachments.query_source
             self.times = self._attachments.times
             self._live.no_switch = request.options.times and not self.times
-            waits = {each.pid: each.wait for each in request.postmasters}
-            self.began_ns = self._tasks.begin(waits if self.times else None)
+            self.began_ns = self._tasks.begin(
+                request.postmasters, times=self.times, light=bool(self._light)
+            )
             stack.pop_all()
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
@@ -130,6 +132,8 @@ class LibbpfEngine:
 
     def was_idle(self, serial: int, *, for_ever: bool = False) -> None:
         """See Engine."""
+        if serial in self._tasks.ran:
+            return
         self._pool.idle.add(serial)
         if for_ever:
             self._tasks.close_scope(serial)
@@ -200,15 +204,16 @@ class LibbpfEngine:
             return {}
         sums, now_ns = self._settled(self._pool.time_sums), self._ended_ns or time.monotonic_ns()
         for serial, _, _ in self._tasks.serials():
-            known = self._tasks.read(serial)
-            task_times.add_pending_time(sums.setdefault(serial, {}), known, now_ns)
+            known = self._tasks.read_for_times(serial)
+            before = self._before(known)
+            task_times.add_pending_time(sums.setdefault(serial, {}), known, now_ns, before=before)
         return sums
 
     def statement(self, serial: int, query: int) -> StatementName | None:
         """See Engine."""
         if query > layout.STATEMENT:
             return self._statements.name(query - layout.STATEMENT - 1)
-        if not 0 < query < layout.OTHERS:
+        if not 0 < query < layout.OTHERS or not self._tasks.has(serial):
             return None
         task = self._tasks.read(serial)
         if task.query.number != query:
@@ -228,6 +233,7 @@ class LibbpfEngine:
             with self._kept(task):
                 self._complete(task, reads, statements[task.serial])
             self._pool.idle.discard(task.serial)
+            self._tasks.ran.pop(task.serial, None)
             for index in statements[task.serial]:
                 self._statements.release(index)
             chunks = self._tasks.read(task.serial).others.chunk
@@ -357,6 +363,7 @@ class LibbpfEngine:
             cookies=btf.has_cookies(),
             light=request.light,
             times=request.options.times,
+            done=self._attachments.done,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)
@@ -434,9 +441,10 @@ class LibbpfEngine:
 
     def _complete(self, task: TaskSnapshot, reads: ReadsByQuery, statements: list[int]) -> None:
         """Add to what is known of a task its reads, its statements, and what it runs."""
-        known = self._tasks.read(task.serial)
+        known = self._tasks.read_for_times(task.serial)
         if self.times:
-            task_times.add_pending(reads, known, self._ended_ns or time.monotonic_ns())
+            now_ns = self._ended_ns or time.monotonic_ns()
+            task_times.add_pending(reads, known, now_ns, before=self._before(known))
             task.asleep = task_times.asleep(known)
         idle = task.serial in self._pool.idle
         task.running, outside = self._running(known), set[int]()
@@ -452,6 +460,9 @@ class LibbpfEngine:
             task.running.reads = {}
             add_reads(task.running.reads, reads.get(known.query.number, {}))
         totals = [self._statements.total(index, reads) for index in statements]
+        ran = self._tasks.ran.get(task.serial)
+        if ran and BEGUN_BEFORE in reads:
+            totals.append(ran.total(reads[BEGUN_BEFORE]))
         if not self._per_query:  # there, these are of queries whose records were lost
             totals += self._statements.others(known, reads)
         for total in totals:
@@ -469,6 +480,12 @@ class LibbpfEngine:
 
     def _kept(self, task: TaskSnapshot) -> contextlib.AbstractContextManager[None]:
         return self.failures.kept(f"what process {task.tgid} did is not all in its numbers")
+
+    def _before(self, task: layout.Task) -> int:
+        """The query that a thread was in when tracing began, if it may be in it yet, or 0."""
+        if self._light:
+            return BEGUN_BEFORE if task.serial in self._tasks.ran else 0
+        return BEGUN_BEFORE if task.query.open and task.serial not in self._pool.idle else 0
 
     def _running(self, task: layout.Task) -> QueryEvent | None:
         query = task.query

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
-from ..libbpf import btf
+from ..libbpf import btf, trials
 from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
 from ..linux import capabilities, tracepoints
@@ -20,6 +20,7 @@ PROBE_TYPES: tuple[ProbeType, ...] = ("fentry", "kprobe", "tracepoint")
 _PREFIX = {"fentry": "pgt_f", "kprobe": "pgt_k", "tracepoint": "pgt_tp"}
 _OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
 QUERIES, NO_USDT, ABORT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_x_", "pgt_i_", "pgt_a_"
+DONE = "pgt_d_"
 EXIT, FILL = "pgt_exit", "pgt_fill"
 CALIBRATION = "pgt_l_"
 CHECKPOINTS = "pgt_c_"
@@ -38,31 +39,32 @@ _FUNCTIONS: dict[Operation, tuple[str, ...]] = {
 _SYSTEM_CALLS: dict[Operation, dict[str, str]] = {
     "read": {
         "read": "read",
+        "readv": "read",
         "pread64": "pread",
-        "readv": "readv",
-        "preadv": "preadv",
-        "preadv2": "preadv",
+        "preadv": "pread",
+        "preadv2": "pread",
     },
     "write": {
         "write": "write",
+        "writev": "write",
         "pwrite64": "pwrite",
-        "writev": "writev",
-        "pwritev": "pwritev",
-        "pwritev2": "pwritev",
+        "pwritev": "pwrite",
+        "pwritev2": "pwrite",
     },
-    "fsync": {"fsync": "fsync", "fdatasync": "fdatasync", "sync_file_range": "range"},
+    "fsync": dict.fromkeys(("fsync", "fdatasync", "sync_file_range"), "fsync"),
 }
 _PROVIDER = "postgresql"
 _USDT = {
     "statement__status": "pgt_q_status",
     "query__start": "pgt_q_start",
-    "query__done": "pgt_q_done",
-    "query__execute__start": "pgt_q_portal_start",
     "query__execute__done": "pgt_q_portal_done",
 }
+"""Not query__execute__start: a portal that began ends, or fails, and either is seen. Nor
+query__done, where aborts are: a simple query that fails is aborted."""
+_DONE = {"query__done": "pgt_d_done"}
 _OF_TEXTS = ("pgt_q_status", "pgt_q_start")
 """Those that are to know where their probe's first argument lies."""
-USDT_OF_QUERIES = frozenset(_USDT)
+USDT_OF_QUERIES = frozenset(_USDT | _DONE)
 FUNCTIONS_OF_QUERIES = {
     "pgstat_report_activity": ("pgt_n_activity", False),
     "pgstat_report_query_id": ("pgt_i_query_id", False),
@@ -102,6 +104,14 @@ def why_not(way: ProbeType) -> str | None:
     if way == "kprobe" and not KPROBES.exists():
         return "the kernel was built without kprobes"
     return None
+
+
+def check_permitted(way: ProbeType) -> None:
+    """Raise what refuses that probe type, where the kernel tells before anything is built: what is
+    built for nothing takes as long as all of a start.
+    """
+    if way == "fentry" and trials.denies_fentry():
+        raise refusal(LibbpfError(errno.EPERM, "fentry"), f"{way} programs")
 
 
 def prefix(way: ProbeType, operation: Operation) -> str:
@@ -152,20 +162,33 @@ def attach_times(loaded: Object, way: ProbeType) -> None:
         raise refusal(error, "tracepoint sched_switch") from error
 
 
-def attach_queries(loaded: Object, binary: str, pid: int) -> list[str]:
-    """Attach the USDT probes that bracket queries; what is not measured, each with its reason.
+def tells_of_aborts(binary: str) -> bool:
+    """Whether it tells which queries fail. Of one that cannot be read whoever attaches to it says
+    so: it is not to cost other servers theirs.
+    """
+    try:
+        return symbol_offset(binary, _ABORT) is not None
+    except PgtraceError:
+        return True
+
+
+def attach_queries(loaded: Object, binary: str, pid: int, *, done: bool) -> list[str]:
+    """Attach the USDT probes that bracket queries, with `done` also that which tells that a simple
+    query did not fail; what is not measured, each with its reason.
 
     Raises MissingProbesError if they are not all there.
     """
     before = loaded.attached
+    wanted = _USDT | _DONE if done else _USDT
     missing = [
-        probe for probe, program in _USDT.items() if not _usdt(loaded, program, pid, binary, probe)
+        probe for probe, program in wanted.items() if not _usdt(loaded, program, pid, binary, probe)
     ]
     if missing:
         loaded.detach(keep=before)
         raise MissingProbesError(f"the binary has no USDT probe {', '.join(missing)}")
     if not _uprobe(loaded, "pgt_x_abort", pid, binary, _ABORT):
-        return [f"errors of extended queries: the binary does not export {_ABORT}"]
+        which = "extended queries" if done else "queries"
+        return [f"errors of {which}: the binary does not export {_ABORT}"]
     return []
 
 

@@ -37,7 +37,7 @@ def query(data: bytes, *, ended: bool) -> tuple[QueryEvent, int, int]:
         text_cut=bool(cut),
         application_name=application.partition(b"\0")[0],
         protocol=layout.PROTOCOLS[protocol],
-        # Without AbortCurrentTransaction a simple query's missing query__done tells as much
+        # Where it is probed, a simple query's missing query__done tells of an error, too
         error=bool(failed) or (ended and protocol == layout.SIMPLE and not done),
         executed=bool(executed),
         begun_before=bool(before),

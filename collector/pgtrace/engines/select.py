@@ -20,6 +20,7 @@ and each look at what fentry is refused for takes as long as the start itself.""
 def start(request: Request) -> Engine:
     """Attach the probes. Raises UnsupportedError, PermissionDeniedError or TargetError."""
     check_pid_namespace()
+    check_clock()
     if request.options.engine:
         return _start(request, request.options.engine)
     try:
@@ -39,6 +40,16 @@ def check_pid_namespace() -> None:
         raise UnsupportedError(
             "pgtrace sees only its container's processes, by pids that are not the kernel's: "
             "run the container with --pid=host, or pgtrace on the host"
+        )
+
+
+def check_clock() -> None:
+    """Raise UnsupportedError where times are not the kernel's, as in a restored container."""
+    if not namespaces.has_the_first_clock():
+        # kthreadd, which is always in the first one
+        raise UnsupportedError(
+            "pgtrace runs in a time namespace, whose clock is not the kernel's: put "
+            "`nsenter --time=/proc/2/ns/time` before it"
         )
 
 

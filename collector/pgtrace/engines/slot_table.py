@@ -4,6 +4,7 @@ import functools
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from ctypes import sizeof
+from typing import TypeVar
 
 from ..libbpf.objects import Object
 from ..model.capture import Call, Operation, Source
@@ -27,14 +28,15 @@ from .map_sizes import Room
 BEGUN_BEFORE = 1  # the number of the scope that is open when tracing begins
 
 _HEAD_FORMAT = "<IIQIIII7Q"
-_SLOT = struct.Struct(f"{_HEAD_FORMAT}{layout.CHUNKS}I")
+_SLOT = struct.Struct(f"{_HEAD_FORMAT}{layout.CHUNKS}I{layout.Slot.padding.size}x")
 _HEAD = struct.calcsize(_HEAD_FORMAT)
 _CHUNK = struct.Struct(f"<{layout.SUBS}Q")
 _EMPTY_CHUNK = bytes(_CHUNK.size)
-_EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.ALL_KEYS, *([0] * 10)) + bytes(4 * layout.CHUNKS)
-_SUMS = struct.Struct("<IIQIIII4Q")  # the head, up to total_ns
-_OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 14
-_AT_ONCE = 512
+_EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.ALL_KEYS, *([0] * 10)).ljust(_SLOT.size, b"\0")
+_SUMS = struct.Struct("<IIQIIII5Q")  # the head, up to bytes
+_SUMS_OF_SLOT = struct.Struct(f"{_SUMS.format}{_SLOT.size - _SUMS.size}x")
+_OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _TOTAL, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 8, 14
+_AT_ONCE = 8192
 _COUNT_AT, _OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
     layout.Slot.count.offset,
     layout.Slot.owner.offset,
@@ -48,6 +50,7 @@ _SLOTS, _CHUNK_QUEUE = 0, 1  # enum queue in bpf/free_lists.bpf.c
 assert _SLOT.size == sizeof(layout.Slot) == len(_EMPTY)
 assert _CHUNK.size == sizeof(layout.Chunk)
 
+_K = TypeVar("_K", Key, TimeKey)
 _Values = tuple[int, ...]
 ReadsByQuery = dict[int, ReadsByKey]
 """By the number of the query, or layout.STATEMENT and what follows."""
@@ -165,15 +168,22 @@ class SlotPool:
         return found
 
     def sums(self, of: Collection[int] | None = None) -> dict[int, dict[int, Sums]]:
-        """By charged_to and query, count, bytes and nanoseconds by key, without any histogram."""
+        """By charged_to and query, count, bytes and nanoseconds by key, without any histogram. It
+        is asked for each second, of all slots: so what others say in words is written out here.
+        """
         found: dict[int, dict[int, Sums]] = {}
-        for place in self._places(of):
-            values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
-            if _is_counted_io(values):
-                count, size, _, total = values[_COUNT:]
-                sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
-                if isinstance(key := self._key(values), Key):
-                    add_sum(sums, key, count, size, total)
+        for column in self._columns:
+            for first, slots in column.entries(_SUMS_OF_SLOT):
+                for place, values in enumerate(slots, first + 1):
+                    payer = values[_PAYER]
+                    if not payer or not values[_COUNT] or (of is not None and payer not in of):
+                        continue
+                    if place in self._retired:
+                        values = self._with_key(place, values)  # noqa: PLW2901
+                    if values[_KEY] < layout.KEYS:
+                        sums = found.setdefault(payer, {}).setdefault(values[_QUERY], {})
+                        count, total, _, _, size = values[_COUNT:]
+                        add_sum(sums, self._io_key(values), count, size, total)
         for charged_to, returned in self._returned.items():
             if of is None or charged_to in of:
                 for query, each in returned.items():
@@ -187,8 +197,7 @@ class SlotPool:
         for place in self._places(of):
             values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
             if _is_counted(values) and isinstance(key := self._key(values), TimeKey):
-                *_, total = values
-                add_time(found.setdefault(values[_PAYER], {}), key, total)
+                add_time(found.setdefault(values[_PAYER], {}), key, values[_TOTAL])
         for charged_to, returned in self._returned.items():
             if of is None or charged_to in of:
                 for reads in returned.values():
@@ -339,11 +348,14 @@ class SlotPool:
         return reads
 
     def _key(self, values: _Values) -> Key | TimeKey:
-        key: Key | TimeKey
         if values[_KEY] >= layout.KEYS:
-            key = time_key_of(values[_KEY], values[_FILE])
-        else:
-            key = key_of(values[_KEY], self._file_number(values[_FILE]))
+            return self._told(values, time_key_of(values[_KEY], values[_FILE]))
+        return self._io_key(values)
+
+    def _io_key(self, values: _Values) -> Key:
+        return self._told(values, key_of(values[_KEY], self._file_number(values[_FILE])))
+
+    def _told(self, values: _Values, key: _K) -> _K:
         if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
             return key._replace(performed_by="io worker")
         if values[_QUERY] == BEGUN_BEFORE and values[_PAYER] in self.idle:
@@ -378,7 +390,7 @@ class SlotPool:
         return wanted
 
     def _counts(self, values: _Values) -> Counts:
-        count, size, device, total, low, high, queued = values[_COUNT:_CHUNKS]
+        count, total, low, high, size, device, queued = values[_COUNT:_CHUNKS]
         buckets = self._buckets(values[_CHUNKS:])
         # No read takes 0 ns: then it is not known
         return Counts(buckets, total, low or None, high, count, size, device, queued)

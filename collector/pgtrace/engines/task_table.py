@@ -2,13 +2,13 @@
 
 import struct
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from ctypes import sizeof
 
 from ..libbpf.mapped_array import load_barrier
 from ..libbpf.objects import Object
 from ..model.capture import Operation
-from . import ExcludedCounts, Member, TaskSnapshot, layout, task_times
+from . import ExcludedCounts, Member, Postmaster, TaskSnapshot, begun_before, layout, task_times
 from .slot_table import BEGUN_BEFORE
 
 _SIZE = sizeof(layout.Task)
@@ -25,6 +25,8 @@ _TIME = struct.Struct("<Q")
 _BEGAN_AT = layout.Task.began_ns.offset
 _TIMES_AT = layout.Task.times.offset
 _QUERY_START_AT = layout.Task.query.offset + layout.QueryRecord.start_ns.offset
+_COPIES = 5
+"""A task changes with each switch to or from it: a few µs later it mostly has not."""
 
 assert _SIZE % _NUMBER.size == 0
 
@@ -44,6 +46,8 @@ class TaskTable:
         """By their places: 0 is nobody's."""
         self._spare = list(range(count))
         self._members: list[tuple[int, Member]] = []
+        self.ran: dict[int, begun_before.Ran] = {}
+        """In the light tier, what those ran, by their serials, who ran already."""
         self._looked: tuple[list[int], list[int]] = [], []
         self._listed: list[tuple[int, int, int]] = []
 
@@ -71,20 +75,25 @@ class TaskTable:
         self._leaders.update(bytes(leader), _NUMBER.pack(index))
         return int(task.serial)
 
-    def begin(self, waits: Mapping[int, int] | None = None) -> int:
-        """Count what the threads do that run already, and return from when on. By their
-        postmasters, `waits` is where they show what they wait for, if it is measured where their
-        time goes.
+    def begin(self, postmasters: Sequence[Postmaster], *, times: bool, light: bool) -> int:
+        """Count what the threads do that run already, and return from when on. With `times`, it is
+        measured where their time goes.
 
         Only once all probes are there: a query that ends while some are not yet is told wrong.
         """
+        servers = {each.pid: each for each in postmasters}
         now_ns = time.monotonic_ns()
         now = _TIME.pack(now_ns)
         for index, member in self._members:
-            if waits is not None:
-                began = task_times.first(member, waits.get(member.postmaster, 0), now_ns)
+            if times:
+                server = servers.get(member.postmaster)
+                began = task_times.first(member, server.wait if server else 0, now_ns)
                 # Of who is idle, what is counted there is outside queries
-                began.query = self.read(self._serials[index]).query.number
+                serial = self._serials[index]
+                began.query = self.read(serial).query.number
+                if light and (ran := begun_before.ran(member, servers)):
+                    self.ran[serial] = ran
+                    began.query = BEGUN_BEFORE
                 first = index * _SIZE + _TIMES_AT
                 self._memory[first : first + sizeof(began)] = bytes(began)
             for at in (_BEGAN_AT, _QUERY_START_AT):
@@ -105,6 +114,10 @@ class TaskTable:
         """All serials that a task has, or will have that is not there yet."""
         return set(self._place)
 
+    def has(self, serial: int) -> bool:
+        """Whether it was not released yet."""
+        return serial in self._place
+
     def serials(self) -> list[tuple[int, int, int]]:
         """(serial, tid, ended) of each task that was taken: cheap, for every look."""
         # The upper half of a time is enough to tell that it is there
@@ -123,6 +136,18 @@ class TaskTable:
     def read(self, serial: int) -> layout.Task:
         """A copy of all that the kernel knows of it."""
         return layout.Task.from_buffer_copy(self._memory, self._place[serial] * _SIZE)
+
+    def read_for_times(self, serial: int) -> layout.Task:
+        """The same, of one moment as to where its time goes: else one that waited for its client,
+        and runs a query by the time when that part is copied, would have waited within the query.
+        """
+        found = self.read(serial)
+        for _ in range(_COPIES):
+            again = self.read(serial)
+            if _moment(again) == _moment(found):
+                break
+            found = again
+        return found
 
     def snapshot(self, serial: int) -> TaskSnapshot:
         """The same without its reads and its query."""
@@ -248,3 +273,7 @@ def _apart(*aparts: layout.Excluded) -> ExcludedCounts:
         sum(each.device_bytes for each in aparts),
         sum(each.total_ns for each in aparts),
     )
+
+
+def _moment(task: layout.Task) -> tuple[bytes, bytes, int, int]:
+    return bytes(task.times), bytes(task.seen), task.query.open, task.query.number

@@ -8,11 +8,13 @@ from ..model.buckets import bucket_index
 from ..model.capture import TimeKind
 from ..postgres import binary
 from . import Counts, Member, ReadsByKey, TimeKey, TimeSums, add_reads, layout
-from .slot_table import add_time
+from .slot_table import BEGUN_BEFORE, add_time
 
 _NUMBER, _POINTER = 4, 8
-_STATES = {b"S": 1, b"D": 2}
-"""TASK_INTERRUPTIBLE and TASK_UNINTERRUPTIBLE, include/linux/sched.h."""
+_STATES = {b"S": 1, b"D": 2, b"T": 4, b"t": 8}
+"""TASK_INTERRUPTIBLE, TASK_UNINTERRUPTIBLE, and two of who is held up, by a signal or a debugger:
+include/linux/sched.h."""
+_HELD = 4 | 8
 
 
 def first(member: Member, wait: int, now_ns: int) -> layout.Times:
@@ -22,24 +24,30 @@ def first(member: Member, wait: int, now_ns: int) -> layout.Times:
     run_delay = _run_delay(member.tid)
     if run_delay is None:
         return layout.Times()
-    event = _event(member.pid, wait) or _kernel_sleep(member.tid)
+    state = _sleep(member.tid)
+    shown = 0 if state & _HELD else _event(member.pid, wait)
+    event = shown or (layout.KERNEL_SLEEP | state if state else 0)
     if not event:
         return layout.Times(in_ns=now_ns)
     return layout.Times(out_ns=now_ns, event=event, run_delay=run_delay)
 
 
-def add_pending(reads: dict[int, ReadsByKey], task: layout.Task, now_ns: int) -> None:
-    """Add what goes on, until then, to what was counted, by query."""
-    for query, kind, event, ns in _pending(task, now_ns):
+def add_pending(
+    reads: dict[int, ReadsByKey], task: layout.Task, now_ns: int, *, before: int
+) -> None:
+    """Add what goes on, until then, to what was counted, by query. `before` is that which it ran
+    when tracing began, or 0.
+    """
+    for query, kind, event, ns in _pending(task, now_ns, before):
         if ns > 0:
             key = TimeKey(layout.SCOPES[query > 0], "backend", kind, event)
             counts = Counts({bucket_index(ns): 1}, ns, ns, ns, 1)
             add_reads(reads.setdefault(query, {}), {key: counts})
 
 
-def add_pending_time(sums: TimeSums, task: layout.Task, now_ns: int) -> None:
+def add_pending_time(sums: TimeSums, task: layout.Task, now_ns: int, *, before: int) -> None:
     """The same to sums."""
-    for query, kind, event, ns in _pending(task, now_ns):
+    for query, kind, event, ns in _pending(task, now_ns, before):
         if ns > 0:
             add_time(sums, TimeKey(layout.SCOPES[query > 0], "backend", kind, event), ns)
 
@@ -52,20 +60,27 @@ def asleep(task: layout.Task) -> int | None:
     return int(times.event)
 
 
-def _pending(task: layout.Task, now_ns: int) -> Iterator[tuple[int, TimeKind, int, int]]:
+def _pending(
+    task: layout.Task, now_ns: int, before: int
+) -> Iterator[tuple[int, TimeKind, int, int]]:
     times = task.times
     if task.ended_ns or not (times.in_ns or times.out_ns):
         return
     arrived = times.in_ns if times.in_ns > times.out_ns else now_ns
+    query = _query(task, before)
     if times.out_ns:
         # How much of it was waiting for a CPU the kernel tells when the task leaves that again
         kind: TimeKind = "sleep" if times.event else "run_queue"
-        yield times.query or _query(task), kind, times.event, arrived - times.out_ns
-    yield _query(task), "cpu", 0, now_ns - arrived
+        left_in = before if times.query == BEGUN_BEFORE else times.query
+        yield left_in or query, kind, times.event, arrived - times.out_ns
+    yield query, "cpu", 0, now_ns - arrived
 
 
-def _query(task: layout.Task) -> int:
-    return int(task.query.number if task.query.open else task.seen.statement)
+def _query(task: layout.Task, before: int) -> int:
+    if task.query.open:
+        return before if task.query.number == BEGUN_BEFORE else int(task.query.number)
+    # In the light tier: nothing is known before the first look
+    return int(task.seen.statement if task.seen.looked_ns else before)
 
 
 def _event(pid: int, wait: int) -> int:
@@ -79,14 +94,13 @@ def _event(pid: int, wait: int) -> int:
     return int.from_bytes(shown, "little")
 
 
-def _kernel_sleep(tid: int) -> int:
-    """Its event, if it sleeps and shows none; else 0."""
+def _sleep(tid: int) -> int:
+    """The state of a thread that sleeps, or is held up; 0 if it could run."""
     try:
         stat = Path(f"/proc/{tid}/stat").read_bytes()
     except OSError:
         return 0
-    state = stat.rpartition(b") ")[2][:1]
-    return layout.KERNEL_SLEEP | _STATES[state] if state in _STATES else 0
+    return _STATES.get(stat.rpartition(b") ")[2][:1], 0)
 
 
 def _run_delay(tid: int) -> int | None:

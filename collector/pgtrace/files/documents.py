@@ -122,8 +122,10 @@ def _opened(path: Path | str) -> BinaryIO:
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         os.close(handle)
-        words = f"{path} is no file; for what somebody writes into it: pgtrace report - < {path}"
-        raise UsageError(words)
+        raise UsageError(
+            f"{path} is no file; for what somebody writes into it name - in its place, as in "
+            f"pgtrace report - < {path}"
+        )
     return os.fdopen(handle, "rb")
 
 

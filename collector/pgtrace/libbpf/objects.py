@@ -7,7 +7,8 @@ import functools
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +22,7 @@ from .mapped_array import Pieces
 _messages: list[str] = []
 """What libbpf said since the last call that failed: the reason of an error is only there."""
 _listeners: list[Callable[[str], None]] = []
+_PERF_EVENT = "anon_inode:[perf_event]"
 _AT_ONCE = 4000
 """Records that are handled before somebody else's turn."""
 
@@ -301,11 +303,14 @@ class Object:
     def close(self, *, wait: bool = False) -> None:
         """Detach and give everything back to the kernel.
 
-        The kernel takes a grace period for each link, together seconds: without `wait` a child
-        process waits for them, and ends.
+        The kernel takes a grace period for each link: without `wait` a child process waits for
+        them, and ends.
         """
-        if self._links:
-            with contextlib.nullcontext() if wait else _held_by_a_child():
+        if self._links and wait:
+            _all_at_once(self._links)
+            self._links.clear()
+        elif self._links:
+            with _held_by_a_child():
                 self.detach()
         if self._pointer:
             self._lib.bpf_object__close(self._pointer)
@@ -325,8 +330,9 @@ def _held_by_a_child() -> Iterator[None]:
         try:
             os.setsid()
             if os.fork() == 0:
-                _keep_only_links(reader)
+                links = _keep_only_links(reader)
                 os.read(reader, 1)  # until the parent has let go of them, or died
+                _all_at_once([functools.partial(os.close, link) for link in links])
         finally:
             os._exit(0)
     os.close(reader)
@@ -337,12 +343,28 @@ def _held_by_a_child() -> Iterator[None]:
         os.close(writer)
 
 
-def _keep_only_links(also: int) -> None:
-    """Close all other files: whoever waits for the end of a pipe must not wait for us."""
+def _all_at_once(links: Iterable[Callable[[], object]]) -> None:
+    """Let go of each in a thread of its own: so that they wait for the same grace periods."""
+    threads = [threading.Thread(target=link) for link in links]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _keep_only_links(also: int) -> list[int]:
+    """Close all other files: whoever waits for the end of a pipe must not wait for us. Return what
+    has to be waited for.
+    """
+    links = []
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         with contextlib.suppress(OSError):
-            if int(name) != also and "anon_inode" not in os.readlink(f"/proc/self/fd/{name}"):  # noqa: PTH115
+            what = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
+            if what.startswith(("anon_inode:bpf_link", "anon_inode:bpf-link", _PERF_EVENT)):
+                links.append(int(name))
+            elif int(name) != also and "anon_inode" not in what:
                 os.close(int(name))
+    return links
 
 
 class Ring:

@@ -11,18 +11,17 @@ import functools
 import os
 import platform
 from collections.abc import Sequence
-from ctypes import c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_uint32, c_uint64, c_void_p
 from typing import NamedTuple
 
-from . import prototypes
+from . import trials
 
 MULTI = 48
 """BPF_TRACE_UPROBE_MULTI of include/uapi/linux/bpf.h, as the numbers below."""
-_LINK_CREATE, _KPROBE = 28, 2
+_LINK_CREATE = 28
 _RETURNS = 1
 _SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
 """bpf(2) has no function in the C library."""
-_RETURN_0 = bytes.fromhex("b700000000000000 9500000000000000")
 
 
 class Place(NamedTuple):
@@ -51,12 +50,6 @@ class _LinkCreate(ctypes.Structure):
         ("flags", c_uint32),
         ("pid", c_uint32),
     )
-
-
-class _LoadOptions(ctypes.Structure):
-    """struct bpf_prog_load_opts, up to the last that is set."""
-
-    _fields_ = (("sz", c_size_t), ("attempts", c_int), ("expected_attach_type", c_int))
 
 
 def link(program: int, path: bytes, pid: int, places: Sequence[Place], *, returns: bool) -> int:
@@ -96,10 +89,7 @@ def has_multi() -> bool:
     """
     if platform.machine() not in _SYSTEM_CALL:
         return False
-    options = _LoadOptions(sz=ctypes.sizeof(_LoadOptions), expected_attach_type=MULTI)
-    program = prototypes.load().bpf_prog_load(
-        _KPROBE, b"pgt_probe", b"GPL", _RETURN_0, len(_RETURN_0) // 8, ctypes.byref(options)
-    )
+    program = trials.load_for_uprobes(MULTI)
     if program < 0:
         return False
     try:

@@ -112,6 +112,7 @@ def _write(pipe: int, data: bytes) -> None:
 def _close_all_but(kept: Iterable[int]) -> None:
     first = 0
     for number in sorted(kept):
-        os.closerange(first, number)
+        if number:  # closerange(0, 0) closes all there is: CPython 3.11, Python/fileutils.c
+            os.closerange(first, number)
         first = number + 1
     os.closerange(first, max(first, *(int(name) for name in os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208

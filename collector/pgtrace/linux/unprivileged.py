@@ -7,7 +7,7 @@ gets fewer bytes back, or none.
 
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from . import capabilities, forked
 from .forked import Tell
@@ -34,7 +34,23 @@ def told(work: Callable[[int, Tell], None], file: int) -> bytes:
 
 
 def _drop_all() -> None:
-    mapped = int(_status("/proc/self/statm").split()[0]) * resource.getpagesize()
+    memory = mapped() + MOST_MEMORY
+    become_nobody()
+    forked.close_up()
+    limit(
+        {
+            resource.RLIMIT_AS: memory,
+            resource.RLIMIT_CPU: MOST_SECONDS,
+            resource.RLIMIT_NOFILE: 0,
+            resource.RLIMIT_NPROC: 0,
+            resource.RLIMIT_FSIZE: 0,
+            resource.RLIMIT_CORE: 0,
+        }
+    )
+
+
+def become_nobody() -> None:
+    """Have no capability and, where that is allowed, no id but nobody's, from here on."""
     capabilities.bound()
     try:
         os.setgroups([])
@@ -44,18 +60,19 @@ def _drop_all() -> None:
         pass
     capabilities.take()
     capabilities.no_new_privileges()
-    forked.close_up()
-    for limit, most in (
-        (resource.RLIMIT_AS, mapped + MOST_MEMORY),
-        (resource.RLIMIT_CPU, MOST_SECONDS),
-        (resource.RLIMIT_NOFILE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(limit)[1]
+
+
+def limit(limits: Mapping[int, int]) -> None:
+    """Have no more than this of each resource, by its RLIMIT_ number, from here on."""
+    for number, most in limits.items():
+        hard = resource.getrlimit(number)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(limit, (least, least))
+        resource.setrlimit(number, (least, least))
+
+
+def mapped() -> int:
+    """Bytes of memory that this process has mapped."""
+    return int(_status("/proc/self/statm").split()[0]) * resource.getpagesize()
 
 
 def _status(path: str) -> str:

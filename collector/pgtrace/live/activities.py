@@ -1,6 +1,6 @@
 """What the processes of servers do at the end of each second, as far as that can be looked at."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..errors import PgtraceError
@@ -29,9 +29,11 @@ class Activities:
         self._busy: list[int] = []
         self._turn = 0
 
-    def look(self, processes: Iterable[TracedProcess], first: Iterable[int]) -> list[Doing]:
-        """Of those that are not idle, what they do; `first` are serials of those who did most."""
-        here = {each.serial: each for each in processes if _is_looked_at(each)}
+    def look(self, processes: Mapping[int, TracedProcess], first: Iterable[int]) -> list[Doing]:
+        """Of those that are not idle, what they do; `first` are of those who did most. All are by
+        their serials.
+        """
+        here = {serial: each for serial, each in processes.items() if _is_looked_at(each)}
         self._known = {serial: self._known[serial] for serial in self._known.keys() & here.keys()}
         order = list(dict.fromkeys([*first, *self._busy]))
         chosen = [serial for serial in order if serial in here][:MOST]

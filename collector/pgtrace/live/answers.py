@@ -6,7 +6,7 @@ Both look at everything that was measured, which takes a while: never more than 
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ..model.capture import Operation, Source
 from ..model.since import since
 from ..tracing.accounts import Account
 from ..tracing.tracer import Tracer
-from .frame import Asked, Histograms, Look, Said
+from .frame import Asked, Histograms, Look, Said, Told
 from .kept import MINUTES
 from .teller import Teller
 
@@ -55,12 +55,27 @@ class Answers:
             )
             self._rest(began)
 
+    def of(self, several: Iterable[Asked], tell: Callable[[Told], None]) -> list[Asked]:
+        """Answer them; return what it is too early for. Who looks at another row asks no more for
+        the one before.
+        """
+        left: list[Asked] = []
+        for asked in several:
+            if isinstance(asked, Look):
+                left = [asked]
+            elif told := self.answer(asked):
+                tell(told)
+        if left and (told := self.answer(left[0])):
+            tell(told)
+            return []
+        return left
+
     def answer(self, asked: Asked) -> Histograms | Said | None:
         """Return it; None if it is too early to look again."""
         if isinstance(asked, Look):
             return self._look(asked)
         try:
-            return Said(self._write(asked.minutes, Path(asked.path)))
+            return Said(self._write(asked.minutes))
         except (OSError, PgtraceError) as error:
             return Said(f"Not written: {error}", good=False)
 
@@ -80,7 +95,7 @@ class Answers:
         self._rest(began)
         seconds = (time.monotonic_ns() - self._tracer.started_ns) / 1e9
         by_source = [
-            (operation, source, list(counts.to_data().buckets))
+            (operation, source, counts.total_ns, list(counts.to_data().buckets))
             for (operation, source), counts in sorted(found.items())
             if counts.count
         ]
@@ -103,12 +118,13 @@ class Answers:
             return self._teller.device_of(file) == asked.number
         return True
 
-    def _write(self, minutes: int, path: Path) -> str:
-        output_file.check(path, force=False)
+    def _write(self, minutes: int) -> str:
+        path = Path(time.strftime("pgtrace-%Y%m%d-%H%M%S.json"))
+        output_file.check(path)
         taken = self._tracer.capture()
         wanted = taken.duration_s - 60 * minutes
         before = [moment for moment in self._moments if moment.at_s <= wanted + _EVERY_S / 2]
         if before and wanted > 0:
             taken = since(taken, decoding.decode_capture(zlib.decompress(before[-1].data)))
-        wrote = output_file.write(encoding.encode(taken), path, force=False)
+        wrote = output_file.write(encoding.encode(taken), path)
         return f"{wrote}: the last {taken.duration_s:.0f} s"

@@ -29,6 +29,8 @@ class Begin(msgspec.Struct, array_like=True, tag=True):
     by_relation: bool
     columns: int = 80
     """Of the screen, where none is drawn on."""
+    no_buffers: str = "without a connection"
+    """Why nothing is known of shared_buffers as long as that is so."""
 
 
 class Process(msgspec.Struct, array_like=True, frozen=True):
@@ -95,7 +97,7 @@ class Frame(msgspec.Struct, array_like=True, tag=True):
     clients: int
     """Backends of clients that there are."""
     buffers: tuple[int, int] | None = None
-    """Blocks that were found in shared_buffers, and that were not; None: not asked."""
+    """Blocks that were found in shared_buffers, and that were not; None: not known."""
     buffers_s: float = 0.0
     """For how many seconds these are, which began before this frame: it is asked less often."""
     away: bool = False
@@ -119,8 +121,8 @@ class Histograms(msgspec.Struct, array_like=True, tag=True):
     kind: Kind
     number: int
     seconds: float
-    by_source: list[tuple[Operation, Source, list[tuple[int, int, int]]]]
-    """Buckets [low, high, count]."""
+    by_source: list[tuple[Operation, Source, int, list[tuple[int, int, int]]]]
+    """How long all of them took together, in nanoseconds; and buckets [low, high, count]."""
 
 
 class Said(msgspec.Struct, array_like=True, tag=True):
@@ -138,10 +140,9 @@ class Look(msgspec.Struct, array_like=True, tag=True):
 
 
 class Write(msgspec.Struct, array_like=True, tag=True):
-    """Write the last minutes as a capture."""
+    """Write the last minutes as a capture; where to is not for who draws to say."""
 
     minutes: int
-    path: str
 
 
 Told = Begin | Frame | Histograms | Said

@@ -19,14 +19,20 @@ _CACHED: tuple[Source, ...] = ("page_cache", "readahead_issued")
 def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0) -> list[str]:
     """Return them, folded at words to fit `width`."""
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
-    said = [*_server(begin, window), *_answer(begin, window)]
+    said = [*_server(begin, window, _ago(window, kept)), *_answer(begin, window)]
     found = [
         line for one in said for line in wrap(escape(one), max(width, 1), break_on_hyphens=False)
     ]
     return [*found, *filter(None, [sparkline(heads, width)])]
 
 
-def _server(begin: Begin, window: Window) -> list[str]:
+def _ago(window: Window, kept: Kept) -> str:
+    """How long before the newest second this was, if it was."""
+    ago = kept.heads[-1].at - window.ended if kept.heads else 0.0
+    return f", {units.duration(ago * 1e9, 2)} ago" if ago >= 0.5 else ""
+
+
+def _server(begin: Begin, window: Window, ago: str) -> list[str]:
     version = f"PostgreSQL {begin.version}, " if begin.version else ""
     if not window.ended:
         return [f"{version}{begin.server}."]
@@ -34,11 +40,13 @@ def _server(begin: Begin, window: Window) -> list[str]:
     clients = f"{units.count(window.clients)} client{'' if window.clients == 1 else 's'}"
     active = sum(each.state == "active" for each in window.doing)
     said = "the server is away" if window.away else f"{clients}, {units.count(active)} active"
-    return [f"{ended:%H:%M:%S} UTC: {said}.", f"{version}{begin.server}."]
+    return [f"{ended:%H:%M:%S} UTC{ago}: {said}.", f"{version}{begin.server}."]
 
 
 def _answer(begin: Begin, window: Window) -> list[str]:
     seconds = window.seconds or 1.0
+    if not window.ended:
+        return ["Tracing has begun; the first second is not over."]
     if "read" not in begin.operations:
         return ["Reads are not measured."]
     by_source: dict[Source, Sum] = {}
@@ -93,7 +101,7 @@ def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> str:
     shares = [
         f"{units.share(rate / whole) if whole else '?'} {name}" for name, rate in blocks.items()
     ]
-    unknown = "" if hit is not None else "; shared_buffers not known without a connection"
+    unknown = "" if hit is not None else f"; shared_buffers not known {begin.no_buffers}"
     return f"Blocks found: {', '.join(shares)}{unknown}."
 
 

@@ -13,6 +13,8 @@ from .frame import Cell, Doing, Frame, Place, Process, Spent
 
 MINUTES = 10
 _MOST = MINUTES * 60
+_SPARE = 10
+"""Frames that are kept a little longer, so that they can be taken away from sums."""
 _FORGET_EVERY = 60
 """Frames after which it is looked which names nobody uses any more."""
 _decode = msgspec.msgpack.Decoder(Frame).decode
@@ -99,20 +101,61 @@ class Names:
             self.statements.pop(statement, None)
 
 
+class _Sums:
+    """Of frames from one to another, by their numbers; as they came, under their first names."""
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        """The first that is in them, and the first that is not any more."""
+        self.facts: dict[Fact, Sum] = {}
+        self.spent: dict[tuple[int, int], int] = {}
+        self.seconds = 0.0
+        self.buffers = [0, 0]
+        self.buffers_s = 0.0
+        self.buffers_asked = 0
+        """In how many frames."""
+
+    def add(self, frame: Frame, sign: int = 1) -> None:
+        """Count it in; with -1 take it away, which was counted in."""
+        facts, spent = self.facts, self.spent
+        for cell in frame.cells:
+            fact = Fact(cell.process, cell.statement, cell.place, cell.operation, cell.source)
+            total = facts.get(fact)
+            if total is None:
+                total = facts[fact] = Sum()
+            total.add(sign * cell.count, sign * cell.bytes, sign * cell.total_ns)
+            if not total.count:
+                del facts[fact]
+        for each in frame.spent:
+            key = each.process, each.what
+            spent[key] = spent.get(key, 0) + sign * each.total_ns
+            if not spent[key]:
+                del spent[key]
+        self.seconds += sign * frame.length_s
+        if frame.buffers is not None:
+            for at, blocks in enumerate(frame.buffers):
+                self.buffers[at] += sign * blocks
+            self.buffers_s += sign * frame.buffers_s
+            self.buffers_asked += sign
+
+
 class Kept:
     """Frames as they came, compressed; sums over those of a window."""
 
     def __init__(self) -> None:
-        self._frames: deque[bytes] = deque(maxlen=_MOST)
+        self._frames: deque[bytes] = deque(maxlen=_MOST + _SPARE)
         self.heads: deque[Head] = deque(maxlen=_MOST)
         self.names = Names()
         self.devices: list[Tablespace] = []
-        self._came = 0
+        self.came = 0
+        """So many there were, of which the newest are kept."""
         self._used: tuple[dict[int, int], dict[int, int]] = {}, {}
         """Processes, and statements: which frame was the last that had each."""
+        self._sums = _Sums(0)
+        """Those that were asked for last: the next are a frame more and one less."""
 
     def __len__(self) -> int:
-        return len(self._frames)
+        return min(len(self._frames), _MOST)
 
     def add(self, frame: Frame) -> None:
         """Keep one more; the oldest goes where there are too many."""
@@ -125,53 +168,78 @@ class Kept:
         frame.processes, frame.statements, frame.places, frame.events = {}, {}, {}, {}
         frame.devices = []
         self._frames.append(zlib.compress(msgspec.msgpack.encode(frame), 1))
-        self._came += 1
+        self.came += 1
         processes, statements = self._used
         for one in chain[Cell | Spent | Doing](frame.cells, frame.spent, frame.doing):
-            processes[one.process] = self._came
+            processes[one.process] = self.came
         for cell in frame.cells:
-            statements[cell.statement] = self._came
+            statements[cell.statement] = self.came
         for statement in frame.became.items():
-            statements |= dict.fromkeys(statement, self._came)
-        if self._came % _FORGET_EVERY == 0:
+            statements |= dict.fromkeys(statement, self.came)
+        if self.came % _FORGET_EVERY == 0:
             self._forget()
 
     def window(self, frames: int, *, back: int = 0) -> Window:
         """The sums of so many frames, the last of which is so many before the newest."""
-        end = max(len(self._frames) - back, 0)
-        found = Window()
-        for at in range(max(end - frames, 0), end):
-            frame = _decode(zlib.decompress(self._frames[at]))
-            if not found.began:
-                found.began = frame.at - frame.length_s
-            self._add(found, frame)
-        return found
+        first = self.came - len(self)
+        end = max(self.came - back, first)
+        start = max(end - frames, first)
+        if start == end:
+            return Window()
+        sums = self._summed(start, end)
+        last = self._frame(end - 1)
+        oldest = last if start == end - 1 else self._frame(start)
+        return Window(
+            began=oldest.at - oldest.length_s,
+            ended=last.at,
+            seconds=sums.seconds,
+            facts=self._named(sums.facts),
+            spent=dict(sums.spent),
+            doing=last.doing,
+            buffers=(sums.buffers[0], sums.buffers[1]) if sums.buffers_asked else None,
+            buffers_s=sums.buffers_s,
+            clients=last.clients,
+            away=last.away,
+        )
 
-    def _add(self, found: Window, frame: Frame) -> None:
+    def _frame(self, number: int) -> Frame:
+        """Number 0 is the first of all; it has to be there yet."""
+        first = self.came - len(self._frames)
+        return _decode(zlib.decompress(self._frames[number - first]))
+
+    def _summed(self, start: int, end: int) -> _Sums:
+        """From what was summed up last if that is near."""
+        sums = self._sums
+        first = self.came - len(self._frames)
+        forward = first <= sums.start <= start <= sums.end <= end
+        if not forward or start - sums.start + end - sums.end >= end - start:
+            sums = self._sums = _Sums(start)
+        for number in range(sums.end, end):
+            sums.add(self._frame(number))
+        for number in range(sums.start, start):
+            sums.add(self._frame(number), -1)
+        sums.start, sums.end = start, end
+        return sums
+
+    def _named(self, facts: dict[Fact, Sum]) -> dict[Fact, Sum]:
+        """Of queries that have ended since, under the statements that they were of."""
         became = self.names.became
-        for cell in frame.cells:
-            statement = became.get(cell.statement, cell.statement)
-            fact = Fact(cell.process, statement, cell.place, cell.operation, cell.source)
-            total = found.facts.get(fact)
-            if total is None:
-                total = found.facts[fact] = Sum()
-            total.add(cell.count, cell.bytes, cell.total_ns)
-        for spent in frame.spent:
-            key = spent.process, spent.what
-            found.spent[key] = found.spent.get(key, 0) + spent.total_ns
-        found.seconds += frame.length_s
-        found.ended, found.doing = frame.at, frame.doing
-        found.clients, found.away = frame.clients, frame.away
-        if frame.buffers is not None:
-            hit, read = found.buffers or (0, 0)
-            found.buffers = hit + frame.buffers[0], read + frame.buffers[1]
-            found.buffers_s += frame.buffers_s
+        found: dict[Fact, Sum] = {}
+        for fact, total in facts.items():
+            statement = became.get(fact.statement)
+            key = fact if statement is None else fact._replace(statement=statement)
+            known = found.get(key)
+            if known is None:
+                found[key] = Sum(total.count, total.bytes, total.total_ns)
+            else:
+                known.add(total.count, total.bytes, total.total_ns)
+        return found
 
     def _forget(self) -> None:
         """Names that no frame has that is kept."""
         gone = []
         for used in self._used:
-            old = {number for number, came in used.items() if came <= self._came - _MOST}
+            old = {number for number, came in used.items() if came <= self.came - _MOST - _SPARE}
             for number in old:
                 del used[number]
             gone.append(old)

@@ -1,5 +1,6 @@
 """Between the process that traces and the one that draws: messages over a socket."""
 
+import select
 import socket
 from typing import Generic, TypeVar
 
@@ -33,19 +34,28 @@ class Link(Generic[_Sent, _Heard]):
         return self._end.fileno()
 
     @property
-    def is_full(self) -> bool:
-        """Whether the other has not taken yet what it was sent."""
-        self._flush()
-        return bool(self._out)
+    def waiting(self) -> int:
+        """Bytes that the other has not taken yet."""
+        return len(self._out)
 
     def send(self, message: _Sent) -> None:
         """Send it, now or later."""
         data = msgspec.msgpack.encode(message)
         self._out += len(data).to_bytes(_HEAD, "little") + data
-        self._flush()
+        self.flush()
 
-    def receive(self) -> list[_Heard]:
-        """What has come. What is no message is the other's end: ValueError."""
+    def wait(self) -> _Heard | None:
+        """The first that comes; None if the other is gone before."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        while not self.closed:
+            poll.poll()
+            if heard := self.receive(1):
+                return heard[0]
+        return None
+
+    def receive(self, most: int | None = None) -> list[_Heard]:
+        """What has come, so many at most. What is no message is the other's end: ValueError."""
         try:
             while piece := self._end.recv(_PIECE):
                 self._in += piece
@@ -54,8 +64,8 @@ class Link(Generic[_Sent, _Heard]):
             pass
         except OSError:
             self.closed = True
-        found = []
-        while len(self._in) >= _HEAD:
+        found: list[_Heard] = []
+        while len(self._in) >= _HEAD and (most is None or len(found) < most):
             size = int.from_bytes(self._in[:_HEAD], "little")
             if size > _MOST:
                 raise ValueError(f"a message of {size} bytes")
@@ -69,7 +79,8 @@ class Link(Generic[_Sent, _Heard]):
         """Say nothing more."""
         self._end.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what could not be sent before."""
         try:
             while self._out:
                 sent = self._end.send(self._out[:_PIECE], socket.MSG_NOSIGNAL)

@@ -57,23 +57,31 @@ class Listing:
     def fitting(self, width: int) -> "Listing":
         """With fewer columns, where else there is little room for what rows are of."""
         columns = list(range(len(self.columns)))
+        widths = [self._width(at) + 2 for at in columns]
         for spare in _SPARE:
-            if sum(self._width(at) + 2 for at in columns) + _NAME <= width:
+            if sum(widths[at] for at in columns) + _NAME <= width:
                 break
             columns = [at for at in columns if self.columns[at].title != spare]
+        if len(columns) == len(self.columns):
+            return self
         rows = [Row(r.number, r.name, [r.values[at] for at in columns]) for r in self.rows]
         kept = [self.columns[at] for at in columns]
         return Listing(self.kind, self.first, kept, rows, self.empty)
 
     def _width(self, at: int) -> int:
         column = self.columns[at]
-        shown = (escape(column.show(row.values[at], "?")) for row in self.rows)
-        return max(map(len, (column.title, *shown)))
+        return max(len(column.title), *(len(cell(column, row.values[at])) for row in self.rows), 0)
 
     def table(self, most: int | None = None) -> Table:
         """The first rows of it."""
         rows = [(row.name, row.values) for row in self.rows[:most]]
         return Table(KINDS[self.kind], self.first, self.columns, rows)
+
+
+def cell(column: Column, value: Value) -> str:
+    """A value as it is shown; only texts are others' to write."""
+    shown = column.show(value, "?")
+    return escape(shown) if isinstance(value, str) else shown
 
 
 @dataclass(slots=True)

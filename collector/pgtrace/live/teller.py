@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from .. import terminal_text
 from ..engines import StatementName
 from ..model.capture import Tablespace, waits_for_work
+from ..postgres.names_of_servers import NamesOfServers
 from ..reporters.losses import Watch
 from ..tracing.recorder import Recorder, Row
 from ..tracing.statements import shown_text
@@ -52,6 +53,7 @@ class Teller:
             times=tracer.engine.times,
             queries=tracer.engine.query_source,
             by_relation=by_relation,
+            no_buffers=_no_buffers(tracer.names),
         )
 
     def frame(self) -> Frame | None:
@@ -63,10 +65,12 @@ class Teller:
         self._told_ns = ended_ns
         self._losses.tick()
         taken, registry = self._recorder.take(), self._tracer.registry
+        is_meant = registry.identities.is_meant
+        here = {each.serial: each for each in registry.processes() if is_meant(each)}
         meant = {
             serial: process
             for serial, process in taken.processes.items()
-            if registry.identities.is_meant(process)
+            if serial in here or is_meant(process)
         }
         cells = [
             self._cell(row, sums, taken)
@@ -74,7 +78,6 @@ class Teller:
             if sums[0] and row.serial in meant
         ]
         spent = self._spent(taken, meant)
-        here = [each for each in registry.processes() if registry.identities.is_meant(each)]
         doing = self._activities.look(here, _heaviest(cells))
         became = self._became(taken)
         notices, self.notices[:] = list(self.notices), []
@@ -84,7 +87,7 @@ class Teller:
             cells=cells,
             spent=spent,
             doing=doing,
-            clients=sum(each.title.backend_type == "client backend" for each in here),
+            clients=sum(each.title.backend_type == "client backend" for each in here.values()),
             buffers=self._buffers.look(self._tracer.names),
             buffers_s=self._buffers.seconds,
             away=registry.servers.are_away(),
@@ -134,8 +137,11 @@ class Teller:
     def _spent(self, taken: Recorder, meant: dict[int, TracedProcess]) -> list[Spent]:
         found = []
         for (serial, kind, scope, number), ns in taken.spent.items():
-            event = self._tracer.assembly.event(number) if kind == "sleep" else None
-            if serial not in meant or (event and waits_for_work(scope, *event)):
+            if serial not in meant:
+                continue
+            master = meant[serial].postmaster
+            event = self._tracer.assembly.event(number, master) if kind == "sleep" else None
+            if event and waits_for_work(scope, *event):
                 continue
             what = self._events.of((event.type, event.event) if event else (kind, None))
             found.append(Spent(serial, what, ns))
@@ -144,18 +150,17 @@ class Teller:
     def _new_processes(
         self,
         did: dict[int, TracedProcess],
-        here: Sequence[TracedProcess],
+        here: dict[int, TracedProcess],
         doing: Sequence[Doing],
     ) -> dict[int, Process]:
-        busy = {each.process for each in doing}
         found = {}
-        for process in [*did.values(), *(each for each in here if each.serial in busy)]:
+        for process in [*did.values(), *(here[each.process] for each in doing)]:
             name = terminal_text.decode(process.application_name) or None
             title = process.title
             told = Process(process.pid, title.backend_type, title.datname, title.usename, name)
             if self._processes.get(process.serial) != told:
                 found[process.serial] = told
-        alive = {each.serial for each in here} | did.keys()
+        alive = here.keys() | did.keys()
         self._processes = {s: p for s, p in self._processes.items() if s in alive} | found
         return found
 
@@ -188,6 +193,12 @@ class Teller:
             return []
         self._devices = names
         return found
+
+
+def _no_buffers(names: NamesOfServers | None) -> str:
+    if names is None:
+        return "without a connection"
+    return "yet" if names.only else "of several servers"
 
 
 def _heaviest(cells: Sequence[Cell]) -> list[int]:

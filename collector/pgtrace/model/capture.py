@@ -181,7 +181,7 @@ class Io(msgspec.Struct, gc=False):
     tablespace: str | None = None
     """Its name, or its oid where no connection told it; None for what lies in none."""
     relation: str | None = None
-    """With `--by relation`: `schema.relation`, or the path within the data directory."""
+    """`schema.relation`, or the path within the data directory; None with `--by kind`."""
     performed_by: Performer = "backend"
     queued_ns: int | None = None
     """How long the requests lay waiting for an I/O worker, in all; not in the latency."""

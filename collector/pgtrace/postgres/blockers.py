@@ -19,6 +19,12 @@ class Blocker(NamedTuple):
     """What it runs, or ran last."""
 
 
+MOST = 3
+"""So many are told, as in queries/blockers.sql."""
+PREPARED = Blocker(0, None, None, None, None, None)
+"""A prepared transaction, which holds its locks without a process: its pid is 0."""
+
+
 class Blockers:
     """Asks as long as it is wanted. A lock manager that is asked is locked for a moment."""
 

@@ -71,7 +71,9 @@ class Names:
         """How each database fared with shared_buffers meanwhile; known at the end."""
         self._first_buffers: list[database_stats.Row] | None = None
         self.buffers_now: tuple[float, list[database_stats.Row]] | None = None
-        """The same as it was last asked, with time.monotonic(), if somebody looks on (`live`)."""
+        """The same as it was last asked, with time.monotonic(): once, unless somebody looks on
+        (`live`).
+        """
         self._live = live
         self.executions: list[Executions] = []
         """Of the queries that are asked for at the end; known then."""
@@ -226,6 +228,7 @@ class Names:
         self.relations.begin(connection, database)
         if self._first_buffers is None:
             self._first_buffers = database_stats.ask(connection)
+            self.buffers_now = time.monotonic(), self._first_buffers
         if self._counter:
             self._counter.begin(connection)
         self._identifier = identifier
@@ -254,7 +257,7 @@ class Names:
     def _watch_buffers(self, connection: Asked) -> None:
         """PostgreSQL's own numbers are up to a second old: to ask more often tells nothing."""
         now = time.monotonic()
-        if self._live and (not self.buffers_now or now >= self.buffers_now[0] + _BUFFERS_EVERY_S):
+        if self._live and self.buffers_now and now >= self.buffers_now[0] + _BUFFERS_EVERY_S:
             self.buffers_now = now, database_stats.ask(connection)
 
     def _look(self, connection: Asked) -> None:

@@ -16,7 +16,7 @@ _KEY = os.urandom(16)
 """Nobody can try passwords until the hash is the same."""
 _STRINGS = frozenset({"escaped", "plain", "dollar"})
 _LITERALS = _STRINGS | {"number", "value"}
-_JOINING = re.compile(r"[A-Za-z0-9_$\x80-\U0010ffff]")
+_JOINING = re.compile(r"[A-Za-z0-9_$]|[^\x00-\x7f]")
 _TYPES = frozenset(
     [
         "date",

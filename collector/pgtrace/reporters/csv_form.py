@@ -28,7 +28,9 @@ def report(capture: Capture, view: View) -> Iterator[str]:
     elif view.part == "backends":
         tables = [top.backend_table(capture, whole)]
     else:
-        tables = top.statement_table(statements(capture), whole)
+        every = statements(capture)
+        # One file is one table: of those that read, where that was measured
+        tables = top.statement_table(every, whole) or top.writing_table(every, capture, whole)
     if not tables:
         raise TargetError(f"there are no {view.part or 'statements'} in it, of those that read")
     for table in tables:

@@ -56,11 +56,12 @@ class Assembly:
         texts: Mapping[int, str] | None = None,
         waits: bool = False,
         light: bool = False,
-        major: int | None = None,
+        major: Callable[[int], int | None] = lambda _: None,
         failures: Failures,
     ) -> None:
         """With `waits`, it is known how long backends waited for asynchronous reads; with `light`,
-        nothing of calls. `major` is the server's version, of which wait events have their names.
+        nothing of calls. `major` is the version of a postmaster's server, or of any if it is 0, of
+        which wait events have their names.
         """
         self._major = major
         self._light = light
@@ -102,15 +103,15 @@ class Assembly:
 
         return Telling(told, self._places.place)
 
-    def queries(self, statements: Statements) -> list[capture.Query]:
+    def queries(self, statements: Statements, postmaster: int = 0) -> list[capture.Query]:
         """Every statement, those that took longest first."""
         found = []
         for name, total in statements.totals():
             with self._failures.kept("a statement is in no list"):
-                found.append(self._query(name, total))
+                found.append(self._query(name, total, postmaster))
         return found
 
-    def _query(self, name: Name, total: Sum) -> capture.Query:
+    def _query(self, name: Name, total: Sum, postmaster: int) -> capture.Query:
         text, cut = total.text, total.cut
         if name.query_id in self._texts and not self._literals:
             # Of utility statements the server leaves literals, passwords among them
@@ -128,7 +129,7 @@ class Assembly:
             waited_ns=total.waited_ns if self.waits else None,
             latency=None if self._light else total.latency.to_data(),
             io=self.reads(total.reads),
-            times=self.times(total.reads),
+            times=self.times(total.reads, postmaster),
         )
 
     def reads(self, reads: ReadsByKey) -> list[capture.Io]:
@@ -163,16 +164,18 @@ class Assembly:
             if counts.count
         ]
 
-    def event(self, number: int) -> WaitEvent:
-        """What a sleeping process waits for, by TimeKey.event."""
-        return named(self._major, number)
+    def event(self, number: int, postmaster: int = 0) -> WaitEvent:
+        """What a sleeping process waits for, by TimeKey.event. Types of events, and waits for work,
+        have one number in all versions: for them no postmaster is needed.
+        """
+        return named(self._major(postmaster), number)
 
-    def times(self, reads: ReadsByKey) -> list[capture.Time]:
+    def times(self, reads: ReadsByKey, postmaster: int = 0) -> list[capture.Time]:
         """Where the time of those went who made these reads, what took longest first."""
         found = []
         ordered = sorted(times_of(reads).items(), key=lambda item: -item[1].total_ns)
         for key, counts in ordered:
-            event = self.event(key.event) if key.kind == "sleep" else None
+            event = self.event(key.event, postmaster) if key.kind == "sleep" else None
             found.append(
                 capture.Time(
                     kind=key.kind,
@@ -187,10 +190,11 @@ class Assembly:
 
     def _backend(self, account: Account, wall: Callable[[int], datetime]) -> capture.Backend:
         process, task = account.process, account.snapshot
-        queries = self.queries(account.statements) if account.statements else []
+        master = process.postmaster
+        queries = self.queries(account.statements, master) if account.statements else []
         if account.running:
             with self._failures.kept("a query that had not ended is in no list"):
-                queries.append(self._unfinished(account.running))
+                queries.append(self._unfinished(account.running, master))
         began = None if process.was_there or account.merged else stamp(wall(process.began_ns))
         ended_ns = 0 if account.merged else process.ended_ns or task.ended_ns
         ended = stamp(wall(ended_ns)) if ended_ns else None
@@ -204,7 +208,7 @@ class Assembly:
             began=began,
             ended=ended,
             io=self.reads(account.reads),
-            times=self.times(account.reads),
+            times=self.times(account.reads, master),
             failed=self._excluded(
                 {"read": task.failed, "write": task.failed_writes, "fsync": task.failed_fsyncs}
             ),
@@ -221,7 +225,7 @@ class Assembly:
             if operation in self._operations
         }
 
-    def _unfinished(self, event: QueryEvent) -> capture.Query:
+    def _unfinished(self, event: QueryEvent, postmaster: int) -> capture.Query:
         """A query that had not ended when tracing did."""
         text = shown_text(event.text, event.text_cut, literals=self._literals)
         return capture.Query(
@@ -238,7 +242,7 @@ class Assembly:
             waited_ns=event.waited_ns if self.waits else None,
             latency=capture.Latencies(),
             io=self.reads(event.reads),
-            times=self.times(event.reads),
+            times=self.times(event.reads, postmaster),
         )
 
 

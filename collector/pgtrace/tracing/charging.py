@@ -227,6 +227,15 @@ class Registry:
         process = self._processes.get(serial)
         return process.title.backend_type if process else None
 
+    def is_meant(self, serial: int) -> bool:
+        """Whether what a thread does is to be told, as far as is known: what an I/O worker reads
+        may be for somebody who is meant.
+        """
+        process = self._processes.get(serial)
+        if process is None or process.title.backend_type == "io worker":
+            return True
+        return self.identities.is_meant(process.leader or process)
+
     def silent(self, until_ns: int) -> list[Account]:
         """Who ran at that time and has neither read nor run a query, with nothing in them."""
         if not self._target.whole or self._cannot_tell_silent():

@@ -113,6 +113,11 @@ def of_files(sums: Sums, files: Container[int] | None = None) -> Sums:
     return found
 
 
+def are_of(by_query: Mapping[int, Sums], files: Container[int]) -> bool:
+    """Whether all of it is of these files."""
+    return all(key.file in files for sums in by_query.values() for key in sums)
+
+
 def _sums_of(reads: ReadsByKey) -> Sums:
     sums: Sums = {}
     add_reads_sums(sums, reads)

@@ -48,10 +48,11 @@ class Recorder:
         """See timeline.Recorder."""
         payer = self._payer(serial)
         statement = None if isinstance(who, str) else who
-        if isinstance(statement, StatementName) and statement.query_id not in self.texts:
+        query_id = statement.query_id if isinstance(statement, StatementName) else 0
+        if query_id and query_id not in self.texts:
             name = self._statement(*gain.told)
-            if statement.query_id and name and name.query_id == statement.query_id and name.text:
-                self.texts[statement.query_id] = name
+            if name and name.query_id == query_id and name.text:
+                self.texts[query_id] = name
         row = Row(payer, statement, gain.key.file, gain.key.operation, gain.key.source)
         sums = self.rows.setdefault(row, [0, 0, 0])
         for at, more in enumerate(gain.totals):

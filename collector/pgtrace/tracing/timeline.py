@@ -38,6 +38,8 @@ from .gains import Gain, Told, Totals
 from .heaviest import Heavy, Telling, Who
 
 LENGTH_S = 1.0
+_FIRST_S = 0.2
+"""Of a live screen's first second, so that it shows something at once."""
 MOST = 500
 """At so many, neighbours are put together, and each is twice as long from then on."""
 _ROLLING = 660
@@ -123,6 +125,8 @@ class _Piece:
 class _Thread:
     """One that is traced, as it was at the last look."""
 
+    told: dict[int, Sums] = field(default_factory=dict)
+    """As the engine told it, if all of it was counted: most have done nothing since."""
     sums: dict[int, Sums] = field(default_factory=dict)
     powers: ByPower = field(default_factory=dict)
     times: TimeSums = field(default_factory=dict)
@@ -143,22 +147,25 @@ class Intervals:
         began_ns: int,
         *,
         type_of: Callable[[int], str | None] = lambda serial: None,
+        is_meant: Callable[[int], bool] = lambda serial: True,
         recorder: Recorder | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
         busy_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
-        """`type_of` tells the type of the process that a thread is of, by its serial. With a
+        """`type_of` tells the type of the process that a thread is of, by its serial, `is_meant`
+        whether what it does is to be told. With a
         `recorder` there is no end to the session: the last eleven minutes are kept,
         and not how long everything took.
         """
         self._engine = engine
         self._type_of = type_of
+        self._is_meant = is_meant
         self._recorder = recorder
         self._clock = clock
         self._busy_clock = busy_clock
         self._began_ns = self._last_ns = began_ns
         self._every_ns = round(LENGTH_S * 1e9)
-        self._due_ns = began_ns + self._every_ns
+        self._due_ns = began_ns + (round(_FIRST_S * 1e9) if recorder else self._every_ns)
         self._counted: Mapping[int, object] = {}
         """What the engine said last."""
         self._threads: dict[int, _Thread] = {}
@@ -202,15 +209,16 @@ class Intervals:
             thread = self._threads.pop(final.serial, None) or _Thread()
             sums, names = gains.of_final(final)
             thread.names |= names
-            self._count(self._next, final.serial, thread, sums, files)
+            piece = self._of(final.serial, self._next)
+            self._count(piece, final.serial, thread, sums, files)
             if not self._recorder:
                 powers: ByPower = {}
                 add_reads_powers(powers, final.reads)
-                _count_powers(self._next, thread, powers)
+                _count_powers(piece, thread, powers)
             times: TimeSums = {}
             for key, counts in times_of(final.reads).items():
                 add_time(times, key, counts.total_ns)
-            self._count_times(self._next, final.serial, thread, times)
+            self._count_times(piece, final.serial, thread, times)
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Some files are gone; others stand for them."""
@@ -265,13 +273,21 @@ class Intervals:
             # but for one that another CPU is about to fill, which is seen at a later look
             files = self._engine.files()
             for serial, by_query in counted.items():
+                thread = self._thread(serial)
+                if by_query == thread.told:
+                    continue
                 now = {query: gains.of_files(sums, files) for query, sums in by_query.items()}
-                self._count(piece, serial, self._thread(serial), now, files)
+                self._count(self._of(serial, piece), serial, thread, now, files)
+                thread.told = by_query if gains.are_of(by_query, files) else {}
             for serial, by_power in powers.items():
-                _count_powers(piece, self._thread(serial), by_power)
+                _count_powers(self._of(serial, piece), self._thread(serial), by_power)
         for serial, times in self._engine.time_sums().items():
-            self._count_times(piece, serial, self._thread(serial), times)
+            self._count_times(self._of(serial, piece), serial, self._thread(serial), times)
         return piece
+
+    def _of(self, serial: int, piece: _Piece) -> _Piece:
+        """It, or of a thread that is not meant one that nobody keeps."""
+        return piece if self._is_meant(serial) else _Piece()
 
     def _thread(self, serial: int) -> _Thread:
         return self._threads.setdefault(serial, _Thread())

@@ -25,6 +25,7 @@ from ..linux.priority import soon
 from ..model.capture import Capture, Host, Lost, Operation, Probes, Server, Total
 from ..postgres.blockers import Blocker
 from ..postgres.catalog import Names
+from ..postgres.lock_holders import LockHolders
 from ..postgres.names_of_servers import NamesOfServers
 from ..units import stamp
 from .accounts import Account, Snapshot
@@ -36,6 +37,7 @@ from .options import TraceOptions
 from .recorder import Recorder
 from .targets import Target
 from .timeline import Intervals
+from .traced_process import TracedProcess
 
 POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
@@ -65,6 +67,10 @@ class Tracer:
         self._events: list[QueryEvent] = []
         self._lock = threading.Lock()
         self._finished: Capture | None = None
+        self._closed = False
+        self._holders: dict[int, LockHolders] = {}
+        self._majors = {each.postmaster_pid: each.major for each in target.servers}
+        """Both by postmaster."""
         self._polled = 0.0
         options = options or TraceOptions()
         self._by_file = options.by_file
@@ -115,7 +121,7 @@ class Tracer:
             texts=self.names.texts if self.names else {},
             waits=request.aio and not request.light,
             light=request.light,
-            major=target.servers[0].major if len(target.servers) == 1 else None,
+            major=self._major,
             failures=self.failures,
         )
         self.recorder = (
@@ -126,6 +132,7 @@ class Tracer:
             self.engine,
             self.started_ns,
             type_of=self.registry.type_of,
+            is_meant=self.registry.is_meant,
             recorder=self.recorder,
         )
         self.registry.let_go_of = self.intervals.let_go
@@ -176,14 +183,14 @@ class Tracer:
             return self.registry.look().accounts
 
     def blockers(self, account: Account, longer_ns: int) -> tuple[str, int, list[Blocker]] | None:
-        """For which lock a query waits, for how many nanoseconds, and who holds it, as far as that
-        was asked; None if it does not, or not for so long.
+        """For which lock a query waits, for how many nanoseconds, and who holds it: as a connection
+        says, or else the server's memory; None if it does not, or not for so long.
 
         All of the query's waits for such locks count: one is cut in two by deadlock_timeout.
         """
         asleep, process = account.snapshot.asleep, account.process
         names = self.names.of(process.postmaster) if self.names else None
-        event = self.assembly.event(asleep) if asleep else None
+        event = self.assembly.event(asleep, process.postmaster) if asleep else None
         spent = times_of(account.running.reads) if account.running else {}
         waited_ns = sum(counts.total_ns for key, counts in spent.items() if key.event == asleep)
         waits = event is not None and event.type == "Lock" and waited_ns >= longer_ns
@@ -191,7 +198,25 @@ class Tracer:
             names.blockers.of = process.inner_pid if waits else 0
         if not waits or event is None:
             return None
-        return event.event, waited_ns, names.blockers.found() if names else []
+        found = names.blockers.found() if names else []
+        return event.event, waited_ns, found or self._lock_holders(process)
+
+    def _major(self, postmaster: int) -> int | None:
+        """Of a server; of one that came and went unseen, or of any, the newest of those known."""
+        server = self.registry.servers.of(postmaster)
+        if server:
+            self._majors[postmaster] = server.major
+        newest = max((major for major in self._majors.values() if major), default=None)
+        return self._majors.get(postmaster, newest)
+
+    def _lock_holders(self, process: TracedProcess) -> list[Blocker]:
+        server = self.registry.servers.of(process.postmaster)
+        if server is None:
+            return []
+        known = self._holders.get(process.postmaster)
+        if known is None:
+            known = self._holders[process.postmaster] = LockHolders(server)
+        return known.of(process.pid)
 
     def counts(self) -> dict[Operation, int]:
         """How many of each operation that is measured were counted so far."""
@@ -277,15 +302,29 @@ class Tracer:
             try:
                 self._finished = self._capture(ended_ns)
             finally:
-                if self.names:
-                    self.names.close()
-                with kept("the end of tracing"):
-                    self._connecting.close()
-                with kept("the end of tracing"):
-                    self.registry.close()
-                with kept("the end of tracing"):
-                    self.engine.close(wait=wait)
+                self._let_go(wait=wait)
             return self._finished
+
+    def close(self) -> None:
+        """Detach, and leave nothing in the kernel. Unless it was stopped before, nobody is told
+        what was measured: of a busy server that takes seconds to put together.
+        """
+        with self._lock:
+            if not self._closed:
+                with self.failures.kept("the end of tracing"):
+                    self.engine.detach()
+                self._let_go(wait=False)
+
+    def _let_go(self, *, wait: bool) -> None:
+        self._closed, kept = True, self.failures.kept
+        if self.names:
+            self.names.close()
+        with kept("the end of tracing"):
+            self._connecting.close()
+        with kept("the end of tracing"):
+            self.registry.close()
+        with kept("the end of tracing"):
+            self.engine.close(wait=wait)
 
     def hurry(self) -> None:
         """Let stop() wait for nothing that can be done without; from a signal handler as well."""

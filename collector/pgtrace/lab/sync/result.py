@@ -50,6 +50,12 @@ class SyncCell(Cell, kw_only=True):
     """By the name of the storage."""
 
 
+def called(cell: SyncCell) -> str:
+    """What one measured: `CHECKPOINT after the wide load of A`."""
+    what = f"the {cell.load} load of {cell.server}"
+    return what if cell.phase == "load" else f"CHECKPOINT after {what}"
+
+
 class ComparedServer(msgspec.Struct):
     """One of the two; `settings` are those of its own."""
 

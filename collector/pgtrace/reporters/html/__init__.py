@@ -18,7 +18,7 @@ def whole(title: str, body: str, charts: Charts) -> str:
     """Return the file."""
     style = _asset("uplot/uPlot.min.css") + _asset("page.css")
     uplot = _asset("uplot/uPlot.iife.min.js")
-    script = _asset("draw.js") + _asset("page.js") + _asset("tables.js")
+    script = _asset("draw.js") + _asset("page.js") + _asset("tables.js") + _asset("course.js")
     return Template(_asset("page.html")).substitute(
         policy=_policy(style, uplot, script),
         version=__version__,

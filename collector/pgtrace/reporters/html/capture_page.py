@@ -1,48 +1,45 @@
 """A capture as a page: everything, then by place, backend and statement."""
 
 from collections.abc import Sequence
-from itertools import cycle
-from typing import get_args
 
 from ... import units
 from ...model.capture import (
     COUNT_CALLS,
     Backend,
-    Call,
     Capture,
+    Heaviest,
     Io,
     Operation,
     Tablespace,
     of_operation,
 )
 from ...model.combined import alike
-from ...model.histogram import Histogram
 from .. import losses
-from ..document import Group, Layer
 from ..sections import server as overview
+from ..sections.statements import Statement
 from ..sections.statements import statements as all_statements
-from ..sections.sums import reads_of, relation_of, written
+from ..sections.sums import file_of, reads_of, relation_of, time_of, written, written_in
 from ..terminal.capture_report import head, how, lost_of, partial
 from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
-from . import drawing, whole
+from . import drawing, whole, writes
 from .charts import Charts
 from .flame import flame
 from .opening import opening
-from .over_time import over_time
-from .parts import Row, anchor, escaped, paragraphs, part, section, table
-from .reads import COLUMNS, TOLD, numbers, view
-from .statements import statements, waited
+from .over_time import Anchors, over_time
+from .parts import Row, anchor, escaped, paragraphs, part, section, table, unique
+from .reads import COLUMNS, TOLD, numbers, reading, view
+from .statements import statement_anchors, statements, waited
 
 MOST_DRAWN = 20
 """Backends with charts of their own; the others are added up in one row."""
-_NAV = (("time", "Over time"), ("reads", "All reads"), ("read", "What was read"),
-        ("writes", "Writes and fsync"), ("backends", "Backends"),
-        ("statements", "Statements"))  # fmt: skip
-_ANSWER = ("answer", "times", "over-time")
-_CALLS = ("write", *get_args(Call))
-_COLOURS = ("s4", "sync", "s0", "s2")
-_OF_WRITES = ("calls", "bytes", "time", "mean", "p50", "p99", "max")
+_NAV = (("time", "Over time"), ("top", "Who and what"), ("reads", "All reads"),
+        ("read", "What was read"), ("writes", "Writes and fsync"),
+        ("backends", "Backends"), ("statements", "Statements"))  # fmt: skip
+_ANSWER = ("answer", "over-time")
+_FIRST = ("time", "top")
+_ABOVE = (*_ANSWER, "times")
+"""Sections that stand above the course of the session."""
 
 
 def report(capture: Capture, _: View) -> list[str]:
@@ -57,26 +54,28 @@ def render(capture: Capture) -> str:
     missing = _missing(capture)
     reads = alike(reads_of(capture), (*TOLD, "tablespace", "relation"))  # added up many times
     every = all_statements(capture)
+    several = len(capture.backends) > 1
+    overviews = (
+        overview.sections_of(capture, reads, every, Choice(exact=True)) if capture.backends else []
+    )
+    answer = [part for part in overviews if part.name in _ANSWER]
+    most = [part for part in overviews if several and part.name not in _ABOVE]
     by = {
-        "time": over_time(capture),
+        "top": drawing.drawn(most, charts, _links(every, reads)),
+        "time": over_time(capture, _anchors(every, reads)),
         "reads": _everything(capture, reads, charts, missing),
         "read": _places(capture, reads),
         "writes": _writes(capture, charts),
         "backends": _backends(capture, charts, missing),
         "statements": statements(capture, every, charts, missing),
     }
-    several = len(capture.backends) > 1
     links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in _NAV if by[name])
     server = capture.server
     of = f"PostgreSQL {server.version}" if server.version else "PostgreSQL"
     where = f" in {server.data_directory}" if server.data_directory else ""
     simulated = [t.name for t in capture.tablespaces if t.simulated]
-    overviews = (
-        overview.sections_of(capture, reads, every, Choice(exact=True)) if capture.backends else []
-    )
-    answer = [part for part in overviews if part.name in _ANSWER]
     parts = [
-        f"<header>\n<h1>Read latencies of {escaped(of)}</h1>",
+        f"<header>\n<h1>{_title(capture)} of {escaped(of)}</h1>",
         paragraphs([f"{when}. {of}{where}."], "lead"),
         f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n</header>',
         paragraphs([*unfinished, *lost], "warning"),
@@ -86,13 +85,18 @@ def render(capture: Capture) -> str:
         ),
         drawing.drawn(answer, charts),
         opening(capture),
+        drawing.drawn([part for part in overviews if part.name == "times"], charts),
         flame(capture),
         section("time", "Over time", by["time"]),
-        drawing.drawn([part for part in overviews if several and part not in answer], charts),
-        *(section(name, title, by[name]) for name, title in _NAV if name != "time"),
+        section("top", "Who and what", by["top"]),
+        *(section(name, title, by[name]) for name, title in _NAV if name not in _FIRST),
         _how(capture, [*how(capture), *lost]),
     ]
     return whole(when, "\n".join(parts), charts)
+
+
+def _title(capture: Capture) -> str:
+    return "Read latencies" if capture.probes.operations == ["read"] else "I/O latencies"
 
 
 def _how(capture: Capture, lines: Sequence[str]) -> str:
@@ -104,6 +108,32 @@ def _how(capture: Capture, lines: Sequence[str]) -> str:
         paragraphs([line], "warning" if bad and line.startswith("Lost") else "") for line in lines
     ]
     return section("how", "How it was measured", "\n".join(content))
+
+
+def _links(every: Sequence[Statement], reads: Sequence[Io]) -> dict[str, str]:
+    """Where there is more of what stands in the first tables, by how it is called there."""
+    of = {" ".join(s.text.split()): where for s, where in statement_anchors(every)}
+    drawn = {name for name, _ in _by_place(reads)[:MOST_RELATIONS]}
+    named = {file_of(r): relation_of(r) for r in reads if r.relation}
+    return of | {name: anchor("read", place) for name, place in named.items() if place in drawn}
+
+
+def _anchors(every: Sequence[Statement], reads: Sequence[Io]) -> Anchors:
+    """Where there is more of what an interval names: of its statement, or of what was read."""
+    of: dict[object, str] = {}
+    for statement, where in statement_anchors(every):
+        for query in statement.queries:
+            of.setdefault(query.query_id or query.text_hash, where)
+    drawn = {name for name, _ in _by_place(reads)[:MOST_RELATIONS]}
+
+    def found(one: Heaviest) -> str:
+        told = one.query_id or one.text_hash
+        if told in of and told is not None:
+            return of[told]
+        place = f"{one.relation} ({one.kind})"
+        return anchor("read", place) if one.operation == "read" and place in drawn else ""
+
+    return found
 
 
 def _missing(capture: Capture) -> list[str]:
@@ -128,7 +158,6 @@ def _everything(
         elapsed_ns=round(capture.duration_s * 1e9) if only else None,
         failed=only.failed.get("read") if only else None,
         short=only.short.get("read") if only else None,
-        opened=True,
     ) + _apart(capture, only)
 
 
@@ -150,7 +179,7 @@ def _places(capture: Capture, reads: Sequence[Io]) -> str:
         return ""
     whole = sum(r.total_ns for r in reads)
     named = any(r.relation for r in reads)
-    of = grouped(reads, relation_of if named else lambda r: r.kind)
+    of = _by_place(reads)
     rows = [numbers(name, own, whole) for name, own in of[:MOST_RELATIONS]]
     for row in rows:
         row.anchor = anchor("read", row.name)
@@ -170,44 +199,20 @@ def _places(capture: Capture, reads: Sequence[Io]) -> str:
     return "\n".join(tables)
 
 
+def _by_place(reads: Sequence[Io]) -> list[tuple[str, list[Io]]]:
+    """By relation if they are told apart, else by kind; what took longest first."""
+    named = any(r.relation for r in reads)
+    return grouped(reads, relation_of if named else lambda r: r.kind)
+
+
 def _writes(capture: Capture, charts: Charts) -> str:
     """Which call, of which files, by whom; nothing where nobody asked for them."""
     if not set(capture.probes.operations) - {"read"}:
         return ""
-    found, rows = written(capture), []
-    for name, calls in found:
-        total = Histogram.of(calls)
-        sized = calls[0].operation == "write"
-        rows.append(
-            Row(
-                name,
-                [
-                    units.count(total.count),
-                    units.size(sum(r.bytes for r in calls)) if sized else "-",
-                    units.duration(total.total_ns),
-                    units.duration(total.total_ns / total.count),
-                    units.duration(total.percentile(50) or 0, 2),
-                    units.duration(total.percentile(99) or 0, 2),
-                    units.duration(total.max_ns or 0, 2),
-                ],
-            )
-        )
     said = _excluded(capture, ["write", "fsync"])
-    lines = [f"In no number here: {', '.join(said)}."] if said else []
-    if not found:
-        return paragraphs(["None.", *lines])
-    every = [r for _, some in found for r in some]
-    layers = [
-        Layer((call,), colour, Histogram.of(own))
-        for call, colour in zip(_CALLS, cycle(_COLOURS), strict=False)
-        if (own := [r for r in every if (r.call or r.operation) == call])
-    ]
-    title = "Writes and fsyncs: how long a call took"
-    return (
-        charts.latencies(title, [Group("", layers)], what="calls")
-        + table("By call, file and type of backend", "what, of, by", [("", _OF_WRITES)], rows)
-        + paragraphs(lines)
-    )
+    lines = paragraphs([f"In no number here: {', '.join(said)}."] if said else [])
+    drawn = writes.view(charts, "Writes and fsyncs", "what, of, by", written(capture))
+    return (drawn or paragraphs(["None."])) + lines
 
 
 def _space(name: str, space: Tablespace | None, row: Row) -> Row:
@@ -219,23 +224,27 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     if len(capture.backends) < 2:
         return ""
     whole = sum(r.total_ns for backend in capture.backends for r in _reads(backend))
-    ordered = sorted(capture.backends, key=lambda b: -sum(r.total_ns for r in _reads(b)))
+    ordered = sorted(capture.backends, key=lambda b: (-time_of(_reads(b)), -time_of(b.io)))
     busy = [b for b in ordered if _is_busy(b)]
     quiet = [str(b.pid) for b in ordered if not _is_busy(b)]
-    rows = [numbers(_who(b), _reads(b), whole) for b in busy[:MOST_DRAWN]]
-    rest = [r for b in busy[MOST_DRAWN:] for r in _reads(b)]
-    if len(busy) > MOST_DRAWN:
-        rows.append(numbers(f"({units.count(len(busy) - MOST_DRAWN)} more)", rest, whole))
-    parts = [
-        table(
-            "Backends, those that read longest first", "backend", [("", COLUMNS)], rows, long=True
-        )
+    anchors = [*unique(anchor("backend", str(b.pid)) for b in busy[:MOST_DRAWN])]
+    rows = [
+        _backend_row(capture, _who(b), b.io, whole, link)
+        for b, link in zip(busy, anchors, strict=False)
     ]
+    rest = [r for b in busy[MOST_DRAWN:] for r in b.io]
+    if len(busy) > MOST_DRAWN:
+        more = f"({units.count(len(busy) - MOST_DRAWN)} more)"
+        rows.append(_backend_row(capture, more, rest, whole))
+    added = writes.heads(capture.probes.operations)
+    heads = [("its reads" if added else "", COLUMNS), *added] if reading(capture) else added
+    title = "Backends, those that read longest first" if reading(capture) else "Backends"
+    parts = [table(title, "backend", heads, rows, long=True)]
     if quiet:
         counted = capture.probes.queries in COUNT_CALLS
         nothing = "Neither reads nor queries" if counted else "No reads"
         parts.append(paragraphs([f"{nothing}: {', '.join(quiet)}"]))
-    for backend in busy[:MOST_DRAWN]:
+    for backend, where in zip(busy, anchors, strict=False):
         content = view(
             charts,
             f"Backend {backend.pid}",
@@ -246,8 +255,19 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
             failed=backend.failed.get("read"),
             short=backend.short.get("read"),
         )
-        parts.append(part(_who(backend), content))
+        title = f"Writes and fsyncs of {backend.pid}"
+        more = writes.view(charts, title, "what, of", written_in(backend.io))
+        parts.append(part(_who(backend), f"{content}\n{more}", anchor=where))
     return "\n".join(parts)
+
+
+def _backend_row(
+    capture: Capture, name: str, io: Sequence[Io], whole_ns: int, link: str = ""
+) -> Row:
+    row = numbers(name, of_operation(io), whole_ns) if reading(capture) else Row(name)
+    row.cells += writes.cells(io, capture.probes.operations)
+    row.link = link
+    return row
 
 
 def _is_busy(backend: Backend) -> bool:

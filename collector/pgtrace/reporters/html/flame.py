@@ -16,7 +16,7 @@ _WIDTH, _ROW = 960, 18
 _LEAST = 3.0
 """Width of a frame; of narrower ones there are as many as one likes, and they are drawn as one."""
 _SIGN = 6.2
-"""Width of a letter, on average and rather more."""
+"""Width of a letter, on average and rather more; of some it is twice as much."""
 _MOST_SIGNS = 300
 """Of what is told of a frame: the table has the whole text of a statement."""
 COLOURS = {
@@ -56,7 +56,8 @@ def flame(capture: Capture) -> str:
         f'<figure class="flame"><figcaption>{_TITLE}</figcaption>\n'
         f'<div class="wide" tabindex="0" role="group" aria-label="{_TITLE}">'
         f'<svg role="img" aria-label="{_TITLE}; the sums are in the tables" '
-        f'viewBox="0 0 {_WIDTH} {(deepest + 1) * _ROW}">{drawn}</svg></div></figure>'
+        f'viewBox="0 0 {_WIDTH} {(deepest + 1) * _ROW}"><g aria-hidden="true">{drawn}</g></svg>'
+        "</div></figure>"
     )
 
 
@@ -73,9 +74,10 @@ def _drawn(frame: _Frame, whole: int, depth: int, left: float, colour: str) -> I
     signs = int((width - 6) / _SIGN)
     if signs >= 3:  # of fewer nothing can be read
         kind = "" if colour == "rest" else ' class="on"'
+        # An image of its own ends where the frame does, whatever is how wide in it
         yield (
-            f'<text{kind} x="{left + 3:.1f}" y="{depth * _ROW + 12}">'
-            f"{escaped(_cut(frame.name, signs))}</text>"
+            f'<svg x="{left:.1f}" y="{depth * _ROW}" width="{width - 3:.1f}" height="{_ROW - 1}">'
+            f'<text{kind} x="3" y="12">{escaped(_cut(frame.name, signs))}</text></svg>'
         )
     listed = sorted(frame.below.values(), key=lambda each: (-each.ns, each.name))
     wide = [each for each in listed if _WIDTH * each.ns / whole >= _LEAST]

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ... import units
-from ...model.capture import Capture, Io
+from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
+from ..sections import time_parts
 from ..sections.sums import device_ns, reads_of, time_of
 from .parts import escaped, sums
 from .reads import NAMES
@@ -14,6 +15,7 @@ _WIDTH, _HEIGHT = 1000, 26
 _ORDER = ("device", "wait", "readahead_issued", "page_cache", "unknown")
 _WORDS = NAMES | {"wait": "other waits of reads", "unknown": "reads, of which no source is known"}
 _UNKNOWN = "not measured"
+_OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
 
 
 class _Part(NamedTuple):
@@ -31,17 +33,37 @@ def opening(capture: Capture) -> str:
         return ""
     elapsed = _elapsed_ns(capture)
     reads = reads_of(capture)
-    figures = sums([*_figures(capture, reads, elapsed)]) if reads else ""
-    return f"{figures}\n{_bar(_parts(every, elapsed), elapsed)}"
+    longest = max(_OPERATIONS, key=lambda each: time_of(of_operation(every, each)))
+    of_reads = longest == "read"
+    figures = _figures(capture, reads, elapsed) if of_reads else _of(capture, every, longest)
+    # What a commit writes and syncs is not in the time that the server has counted
+    if not _traced_ns(capture) and any(io.operation != "read" for io in every):
+        elapsed = 0
+    return f"{sums([*figures])}\n{_bar(_parts(every, elapsed, capture), elapsed)}"
 
 
 def _elapsed_ns(capture: Capture) -> int:
     """How long statements took in all, or those that read, as the server alone has counted them;
     0 where that is not measured."""
-    queries = [query for backend in capture.backends for query in backend.queries]
-    traced = sum(query.latency.sum for query in queries if query.latency)
-    ids = {query.query_id for query in queries}
-    return traced or sum(each.total_ns for each in capture.executions if each.query_id in ids)
+    ids = {query.query_id for backend in capture.backends for query in backend.queries}
+    executed = sum(each.total_ns for each in capture.executions if each.query_id in ids)
+    return _traced_ns(capture) or executed
+
+
+def _traced_ns(capture: Capture) -> int:
+    queries = (query for backend in capture.backends for query in backend.queries)
+    return sum(query.latency.sum for query in queries if query.latency)
+
+
+def _of(capture: Capture, every: Sequence[Io], operation: Operation) -> Iterator[tuple[str, str]]:
+    """The figures of what took longer than reading."""
+    own = of_operation(every, operation)
+    count = sum(io.count for io in own)
+    name, plural = ("in fsync", "fsyncs") if operation == "fsync" else ("writing", "writes")
+    yield name, f"{units.duration(time_of(own))}, of all processes together"
+    rate = units.number(count / capture.duration_s) if capture.duration_s else "?"
+    yield plural, f"{units.count(count)}, {rate} a second"
+    yield f"p99 of {plural}", units.duration(Histogram.of(own).percentile(99) or 0, 2)
 
 
 def _figures(capture: Capture, reads: Sequence[Io], elapsed: int) -> Iterator[tuple[str, str]]:
@@ -73,7 +95,7 @@ def _own(every: Sequence[Io]) -> list[Io]:
     return [io for io in every if io.scope == "query" and io.performed_by == "backend"]
 
 
-def _parts(every: Sequence[Io], elapsed: int) -> list[_Part]:
+def _parts(every: Sequence[Io], elapsed: int, capture: Capture) -> list[_Part]:
     counted = _own(every) if elapsed else every
     reads = [io for io in counted if io.operation == "read"]
     parts = [
@@ -83,9 +105,28 @@ def _parts(every: Sequence[Io], elapsed: int) -> list[_Part]:
     for operation, name, colour in (("write", "writing", "s4"), ("fsync", "fsync", "sync")):
         took = time_of(io for io in counted if io.operation == operation)
         parts.append(_Part(name, colour, took))
-    known = sum(part.ns for part in parts)
-    parts.append(_Part("everything else, such as CPU and locks", "rest", elapsed - known))
+    rest = elapsed - sum(part.ns for part in parts)
+    # Of writes and fsyncs it is not known what of them was CPU, and what sleep
+    if capture.probes.times and rest > 0 and all(io.operation == "read" for io in counted):
+        for spent in _times(capture, reads):
+            parts.append(spent._replace(ns=min(spent.ns, rest)))
+            rest -= parts[-1].ns
+    told = any(part.name == time_parts.CPU for part in parts)
+    other = "everything else" if told else "everything else, such as CPU and locks"
+    parts.append(_Part(other, "rest", rest))
     return [part for part in parts if part.ns > 0]
+
+
+def _times(capture: Capture, reads: Sequence[Io]) -> Iterator[_Part]:
+    """What else statements did themselves, or waited for."""
+    times = (time for backend in capture.backends for q in backend.queries for time in q.times)
+    own = [time for time in times if time.scope == "query" and time.performed_by == "backend"]
+    spent = time_parts.sums_of(own, reads)
+    yield _Part(time_parts.CPU, "s0", spent[time_parts.CPU])
+    yield _Part(time_parts.RUN_QUEUE, "s1", spent[time_parts.RUN_QUEUE])
+    locks = sum(ns for name, ns in spent.items() if name.startswith(("Lock:", "LWLock:")))
+    yield _Part("locks", "s2", locks)
+    yield _Part("the client", "s3", sum(n for k, n in spent.items() if k.startswith("Client:")))
 
 
 def _bar(parts: Sequence[_Part], elapsed: int) -> str:
@@ -110,6 +151,7 @@ def _bar(parts: Sequence[_Part], elapsed: int) -> str:
     return (
         f'<figure class="spent"><figcaption>{title}</figcaption>\n'
         f'<svg role="img" aria-label="{title}; the numbers are in the list below" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">{"".join(rects)}</svg>\n'
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
+        f'<g aria-hidden="true">{"".join(rects)}</g></svg>\n'
         f'<ul class="keys">{"".join(keys)}</ul></figure>'
     )

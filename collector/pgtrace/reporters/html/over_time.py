@@ -1,16 +1,16 @@
 """The session over its time: a heat map of latencies, whose time it was, and what ran when.
 
 Drawn here as SVG, as there is nothing to be hidden or compared: each cell tells its numbers, and
-leads to what ran then.
+leads to what ran then. course.js lets a moment be picked in all charts at once.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ... import units
-from ...model.capture import Capture, Interval, Operation
+from ...model.capture import Capture, Heaviest, Interval, Operation
 from ...model.time_of_day import moment
 from ..sections.over_time import (
     called,
@@ -18,14 +18,14 @@ from ..sections.over_time import (
     has_course,
     heaviest_of,
     length_of,
-    measure,
+    measures,
     of_interval,
     seconds_of,
     texts_of,
 )
 from ..sections.time_parts import NAMES
 from .flame import COLOURS, OTHERS
-from .parts import Row, escaped, table
+from .parts import Item, Row, escaped, table
 
 MOST_COLUMNS = 240
 _WIDTH, _LEFT, _ROW, _HEIGHT = 960, 76, 16, 140
@@ -33,6 +33,11 @@ _COLOURS = 5
 _OTHERS = "everything else"
 _CLASSES = COLOURS | {_OTHERS: OTHERS}
 _FAINT = 0.15
+_TICKS = (0.25, 0.5, 0.75)
+"""Of the session's length, where its time is told, beside both ends."""
+_PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
+Anchors = Callable[[Heaviest], str]
+"""Where on the page there is more of what one did, if there is: else ""."""
 
 
 class _Column(NamedTuple):
@@ -51,21 +56,47 @@ class _Column(NamedTuple):
         return self.intervals[-1].second + (self.intervals[-1].length or 0)
 
 
-def over_time(capture: Capture) -> str:
+def over_time(capture: Capture, anchors: Anchors) -> str:
     """Return the chapter; "" of a session that is too short."""
     if not has_course(capture):
         return ""
-    operation, waiting = measure(capture)
+    measured = measures(capture)
     columns = _columns(capture)
     texts = texts_of(capture)
-    return "\n".join(
-        [
+    figures = [
+        drawn
+        for operation, waiting in measured
+        for drawn in (
             _heat(capture, columns, operation),
             _whose(capture, columns, operation, texts, waiting=waiting),
-            _spent(capture, columns),
-            _numbers(capture, operation, texts, waiting=waiting),
-        ]
+        )
+    ]
+    charts = "\n".join([*figures, _spent(capture, columns)])
+    numbers = _numbers(capture, measured, texts, anchors)
+    return (
+        f'<div class="course" data-pieces="{_pieces(capture)}" data-first="{_worst(capture)}">\n'
+        f"{charts}\n</div>\n{numbers}"
     )
+
+
+def _pieces(capture: Capture) -> str:
+    """Where each interval begins and how wide it is, for page scripts."""
+    pieces = (_Column(n, [interval]) for n, interval in enumerate(capture.intervals))
+    return " ".join("{:.1f},{:.1f}".format(*_place(capture, piece)) for piece in pieces)
+
+
+def _worst(capture: Capture) -> int:
+    """Which interval is told first: that in which most was waited for the device, or done."""
+    measured = measures(capture)
+    if not measured:
+        return 0
+    operation, waiting = measured[0]
+
+    def took(interval: Interval) -> float:
+        io = of_interval(interval, operation, waiting=waiting)
+        return sum(each.total_ns for each in io) / seconds_of(interval)
+
+    return max(range(len(capture.intervals)), key=lambda n: took(capture.intervals[n]))
 
 
 def _columns(capture: Capture) -> list[_Column]:
@@ -75,7 +106,7 @@ def _columns(capture: Capture) -> list[_Column]:
 
 
 def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) -> str:
-    """How long each took: a row for each power of two, darker where there were more."""
+    """How long each took: a row for each power of two, stronger where there were more."""
     counted = [
         _powers(io.powers for i in c.intervals for io in i.io if io.operation == operation)
         for c in columns
@@ -103,9 +134,8 @@ def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) ->
         f'<text x="{_LEFT - 6}" y="{number * _ROW + 12}">{escaped(_from(power))}</text>'
         for number, power in enumerate(rows)
     ]
-    what = {"read": "Reads", "write": "Writes", "fsync": "Calls of fsync"}[operation]
     return _figure(
-        f"{what} by latency over time, darker where there were more",
+        f"{_PLURALS[operation].capitalize()} by latency over time, stronger where there were more",
         [f'<g class="heat">{"".join(cells)}</g>', *labels],
         len(rows) * _ROW,
         capture,
@@ -203,43 +233,63 @@ def _stacked(
 
 
 def _numbers(
-    capture: Capture, operation: Operation, texts: dict[object, str], *, waiting: bool
+    capture: Capture,
+    measured: Sequence[tuple[Operation, bool]],
+    texts: dict[object, str],
+    anchors: Anchors,
 ) -> str:
     """Interval by interval."""
     rows = []
     classes = any(interval.times for interval in capture.intervals)
     for number, interval in enumerate(capture.intervals):
-        io = of_interval(interval, operation, waiting=waiting)
-        every = [each for each in interval.io if each.operation == operation]
-        sums = _classes([interval])
-        spent = [units.duration(sums[name]) for name in _CLASSES] if classes else []
-        ran = "; ".join(
-            f"{called(one, texts)}: {units.duration(length_of(one, waiting=waiting))}"
+        cells: list[str | list[Item]] = [units.duration((interval.length or 0) * 1e9)]
+        for operation, waiting in measured:
+            cells += _done(interval, operation, waiting=waiting)
+        ran = [
+            Item(_told(one, texts, several=len(measured) > 1), anchors(one))
+            for operation, waiting in measured
             for one in heaviest_of(interval, operation)
-        )
-        rows.append(
-            Row(
-                moment(capture, interval.second),
-                [
-                    units.duration((interval.length or 0) * 1e9),
-                    units.count(sum(each.count for each in every)),
-                    units.size(sum(each.bytes for each in every)),
-                    units.duration(sum(each.total_ns for each in io)),
-                    ran or "-",
-                    *spent,
-                ],
-                anchor=f"interval-{number}",
-            )
-        )
-    took = "device" if waiting else "time"
-    heads = [("", ["length", "calls", "bytes", took, "what took longest"])]
+        ]
+        sums = _classes([interval])
+        cells += [ran or "-", *(units.duration(sums[name]) for name in _CLASSES if classes)]
+        where = f"interval-{number}"
+        rows.append(Row(moment(capture, interval.second), cells, anchor=where))
+    heads: list[tuple[str, list[str]]] = [("", ["length"])]
+    for operation, waiting in measured:
+        sized = ["bytes"] if operation != "fsync" else []
+        device = ["device"] if waiting else []
+        heads.append((_PLURALS[operation], ["calls", *sized, "time", *device]))
+    heads.append(("", ["what took longest"]))
     heads += [("where the time went", [*_CLASSES])] if classes else []
     drawn = table("Interval by interval", "from", heads, rows, words=["what took longest"])
     return f"<details><summary>The numbers of these charts</summary>\n{drawn}</details>"
 
 
+def _done(interval: Interval, operation: Operation, *, waiting: bool) -> list[str]:
+    """How much of one operation."""
+    every = of_interval(interval, operation, waiting=False)
+    cells = [units.count(sum(each.count for each in every))]
+    if operation != "fsync":
+        cells.append(units.size(sum(each.bytes for each in every)))
+    cells.append(units.duration(sum(each.total_ns for each in every)))
+    if waiting:
+        device = of_interval(interval, operation, waiting=True)
+        cells.append(units.duration(sum(each.total_ns for each in device)))
+    return cells
+
+
+def _told(one: Heaviest, texts: dict[object, str], *, several: bool) -> str:
+    what = f"{doing(one.operation, waiting=False)}: " if several else ""
+    device = f", {units.duration(one.device_ns)} of it waiting for the device"
+    return (
+        f"{what}{called(one, texts)}: {units.duration(one.total_ns)}"
+        f"{device if one.device_ns else ''}"
+    )
+
+
 def _link(column: _Column) -> str:
-    """To what ran then. Not for the keyboard, whose way are the links of the table."""
+    """To what ran then. Not for the keyboard, which has the slider above, or without scripts the
+    links of the table."""
     return f'<a href="#interval-{column.number}" tabindex="-1">'
 
 
@@ -263,22 +313,34 @@ def _span(capture: Capture, column: _Column) -> str:
 
 
 def _x(capture: Capture, column: _Column) -> str:
+    left, width = _place(capture, column)
+    return f'x="{left:.1f}" width="{width:.1f}"'
+
+
+def _place(capture: Capture, column: _Column) -> tuple[float, float]:
+    """Where it begins in a chart, and how wide it is."""
     scale = (_WIDTH - _LEFT) / max(capture.duration_s, 1e-9)
     width = max((column.end - column.second) * scale - 0.5, 0.5)
-    return f'x="{_LEFT + column.second * scale:.1f}" width="{width:.1f}"'
+    return _LEFT + column.second * scale, width
 
 
 def _figure(
     title: str, drawn: Sequence[str], height: int, capture: Capture, below: str = ""
 ) -> str:
     began, ended = moment(capture, 0), moment(capture, capture.duration_s)
+    ticks = "".join(
+        f'<text class="tick" x="{_LEFT + share * (_WIDTH - _LEFT):.1f}" y="{height + 16}">'
+        f"{moment(capture, share * capture.duration_s)}</text>"
+        for share in _TICKS
+    )
     times = (
-        f'<text class="first" x="{_LEFT}" y="{height + 16}">{began} UTC</text>'
+        f'<text class="first" x="{_LEFT}" y="{height + 16}">{began} UTC</text>{ticks}'
         f'<text x="{_WIDTH}" y="{height + 16}">{ended}</text>'
     )
     return (
         f'<figure class="time"><figcaption>{escaped(title)}</figcaption>\n'
         f'<div class="wide" tabindex="0" role="group" aria-label="{escaped(title)}">'
         f'<svg role="img" aria-label="{escaped(title)}; the numbers are in the table below" '
-        f'viewBox="0 0 {_WIDTH} {height + 20}">{"".join(drawn)}{times}</svg></div>{below}</figure>'
+        f'viewBox="0 0 {_WIDTH} {height + 20}"><g aria-hidden="true">{"".join(drawn)}{times}</g>'
+        f"</svg></div>{below}</figure>"
     )

@@ -1,13 +1,22 @@
 """Pieces of an HTML page. Whatever text comes in is escaped here, and nowhere else."""
 
 import html
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from ...terminal_text import escape
+from ...terminal_text import escape, with_units_kept
 
 _NOTHING = frozenset({"0", "0 %", "0 ns", "-"})
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Of a cell that has several: what is told, and the anchor that it leads to, if any."""
+
+    told: str
+    link: str = ""
 
 
 @dataclass(slots=True)
@@ -15,7 +24,7 @@ class Row:
     """One row of a table: what it is, and its cells as they are shown."""
 
     name: str
-    cells: list[str] = field(default_factory=list)
+    cells: list[str | list[Item]] = field(default_factory=list)
     anchor: str = ""
     """By which links lead to it: anchor() of something."""
     link: str = ""
@@ -35,7 +44,8 @@ def escaped(value: str) -> str:
 def paragraphs(sentences: Sequence[str], kind: str = "") -> str:
     """One element for each."""
     of = f' class="{kind}"' if kind else ""
-    return "\n".join(f"<p{of}>{escaped(sentence)}</p>" for sentence in sentences)
+    kept = (with_units_kept(escaped(sentence), "&nbsp;") for sentence in sentences)
+    return "\n".join(f"<p{of}>{sentence}</p>" for sentence in kept)
 
 
 def sums(numbers: Sequence[tuple[str, str]]) -> str:
@@ -84,15 +94,24 @@ def _row(row: Row, kinds: Sequence[str], long: bool) -> str:
     if not row.cells:
         name = f"<b>{escaped(row.name)}</b>"
         return f'<tr><th scope="rowgroup" colspan="{len(kinds) + 1}">{name}</th></tr>'
-    cells = "".join(
-        f"<td{_kind(kind or ('zero' if cell in _NOTHING else ''))}>{escaped(cell)}</td>"
-        for cell, kind in zip(row.cells, kinds, strict=True)
-    )
+    cells = "".join(_cell(cell, kind) for cell, kind in zip(row.cells, kinds, strict=True))
     name, link = escaped(row.name), row.link or row.anchor
     if link:
         name = f'<a href="#{escaped(link)}">{name}</a>'
     place = f' id="{escaped(row.anchor)}"' if row.anchor else ""
     return f'<tr{place}><th scope="row"{_kind("long" if long else "")}>{name}</th>{cells}</tr>'
+
+
+def _cell(cell: str | list[Item], kind: str) -> str:
+    if isinstance(cell, str):
+        return f"<td{_kind(kind or ('zero' if cell in _NOTHING else ''))}>{escaped(cell)}</td>"
+    items = "".join(f"<li>{_item(item)}</li>" for item in cell)
+    return f"<td{_kind(kind)}><ul>{items}</ul></td>"
+
+
+def _item(item: Item) -> str:
+    told = escaped(item.told)
+    return f'<a href="#{escaped(item.link)}">{told}</a>' if item.link else told
 
 
 def _kind(name: str) -> str:
@@ -104,7 +123,8 @@ def figure(number: int, kind: str, title: str, content: str, opened: bool) -> st
     return (
         f'<figure id="chart-{number}" data-chart="{number}" data-kind="{kind}">'
         f"<figcaption>{escaped(title)}</figcaption>\n"
-        f"<details{' open' if opened else ''}><summary>The numbers of this chart</summary>\n"
+        f"<details{' open' if opened else ''}><summary>The numbers of this chart"
+        f'<span class="unseen">: {escaped(title)}</span></summary>\n'
         f"{content}</details></figure>"
     )
 
@@ -113,6 +133,14 @@ def anchor(kind: str, name: str) -> str:
     """What stands in a link, and in the place that it leads to: of the same name the same, in every
     page, so that a link may be passed on."""
     return f"{kind}-{quote(text(name), safe='')}"
+
+
+def unique(anchors: Iterable[str]) -> Iterator[str]:
+    """Each only once: to what comes again under a name, as a pid does, its number is added."""
+    seen: Counter[str] = Counter()
+    for each in anchors:
+        seen[each] += 1
+        yield each if seen[each] == 1 else f"{each}-{seen[each]}"
 
 
 def part(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ... import units
-from ...model.capture import Excluded, Io
+from ...model.capture import Capture, Excluded, Io
 from ...model.combined import alike
 from ...model.histogram import Histogram
 from ..document import Group, Layer
@@ -33,6 +33,11 @@ TOLD = (
 )  # fmt: skip
 
 
+def reading(capture: Capture) -> bool:
+    """Whether reads were asked for: else they have no columns."""
+    return "read" in capture.probes.operations
+
+
 def view(
     charts: Charts,
     title: str,
@@ -43,7 +48,6 @@ def view(
     waited_ns: int | None = None,
     failed: Excluded | None = None,
     short: Excluded | None = None,
-    opened: bool = False,
 ) -> str:
     """Return sums, histogram, percentile curves and table of `reads`; `title` goes above charts."""
     reads = alike(reads, TOLD)
@@ -59,12 +63,10 @@ def view(
         sums(_sums(reads)),
         paragraphs(lines),
         outside,
-        charts.latencies(f"{title}: how long a read took", [Group("", by_source)], opened=opened),
+        charts.latencies(f"{title}: how long a read took", [Group("", by_source)]),
     ]
     everything = [Layer(("all",), "all", Histogram.of(reads))] if len(by_source) > 1 else []
-    parts.append(
-        charts.percentiles(f"{title}: percentiles", [*everything, *by_source], opened=opened)
-    )
+    parts.append(charts.percentiles(f"{title}: percentiles", [*everything, *by_source]))
     return "\n".join([*parts, _splits(title, reads)])
 
 

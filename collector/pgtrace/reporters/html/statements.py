@@ -1,6 +1,5 @@
 """The statements of a capture, each of all backends together, as a chapter of a page."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
@@ -8,11 +7,12 @@ from operator import add
 from ... import units
 from ...model.capture import Capture, Query
 from ..sections.statements import Statement
-from ..sections.sums import time_of
+from ..sections.sums import time_of, written_in
 from ..terminal.capture_report import MOST_STATEMENTS
+from . import writes
 from .charts import Charts
-from .parts import Row, anchor, paragraphs, part, table
-from .reads import view
+from .parts import Row, anchor, paragraphs, part, table, unique
+from .reads import reading, view
 
 
 def statements(
@@ -21,23 +21,26 @@ def statements(
     """Return the table of all of them, and for each its facts and charts."""
     if not every:
         return paragraphs(["Not measured."]) if capture.probes.queries == "none" else ""
-    anchors = list(_anchors(every[:MOST_STATEMENTS]))
+    drawn = [*statement_anchors(every)]
     rows = [
-        _statement_row(f"{n}. {s.text}", [s], place)
-        for n, (s, place) in enumerate(zip(every, anchors, strict=False), 1)
+        _statement_row(capture, f"{n}. {s.text}", [s], place)
+        for n, (s, place) in enumerate(drawn, 1)
     ]
     if len(every) > MOST_STATEMENTS:
         rest = every[MOST_STATEMENTS:]
-        rows.append(_statement_row(f"({units.count(len(rest))} more, in --format json)", rest))
-    heads = [
+        more = f"({units.count(len(rest))} more, in --format json)"
+        rows.append(_statement_row(capture, more, rest))
+    heads: list[tuple[str, Sequence[str]]] = [
         ("", ["calls", "errors", "backends"]),
         ("latency of a call", ["in all", "p50", "p99", "max"]),
-        ("its reads", ["reads", "bytes", "time", "of the latency"]),
     ]
+    if reading(capture):
+        heads.append(("its reads", ["reads", "bytes", "time", "of the latency"]))
+    heads += writes.heads(capture.probes.operations)
     parts = [
         table("Statements, those that took longest first", "statement", heads, rows, long=True)
     ]
-    for number, statement in enumerate(every[:MOST_STATEMENTS], 1):
+    for number, (statement, place) in enumerate(drawn, 1):
         content = [paragraphs(_facts(statement))]
         content.append(
             view(
@@ -49,22 +52,26 @@ def statements(
                 waited_ns=waited(statement.queries),
             )
         )
+        title = f"Writes and fsyncs of statement {number}"
+        content.append(writes.view(charts, title, "what, of", written_in(statement.written)))
         title = f"{number}. {statement.text}"
-        parts.append(part(title, "\n".join(content), anchor=anchors[number - 1]))
+        parts.append(part(title, "\n".join(content), anchor=place))
     return "\n".join(parts)
 
 
-def _anchors(every: Sequence[Statement]) -> Iterator[str]:
-    """Of one statement there may be several: by other protocols, or begun before tracing."""
-    seen: Counter[str] = Counter()
-    for statement in every:
-        query = statement.queries[0]
-        name = str(query.query_id or query.text_hash or statement.text)
-        seen[name] += 1
-        yield anchor("statement", name if seen[name] == 1 else f"{name}-{seen[name]}")
+def statement_anchors(every: Sequence[Statement]) -> Iterator[tuple[Statement, str]]:
+    """Those that are drawn, and where. Of one statement there may be several: by other protocols,
+    or begun before tracing.
+    """
+    drawn = every[:MOST_STATEMENTS]
+    queries = (statement.queries[0] for statement in drawn)
+    names = (str(q.query_id or q.text_hash or s.text) for q, s in zip(queries, drawn, strict=True))
+    yield from zip(drawn, unique(anchor("statement", name) for name in names), strict=True)
 
 
-def _statement_row(name: str, statements: Sequence[Statement], link: str = "") -> Row:
+def _statement_row(
+    capture: Capture, name: str, statements: Sequence[Statement], link: str = ""
+) -> Row:
     queries = [query for s in statements for query in s.queries]
     reads = [r for s in statements for r in s.reads]
     latency = reduce(add, (s.latency for s in statements))
@@ -79,6 +86,13 @@ def _statement_row(name: str, statements: Sequence[Statement], link: str = "") -
         times = [units.duration(latency.total_ns), *shares]
     elif executed:
         times[0] = units.duration(sum(each.total_ns for each in executed))
+    read = [
+        units.count(sum(r.count for r in reads)),
+        units.size(sum(r.bytes for r in reads)),
+        units.duration(read_ns),
+        units.share(own_ns / max(1, latency.total_ns)) if latency.count else "-",
+    ]
+    written = [r for s in statements for r in s.written]
     return Row(
         name,
         [
@@ -86,10 +100,8 @@ def _statement_row(name: str, statements: Sequence[Statement], link: str = "") -
             units.count(sum(q.errors or 0 for q in counted)) if counted else "-",
             units.count(sum(s.backends for s in statements)) if len(statements) == 1 else "-",
             *times,
-            units.count(sum(r.count for r in reads)),
-            units.size(sum(r.bytes for r in reads)),
-            units.duration(read_ns),
-            units.share(own_ns / max(1, latency.total_ns)) if latency.count else "-",
+            *(read if reading(capture) else []),
+            *writes.cells(written, capture.probes.operations),
         ],
         link=link,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ... import units
 from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
-from ...terminal_text import shortened
+from ...terminal_text import ELLIPSIS, shortened
 from . import time_answer
 from .statements import Statement
 from .sums import PERFORMERS, by_name, device_ns, file_of, reads_of, time_of, written
@@ -19,25 +19,33 @@ _OFTEN = 500
 
 
 def verdict(capture: Capture, every: Sequence[Statement]) -> list[str]:
-    """What the time went for, if that was measured; how much of it was reading, how much of that
-    waiting for which device, and for whom; then how much was writing, and fsync.
+    """What the time went for, if that was measured; then how much of it was reading, how much of
+    that waiting for which device, and for whom; how much was writing, and fsync. What took longest
+    comes first.
     """
     operations, reads = capture.probes.operations, reads_of(capture)
-    said = [_lasting(capture, each) for each in ("write", "fsync") if each in operations]
     own = [r for r in reads if r.scope == "query" and r.performed_by == "backend"]
     of_all = time_answer.sentence(capture, own, _device_in_words(capture, own))
     first = [of_all] if of_all else []
-    if "read" not in operations:
-        return [*first, "Reads were not measured.", *said]
+    parts = [(time_of(reads), _of_reads(capture, every, reads))]
+    for operation in ("write", "fsync"):
+        if operation in operations:
+            took, sentence = _lasting(capture, every, operation)
+            parts.append((took, [sentence]))
+    parts.sort(key=lambda part: -part[0])
+    return [*first, *(sentence for _, sentences in parts for sentence in sentences)]
+
+
+def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> list[str]:
+    if "read" not in capture.probes.operations:
+        return ["Reads were not measured."]
     if not reads:
-        return [*first, "Nothing was read.", *said]
+        return ["Nothing was read."]
     return [
-        *first,
         _time_sentence(capture, every, reads),
         *_overlapped(every),
         *_heaviest(capture, every, reads),
         *_most_often(capture, every),
-        *said,
     ]
 
 
@@ -144,7 +152,7 @@ def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
         took = length(own)
         if took > _NOT_LITTLE * whole:
             parts.append(f"{units.percent(took, whole)} was the {kind}'s")
-    return [f"{'; '.join(parts)}."] if parts else []
+    return [_ended("; ".join(parts))] if parts else []
 
 
 def _most_often(capture: Capture, every: Sequence[Statement]) -> list[str]:
@@ -157,7 +165,9 @@ def _most_often(capture: Capture, every: Sequence[Statement]) -> list[str]:
     if rate < _OFTEN or calls < sum(number for number, _ in known) / 2:
         return []
     return [
-        f"One statement ran {units.count(round(rate))} times a second: {short(statement.text)}."
+        _ended(
+            f"One statement ran {units.count(round(rate))} times a second: {short(statement.text)}"
+        )
     ]
 
 
@@ -168,22 +178,36 @@ def _by_type(capture: Capture) -> list[tuple[str, list[Io]]]:
     return list(found.items())
 
 
-def _lasting(capture: Capture, operation: Operation) -> str:
-    """How long all processes wrote, or called fsync, and what took most of that."""
+def _lasting(capture: Capture, every: Sequence[Statement], operation: Operation) -> tuple[int, str]:
+    """How long all processes wrote, or called fsync; what took most of that, and for whom."""
     found = [(name, own) for name, own in written(capture) if own[0].operation == operation]
     what = "Writing" if operation == "write" else "Fsync and its like"
     if not found:
-        return "Nothing was written." if operation == "write" else "Nobody called fsync."
+        return 0, "Nothing was written." if operation == "write" else "Nobody called fsync."
     whole = sum(time_of(own) for _, own in found)
     name, own = max(found, key=lambda item: time_of(item[1]))
     total = Histogram.of(own)
-    return (
+    return whole, _ended(
         f"{what} took {units.duration(whole)} of all processes together, "
         f"{units.percent(total.total_ns, whole)} of it as {name}: "
         f"{units.count(total.count)} {'call' if total.count == 1 else 'calls'}, "
         f"p99 {units.duration(total.percentile(99) or 0, 2)}, "
-        f"at most {units.duration(total.max_ns or 0, 2)}."
+        f"at most {units.duration(total.max_ns or 0, 2)}{_of_statement(every, operation, whole)}"
     )
+
+
+def _of_statement(every: Sequence[Statement], operation: Operation, whole: int) -> str:
+    """For which statement most of such a time was, if that is not little; else ""."""
+    found = [(time_of(of_operation(s.written, operation)), s) for s in every if s.written]
+    took, statement = max(found, key=lambda each: each[0], default=(0, None))
+    if statement is None or took < _NOT_LITTLE * whole:
+        return ""
+    return f"; {units.percent(took, whole)} was for one statement: {short(statement.text)}"
+
+
+def _ended(words: str) -> str:
+    """A sentence, which may end in a statement that was cut."""
+    return words if words.endswith(ELLIPSIS) else f"{words}."
 
 
 def short(text: str, most: int = 60) -> str:

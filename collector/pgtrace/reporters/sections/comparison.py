@@ -12,8 +12,8 @@ from .comparison_words import SERVED, is_whole, margin_of, subject_words, value_
 
 _NAMES = {
     "time_per_block": "time per block",
-    "mix": "by where blocks came from",
-    "speed": "by how fast the same kinds are",
+    "mix": "effect of where blocks came from",
+    "speed": "speed of the same kinds",
     "blocks_per_second": "blocks a second",
     "time_per_second": "time in each second",
     "p50": "median",
@@ -156,9 +156,10 @@ def _statements(of: Comparison) -> list[Block]:
 def _how(of: Comparison) -> str:
     unit = "runs" if of.experiment else "blocks of intervals"
     which = "All" if of.experiment else "All but the first"
+    what = "result" if of.experiment else "session"
     return (
         f"B by A, with 95 % intervals over {unit}, never over single reads; fewer than 10 decide "
         f"nothing. What is within {margin_of(of.margin)} is no difference. {which} are corrected "
-        "for being many. One session stands for each side: what changes from one to the next by "
+        f"for being many. One {what} stands for each side: what changes from one to the next by "
         "itself is a difference too."
     )

@@ -1,5 +1,7 @@
 """What is compared and how much it differs, in words that the answer and the tables share."""
 
+from collections.abc import Sequence
+
 from ... import units
 from ...comparing.comparison import Finding, Subject
 from ...model.capture import Operation
@@ -57,6 +59,12 @@ def times(low: float, high: float) -> str:
     """An interval in words: `1.82 to 2.10 times`."""
     one, other = units.number(low), units.number(high)
     return f"{one} times" if one == other else f"{one} to {other} times"
+
+
+def listed(words: Sequence[str]) -> str:
+    """All of them in a sentence: `a, b and c`."""
+    *but_last, last = words
+    return f"{', '.join(but_last)} and {last}" if but_last else last
 
 
 def margin_of(margin: float) -> str:

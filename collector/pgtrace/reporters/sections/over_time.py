@@ -23,6 +23,10 @@ _TIMES = 3
 """So much more than at other times."""
 _MUCH = 100 << 20
 """Bytes that one reads, at least, to be said to have pushed others out."""
+_COURSES = 2
+"""That text draws."""
+_LEAST_OF_MOST = 0.1
+"""Of the longest, what another is drawn from on."""
 _BUSY = 0.1
 """Share of its busiest interval from which on one is said to read."""
 
@@ -37,16 +41,13 @@ def over_time(capture: Capture) -> list[Block]:
     """Return what is said of it; nothing of a session that is too short."""
     if not has_course(capture):
         return []
-    operation, waiting = measure(capture)
     texts = texts_of(capture)
-    worst = max(capture.intervals, key=lambda i: _rate(i, operation, waiting=waiting))
-    if not _rate(worst, operation, waiting=waiting):
-        return []
-    return [
-        _drawn(capture, operation, waiting=waiting),
-        Paragraph(_worst(capture, worst, operation, texts, waiting=waiting)),
-        *map(Paragraph, _pushed_out(capture, texts)),
+    courses = [
+        block
+        for operation, waiting in _longest(capture)
+        for block in _course(capture, operation, texts, waiting=waiting)
     ]
+    return [*courses, *map(Paragraph, _pushed_out(capture, texts))]
 
 
 def seconds_of(interval: Interval) -> float:
@@ -70,7 +71,7 @@ def called(one: Heaviest, texts: dict[object, str]) -> str:
     who = short(text) if text else one.backend_type or "a process"
     if one.query_id is None and one.text_hash is None:
         who = f"{who}, outside queries" if who == "client backend" else who
-    return f"{who} ({one.relation or one.kind})"
+    return f"{who} ({one.kind if one.kind == 'wal' else one.relation or one.kind})"
 
 
 def length_of(one: Heaviest, *, waiting: bool) -> int:
@@ -94,15 +95,33 @@ def texts_of(capture: Capture) -> dict[object, str]:
     return found
 
 
-def measure(capture: Capture) -> tuple[Operation, bool]:
-    """What is shown: waiting for the device where anybody did; else reading, or what there is."""
-    operations = capture.probes.operations
-    operation: Operation = "read" if "read" in operations else operations[0]
-    return operation, any(
-        io.source == "device" and io.operation == operation
-        for interval in capture.intervals
-        for io in interval.io
-    )
+def measures(capture: Capture) -> list[tuple[Operation, bool]]:
+    """What has a course: each operation of which there was any, and whether that is of its waiting
+    for the device: of reads it is where anybody did wait. What a write or an fsync waits for is
+    not known, and all of it is time that somebody waited. What took longest comes first.
+    """
+    found: dict[Operation, bool] = {}
+    for io in (io for interval in capture.intervals for io in interval.io if io.total_ns):
+        device = io.operation == "read" and io.source == "device"
+        found[io.operation] = found.get(io.operation, False) or device
+    asked = [(each, found[each]) for each in capture.probes.operations if each in found]
+    return sorted(asked, key=lambda each: -_whole(capture, each))
+
+
+def _longest(capture: Capture) -> list[tuple[Operation, bool]]:
+    """Those of which text has room for the course, the longest first; not what was little beside
+    it."""
+    listed = measures(capture)[:_COURSES]
+    return [
+        each
+        for each in listed
+        if _whole(capture, each) >= _LEAST_OF_MOST * _whole(capture, listed[0])
+    ]
+
+
+def _whole(capture: Capture, measured: tuple[Operation, bool]) -> int:
+    operation, waiting = measured
+    return sum(_ns(interval, operation, waiting=waiting) for interval in capture.intervals)
 
 
 def _ns(interval: Interval, operation: Operation, *, waiting: bool) -> int:
@@ -111,6 +130,16 @@ def _ns(interval: Interval, operation: Operation, *, waiting: bool) -> int:
 
 def _rate(interval: Interval, operation: Operation, *, waiting: bool) -> float:
     return _ns(interval, operation, waiting=waiting) / seconds_of(interval)
+
+
+def _course(
+    capture: Capture, operation: Operation, texts: dict[object, str], *, waiting: bool
+) -> list[Block]:
+    worst = max(capture.intervals, key=lambda i: _rate(i, operation, waiting=waiting))
+    return [
+        _drawn(capture, operation, waiting=waiting),
+        Paragraph(_worst(capture, worst, operation, texts, waiting=waiting)),
+    ]
 
 
 def _drawn(capture: Capture, operation: Operation, *, waiting: bool) -> Over:

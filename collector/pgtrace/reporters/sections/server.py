@@ -34,6 +34,7 @@ def sections_of(
         Section("over-time", over_time(capture)),
         Section("found", [found(capture, reads)] if "read" in capture.probes.operations else []),
         Section("top-statements", top.statement_table(every, choice)),
+        Section("top-writing", top.writing_table(every, capture, choice)),
         Section("top-relations", top.relation_table(reads, choice)),
         Section("top-writes", top.write_table(capture, choice)),
         Section("processes", [processes(capture, choice)]),

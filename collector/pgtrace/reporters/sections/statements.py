@@ -28,6 +28,8 @@ class Statement:
     reads: list[Io] = field(default_factory=list)
     """Those of every call, whoever performed them: they may overlap. From where, they do not
     tell."""
+    written: list[Io] = field(default_factory=list)
+    """Its writes and fsyncs, in the same way."""
 
     @property
     def text(self) -> str:
@@ -86,6 +88,8 @@ def statements(capture: Capture) -> list[Statement]:
         statement.latency = Histogram.of(
             query.latency for query in statement.queries if query.latency
         )
-        reads = of_operation(r for query in statement.queries for r in query.io)
-        statement.reads = alike(reads, _TOLD)  # there may be thousands, and each table adds them up
+        # There may be thousands, and each table adds them up
+        every = [r for query in statement.queries for r in query.io]
+        statement.reads = alike(of_operation(every), _TOLD)
+        statement.written = alike((r for r in every if r.operation != "read"), _TOLD)
     return sorted(found.values(), key=lambda s: (-(s.elapsed_ns or 0), -time_of(s.reads)))

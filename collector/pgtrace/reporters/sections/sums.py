@@ -36,22 +36,33 @@ def written(capture: Capture) -> list[tuple[str, list[Io]]]:
     """Writes and fsyncs by what they are called: which call, of which files, by whom. Writes first,
     then each call; of those the ones that took longest first.
     """
+    return _by_call(
+        (r, f", {backend.backend_type or '(type not known)'}")
+        for backend in capture.backends
+        for r in backend.io
+    )
+
+
+def written_in(every: Iterable[Io]) -> list[tuple[str, list[Io]]]:
+    """The same of some, of whom it is known: which call, of which files."""
+    return _by_call((r, "") for r in every)
+
+
+def _by_call(every: Iterable[tuple[Io, str]]) -> list[tuple[str, list[Io]]]:
     order = ("write", *get_args(Call))
     found: dict[tuple[int, str], list[Io]] = {}
-    for backend in capture.backends:
-        for r in backend.io:
-            if r.operation != "read":
-                who = backend.backend_type or "(type not known)"
-                of = relation_of(r) if r.relation else r.kind
-                call = r.call or r.operation
-                found.setdefault((order.index(call), f"{call}, {of}, {who}"), []).append(r)
+    for r, who in every:
+        if r.operation != "read":
+            call = r.call or r.operation
+            key = order.index(call), f"{call}, {file_of(r)}{who}"
+            found.setdefault(key, []).append(r)
     keys = sorted(found, key=lambda key: (key[0], -time_of(found[key]), key[1]))
     return [(key[1], found[key]) for key in keys]
 
 
 def relation_of(r: Io) -> str:
     """Its relation with its kind, as reports name it."""
-    return f"{r.relation} ({r.kind})" if r.relation else f"({r.kind})"
+    return f"{r.relation} ({r.kind})" if r.relation and r.kind != "wal" else f"({r.kind})"
 
 
 def reads_of(capture: Capture) -> list[Io]:
@@ -60,8 +71,8 @@ def reads_of(capture: Capture) -> list[Io]:
 
 
 def file_of(r: Io) -> str:
-    """What was read: its relation with its kind, or the kind alone."""
-    return f"{r.relation} ({r.kind})" if r.relation else r.kind
+    """What was read: its relation with its kind, or the kind alone, which says all of WAL."""
+    return f"{r.relation} ({r.kind})" if r.relation and r.kind != "wal" else r.kind
 
 
 def by_name(reads: Iterable[Io], name: Callable[[Io], str]) -> list[tuple[str, list[Io]]]:

@@ -14,6 +14,7 @@ from .sums import by_name, device_ns, file_of, time_of, written
 STATEMENTS = "Statements that waited longest for the device"
 RELATIONS = "Relations that waited longest for the device"
 WRITES = "Writes and fsyncs that took longest"
+WRITING = "Statements that wrote and synced longest"
 COLUMNS = (
     Column("device", "ns"),
     Column("share", "share"),
@@ -40,15 +41,21 @@ class Group:
     def rank(self, order: Order) -> float:
         """Where devices are not known, what took longest is the greatest."""
         if order == "reads":
-            return sum(r.count for r in self.reads)
+            return _number(self.reads)
         if order == "bytes":
             return sum(r.bytes for r in self.reads)
         if order == "calls":
             return self.calls or 0
         if order == "p99":
             return Histogram.of(self.reads).percentile(99) or 0
+        if self.reads and self.reads[0].operation != "read":
+            return time_of(self.reads)  # what of it was waiting, and for what, is not known
         waited = device_ns(self.reads)
         return time_of(self.reads) if waited is None else waited
+
+
+def _number(every: Sequence[Io]) -> int:
+    return sum(r.count for r in every)
 
 
 def statement_table(every: Sequence[Statement], choice: Choice) -> list[Table]:
@@ -56,6 +63,35 @@ def statement_table(every: Sequence[Statement], choice: Choice) -> list[Table]:
     groups = [Group(" ".join(s.text.split()), s.reads, s.calls) for s in every if s.reads]
     columns = [*COLUMNS, Column("calls"), Column("per call", "ns")]
     return _top(STATEMENTS, "statement", columns, groups, choice, calls=True)
+
+
+def writing_table(every: Sequence[Statement], capture: Capture, choice: Choice) -> list[Table]:
+    """Statements that wrote or called fsync; none if none did."""
+    operations = [each for each in ("write", "fsync") if each in capture.probes.operations]
+    groups = [Group(" ".join(s.text.split()), s.written, s.calls) for s in every if s.written]
+    if not groups:
+        return []
+    whole = sum(time_of(group.reads) for group in groups)
+    ordered = sorted(groups, key=lambda group: group.key(choice.order))
+    shown = ordered[: choice.rows(len(ordered))]
+    if rest := ordered[len(shown) :]:
+        shown = [*shown, _together(rest)]
+    columns = [Column("time", "ns"), Column("share", "share")]
+    if "write" in operations:
+        columns += [Column("writes", detail=len(operations) > 1)]
+        columns += [Column("writing", "ns", detail=len(operations) > 1)]
+    if "fsync" in operations:
+        columns += [Column("fsyncs"), Column("in fsync", "ns")]
+    columns += [Column("calls")]
+    rows: list[tuple[str, list[Value]]] = []
+    for group in shown:
+        took = time_of(group.reads)
+        row: list[Value] = [took, took / max(1, whole)]
+        for operation in operations:
+            own = [r for r in group.reads if r.operation == operation]
+            row += [sum(r.count for r in own), time_of(own)]
+        rows.append((group.name, [*row, group.calls]))
+    return [Table(WRITING, "statement", columns, rows)]
 
 
 def relation_table(reads: Sequence[Io], choice: Choice) -> list[Table]:
@@ -86,7 +122,10 @@ def backend_table(capture: Capture, choice: Choice) -> Table:
 
 def write_table(capture: Capture, choice: Choice) -> list[Table]:
     """Which call, of which files, by whom; those that took longest first."""
-    listed = sorted(written(capture), key=lambda item: -time_of(item[1]))
+    listed = sorted(
+        written(capture),
+        key=lambda item: Group(item[0], item[1], _number(item[1])).key(choice.order),
+    )
     columns = [
         Column("time", "ns"), Column("calls"), Column("bytes", "bytes"),
         Column("p99", "ns, 2 digits"), Column("max", "ns, 2 digits"),
@@ -117,13 +156,17 @@ def _top(
         return []
     whole = sum(device_ns(group.reads) or 0 for group in ordered)
     shown = ordered[: choice.rows(len(ordered))]
-    rows = [(group.name, _row(group, whole, calls=calls)) for group in shown]
     if rest := ordered[len(shown) :]:
-        counted = [group.calls for group in rest if group.calls is not None]
-        reads = [r for group in rest for r in group.reads]
-        left = Group(f"({units.count(len(rest))} more)", reads, sum(counted) if counted else None)
-        rows.append((left.name, _row(left, whole, calls=calls)))
+        shown = [*shown, _together(rest)]
+    rows = [(group.name, _row(group, whole, calls=calls)) for group in shown]
     return [Table(caption, first, columns, rows)]
+
+
+def _together(rest: Sequence[Group]) -> Group:
+    """Those that have no row of their own."""
+    counted = [group.calls for group in rest if group.calls is not None]
+    every = [r for group in rest for r in group.reads]
+    return Group(f"({units.count(len(rest))} more)", every, sum(counted) if counted else None)
 
 
 def figures(reads: Sequence[Io], whole_ns: int) -> list[Value]:

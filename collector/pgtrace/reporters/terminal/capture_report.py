@@ -19,12 +19,14 @@ from ...model.capture import (
     of_operation,
 )
 from ...model.histogram import Histogram
-from ...terminal_text import escape, shown
+from ...terminal_text import escape, shortened, shown
 from .. import losses
 from ..document import Paragraph, Section
 from ..sections import answer, time_parts
 from ..sections import statements as sections
 from ..sections.over_time import over_time
+from ..sections.sums import time_of
+from ..sections.top import Group
 from ..view import WIDTH, Choice
 from . import executed, files
 from .block import NAMES, block, not_counted, untraced
@@ -34,6 +36,11 @@ MOST_BACKENDS = 100
 """Backends that are drawn; the others are added up."""
 MOST_STATEMENTS = 20
 """Statements of one backend that are drawn; the others are summed up."""
+_PARTIAL = 2
+_MISSING = 3
+_OF_MISSING = 300
+"""Of what failed and what was not measured only so many are told in short, and of the latter so
+many characters: a server may have hundreds of databases whose names cannot be had."""
 _GAPS = 1
 """Of a server that was away more often, only the first times are told in short."""
 _FUNCTIONS: dict[Operation, str] = {
@@ -67,8 +74,10 @@ def traced(way: str, operations: Sequence[Operation]) -> str:
     return f"{names[0].upper()}{names[1:]} by {way}"
 
 
-def render(capture: Capture, *, width: int = WIDTH) -> str:
-    """Return the report, in lines of at most `width` columns."""
+def render(capture: Capture, choice: Choice | None = None, *, width: int = WIDTH) -> str:
+    """Return the report, in lines of at most `width` columns: of so many backends as are chosen, in
+    that order, the others added up.
+    """
     lines = [*_begin(capture, width), *_answer(capture, width)]
     if calls := executed.table(capture, width):
         lines += ["", *calls]
@@ -78,7 +87,7 @@ def render(capture: Capture, *, width: int = WIDTH) -> str:
             busy.append(backend)
         else:
             silent.append(str(backend.pid))
-    drawn, others = _longest(busy)
+    drawn, others = _chosen(busy, choice or Choice(None))
     for backend in drawn:
         lines += ["", *_backend(capture, backend, width)]
     if others:
@@ -183,7 +192,10 @@ def how_in_short(capture: Capture) -> list[str]:
     """The same in few paragraphs: without the functions, and of many gaps how many."""
     probes = capture.probes
     others = ", ".join(untraced(probes.operations, times=probes.times))
-    missing = [*map(escape, probes.not_measured), *([others] if others else [])]
+    told = [shortened(escape(each), _OF_MISSING) for each in probes.not_measured[:_MISSING]]
+    more = len(probes.not_measured) - len(told)
+    rest = [f"{units.count(more)} more, in --backends"] if more > 0 else []
+    missing = [*told, *rest, *([others] if others else [])]
     first = (
         f"{traced(probes.type, probes.operations)}, {QUERIES[probes.queries]}, "
         f"engine {probes.engine}."
@@ -236,6 +248,13 @@ def partial(capture: Capture) -> list[str]:
     return [f"Partial, because of an error in pgtrace: {escape(why)}." for why in capture.partial]
 
 
+def partial_in_short(capture: Capture) -> list[str]:
+    """The first of it, and how much more there is."""
+    told = partial(capture)
+    more = len(told) - _PARTIAL
+    return [*told[:_PARTIAL], *([f"{more} more such errors, in --backends."] if more > 0 else [])]
+
+
 def _gap(gap: Gap) -> str:
     """When a server was away."""
     began, ended = (
@@ -247,15 +266,22 @@ def _gap(gap: Gap) -> str:
     return f"{what}, from {began} {until}: the server in {escape(gap.data_directory)}."
 
 
-def _longest(backends: Sequence[Backend]) -> tuple[list[Backend], list[Backend]]:
-    """Those that are drawn, which took longest over reads, writes and fsyncs; and the others."""
-    times = [sum(r.total_ns for r in backend.io) for backend in backends]
-    ordered = sorted(range(len(backends)), key=lambda number: -times[number])
-    drawn = frozenset(ordered[:MOST_BACKENDS])
-    return (
-        [backend for number, backend in enumerate(backends) if number in drawn],
-        [backend for number, backend in enumerate(backends) if number not in drawn],
+def _chosen(
+    backends: Sequence[Backend], choice: Choice
+) -> tuple[Sequence[Backend], Sequence[Backend]]:
+    """Those that are drawn, and the others. Of those that waited for no device, what took longest
+    over reads, writes and fsyncs comes first.
+    """
+    groups = {id(b): Group(str(b.pid), of_operation(b.io), _calls(b)) for b in backends}
+    ordered = sorted(
+        backends, key=lambda b: (-groups[id(b)].rank(choice.order), -time_of(b.io), b.pid)
     )
+    most = min(choice.most or MOST_BACKENDS, MOST_BACKENDS)
+    return ordered[:most], ordered[most:]
+
+
+def _calls(backend: Backend) -> int:
+    return sum(query.calls or 0 for query in backend.queries)
 
 
 def _others(capture: Capture, backends: Sequence[Backend], width: int) -> list[str]:

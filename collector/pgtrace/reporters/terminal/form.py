@@ -8,7 +8,7 @@ from ..sections import span
 from ..view import View
 from . import capture_report, server_report
 
-_ONE_KIND = {"statements": "top-statements", "relations": "top-relations"}
+_OF_PART = {"statements": ("top-statements", "top-writing"), "relations": ("top-relations",)}
 
 
 def report(capture: Capture, view: View) -> Iterator[str]:
@@ -35,10 +35,10 @@ def report(capture: Capture, view: View) -> Iterator[str]:
         yield server_report.render_span(
             capture, span.Span(view.since, view.until), view.choice, width=view.width
         )
-    elif view.part in _ONE_KIND:
-        yield server_report.render_one(capture, _ONE_KIND[view.part], view.choice, width=view.width)
+    elif view.part in _OF_PART:
+        yield server_report.render_some(capture, _OF_PART[view.part], view.choice, width=view.width)
     elif view.part == "backends" or len(capture.backends) < 2:
-        yield capture_report.render(capture, width=view.width)
+        yield capture_report.render(capture, view.choice, width=view.width)
     else:
         more = server_report.OF_REPORT
         yield server_report.render(capture, view.choice, more=more, width=view.width)

@@ -14,12 +14,13 @@ OF_REPORT = "More: --top N, --sort KEY, --statements, --relations, --backends, -
 OF_CAPTURE = "More: pgtrace capture -o FILE, and pgtrace report FILE --help."
 LINES = 60
 """Of a screen."""
-_TOPS = ("times", "top-statements", "top-relations", "top-writes", "processes")
+_TOPS = ("times", "top-statements", "top-writing", "top-relations", "top-writes", "processes")
 """Sections of which the tables have as many rows as there is room for."""
 _FEW = 3
 """Rows, of which a table has fewer only if not even without empty lines there is room for them."""
-_SPARE = ("times", "over-time")
-"""Left out one after the other where there is none even then: --backends has them."""
+_SPARE = ("times", "over-time", "top-writing", "top-writes", "processes")
+"""Left out one after the other where there is none even then: --backends and --statements have
+them."""
 
 
 def render(
@@ -36,7 +37,7 @@ def render(
     """
     choice = choice or Choice()
     lost = capture_report.lost_of(capture)
-    notices = [*capture_report.partial(capture), *([" ".join(lost)] if lost else [])]
+    notices = [*capture_report.partial_in_short(capture), *([" ".join(lost)] if lost else [])]
     head = _said("head", [capture_report.head(capture), *notices])
     how = _said("how", [*capture_report.how_in_short(capture), more])
     found = [head, *server.sections(capture, choice), how]
@@ -70,12 +71,14 @@ def _fitting(sections: Sequence[Section], over: int) -> int:
     return 1
 
 
-def render_one(capture: Capture, name: str, choice: Choice, *, width: int = WIDTH) -> str:
-    """Return the section of this name alone."""
+def render_some(
+    capture: Capture, names: Sequence[str], choice: Choice, *, width: int = WIDTH
+) -> str:
+    """Return the sections of these names alone."""
     notices = [*capture_report.partial(capture), *capture_report.lost_of(capture)]
-    found = [part for part in server.sections(capture, choice) if part.name == name]
+    found = [part for part in server.sections(capture, choice) if part.name in names]
     if not found:
-        found = [_said(name, ["Not measured." if capture.backends else "No backend was seen."])]
+        found = [_said("none", ["Not measured." if capture.backends else "No backend was seen."])]
     sections = [_said("head", [capture_report.head(capture), *notices]), *found]
     return "\n".join(lines(sections, width, whole=True)) + "\n"
 

@@ -170,7 +170,7 @@
     const shown = KINDS[chart.kind](chart);
     const rows = [...figure.querySelectorAll("tbody tr")];
     const state = { figure, hidden: new Set(), panels: shown.panels, plots: [], swatches: [], at: null };
-    const bar = make("div", null, { class: "legend", role: "group", "aria-label": "Shown in the chart" });
+    const bar = make("div", null, { class: "legend", role: "group", "aria-label": `Shown in the chart: ${chart.title}` });
     const place = make("div", null, { class: "plot", tabindex: "0", role: "group",
       "aria-label": `Chart: ${chart.title}. Arrow keys go through its numbers; they stand in the table below, too.` });
     const readout = make("p", null, { class: "readout", "aria-live": "polite" });

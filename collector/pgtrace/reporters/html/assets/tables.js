@@ -79,6 +79,11 @@
     if (rows > 1) sortable(table);
     if (rows > MOST_AT_A_GLANCE) searchable(table);
   }
+  // What can be scrolled by keys is a stop for them; what fits is none.
+  const fits = new ResizeObserver((seen) => {
+    for (const { target } of seen) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
+  });
+  document.querySelectorAll(".wide").forEach((each) => fits.observe(each));
   addEventListener("hashchange", reveal);
   reveal();
 })();

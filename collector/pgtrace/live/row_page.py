@@ -1,0 +1,87 @@
+"""A row's own page: what it did, how long its reads took, and for whom, where and why."""
+
+from textwrap import wrap
+
+from .. import units
+from ..model.capture import Operation
+from ..model.histogram import Histogram
+from ..reporters.document import Section
+from ..reporters.sections.sums import SOURCES
+from ..reporters.terminal.chart import chart
+from ..reporters.terminal.drawing import lines as drawn
+from ..terminal_text import escape
+from . import tabs
+from .frame import Histograms, Kind
+from .tabs import KINDS, Row
+from .view import View
+
+_MOST_ROWS = 10
+_CALLED: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
+
+
+def lines(
+    view: View, kind: Kind, number: int, latencies: Histograms | None, width: int
+) -> list[str]:
+    """Return them, folded to fit `width`, and as many as there are."""
+    window, begin = view.window(), view.begin
+    listing = tabs.listing(kind, window, view.kept, begin)
+    row = next((each for each in listing.rows if each.number == number), None)
+    said = [f"{KINDS[kind][:-1]} in the {view.where()}:", *_whole(row, width)]
+    if row:
+        alone = tabs.Listing(kind, "", listing.columns, [row._replace(name="")])
+        said += ["", *_table(alone.fitting(width), width)]
+    others: tuple[Kind, ...] = ("wait event", "backend", "statement", "relation", "device")
+    for other in others:
+        part = tabs.listing(other, window, view.kept, begin, (kind, number))
+        if other == kind or not part.rows:
+            continue
+        most = part.sorted(tabs.first_order(part))
+        said += ["", *_table(most.fitting(width), width)]
+        if len(most.rows) > _MOST_ROWS:
+            said.append(f"… and {units.count(len(most.rows) - _MOST_ROWS)} more.")
+    return [*said, "", *_latencies(kind, latencies, width)]
+
+
+def _whole(row: Row | None, width: int) -> list[str]:
+    """What the row is of; a backend's has who it is, too."""
+    if row is None:
+        return ["Nothing was done by it in that time."]
+    texts = [value for value in row.values if isinstance(value, str) and value]
+    return _folded(" ".join([*texts, row.name]), width)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    return wrap(escape(text), max(width, 1), break_on_hyphens=False) or [""]
+
+
+def _table(listing: tabs.Listing, width: int) -> list[str]:
+    return drawn([Section(listing.kind, [listing.table(_MOST_ROWS)])], width)
+
+
+def _latencies(kind: Kind, told: Histograms | None, width: int) -> list[str]:
+    """By source; all since the start of tracing, for a shorter time they are not kept."""
+    if kind == "wait event":
+        return []
+    if told is None:
+        return ["Latencies: looking …"]
+    began = f"since {units.duration(told.seconds * 1e9, 2)} ago, when tracing began"
+    if not told.by_source:
+        return _folded(f"Latencies: nothing was done {began}.", width)
+    said = _folded(f"Latencies, {began}:", width)
+    for operation, name in _CALLED.items():
+        for of, source, total_ns, buckets in told.by_source:
+            if of == operation:
+                where = f", {SOURCES.get(source, source)}" if operation == "read" else ""
+                most = buckets[-1][1] - 1  # what the longest took is not told, but its bucket is
+                found = Histogram.from_buckets(buckets, total_ns, None, most)
+                said += ["", *_one(f"{name}{where}", found, width), *chart(found, width, name)]
+    return said
+
+
+def _one(title: str, found: Histogram, width: int) -> list[str]:
+    p50, p99 = found.percentile(50) or 0, found.percentile(99) or 0
+    said = (
+        f"{title}: {units.count(found.count)}, mean {units.duration(found.mean_ns or 0)}, "
+        f"p50 {units.duration(p50, 2)}, p99 {units.duration(p99, 2)}"
+    )
+    return _folded(said, width)

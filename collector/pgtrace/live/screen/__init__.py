@@ -1,0 +1,1 @@
+"""The live screen: a process without privileges, which draws what the one that traces tells it."""

@@ -1,0 +1,24 @@
+"""What a forked child keeps open of what its parent had."""
+
+import os
+
+import pytest
+
+from pgtrace.linux import forked
+
+
+@pytest.mark.parametrize("kept", [{0, 1, 2}, {0}, {2}, {1, 2}, set()])
+def test_a_child_keeps_what_it_is_given_and_no_more(kept: set[int]) -> None:
+    """Also descriptor 0: CPython's closerange(0, 0) closes everything."""
+    read, write = os.pipe()
+
+    def work() -> None:
+        there = [n for n in range(64) if os.path.exists(f"/proc/self/fd/{n}")]  # noqa: PTH110
+        os.write(write, repr([n for n in there if n != write]).encode())
+
+    child = forked.left_running(work, {*kept, write})
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        told = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert told == repr(sorted(kept)).encode()
