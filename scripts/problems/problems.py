@@ -109,7 +109,7 @@ def buy(server: PrivateCluster, client: Connection) -> None:
 
 def evicting_scan(server: PrivateCluster, client: Connection) -> None:
     """A report reads a large table from its start to its end, every few seconds."""
-    time.sleep(3)
+    time.sleep(6)
     client.execute("select count(*) from archive where note like '%x%'")
 
 
@@ -140,7 +140,7 @@ PROBLEMS = {
         customer=buy,
         more="create table archive as select id, repeat(md5(id::text), 30) as note "
         "from generate_series(1, 400000) as id;\nvacuum analyze archive",
-        page_cache=90 << 20,
+        page_cache=75 << 20,
     ),
     "autovacuum": Problem(
         "A batch changes rows all over a table, and autovacuum reads all of it behind it.",

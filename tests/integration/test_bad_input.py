@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bpf_left import leftovers, ours
-from child import Child, Idle
+from child import Child, Idle, state_of
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
@@ -68,7 +68,7 @@ def test_pid_that_is_not_postgresql(command: str) -> None:
 
 def test_zombie() -> None:
     with Child("true") as other:
-        wait_for(lambda: Path(f"/proc/{other.pid}/stat").read_text().split()[2] == "Z")
+        wait_for(lambda: state_of(other.pid) == "Z")
         check(run("attach", other.pid), 3, rf"{other.pid} .*has ended")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from child import state_of
 from copied_cluster import CopiedCluster
 from pgtrace import trace
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -75,13 +76,9 @@ def read_by(pid: int) -> int:
     return int(re.findall(r"^rchar: (\d+)$", text, re.MULTILINE)[0])
 
 
-def is_zombie(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
 def has_ended(pid: int) -> bool:
     try:
-        return is_zombie(pid)
+        return state_of(pid) == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
 
@@ -101,7 +98,7 @@ def test_no_read_is_lost_under_a_sub_reaper(doomed: PrivateCluster) -> None:
         wait_for(lambda: proc.parent(pid) == os.getpid())
         at_death = read_by(pid)
         # It ends by itself once it is idle, and stays until we collect it
-        wait_for(lambda: is_zombie(pid))
+        wait_for(lambda: state_of(pid) == "Z")
         after = read_by(pid)
     os.waitpid(pid, 0)
     os.waitpid(postmaster, 0)

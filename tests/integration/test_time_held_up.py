@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from child import Child, wait_for
+from child import Child, state_of, wait_for
 from copied_cluster import CopiedCluster
 from fix_cluster import SEQUENTIAL, SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
@@ -50,7 +50,7 @@ def running(watched: Watched, text: str, *, sleeps: bool) -> Iterator[None]:
     thread.start()
     try:
         if sleeps:
-            wait_for(lambda: schedstat(watched.pid)[0] > before and state(watched.pid) == "S")
+            wait_for(lambda: schedstat(watched.pid)[0] > before and state_of(watched.pid) == "S")
             time.sleep(0.05)
         else:
             wait_for(lambda: schedstat(watched.pid)[0] > before + 20 * MS)
@@ -59,15 +59,11 @@ def running(watched: Watched, text: str, *, sleeps: bool) -> Iterator[None]:
         thread.join()
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-
-
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
     try:
-        wait_for(lambda: state(pid) == "T")
+        wait_for(lambda: state_of(pid) == "T")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)

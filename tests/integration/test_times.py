@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from child import wait_for
+from child import state_of, wait_for
 from fix_cluster import SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
@@ -278,8 +278,7 @@ def once_asleep(watched: Watched) -> tuple[tuple[int, int], dict[str, int]]:
     """Both accounts of one moment: it answered, but waits for a CPU yet before it sleeps."""
     while True:
         first, found = schedstat(watched.pid), sums(watched.tracer)
-        stat = Path(f"/proc/{watched.pid}/stat").read_text()
-        if stat.rpartition(") ")[2].startswith("S") and schedstat(watched.pid) == first:
+        if state_of(watched.pid) == "S" and schedstat(watched.pid) == first:
             return first, found
         time.sleep(0.01)
 

@@ -30,6 +30,11 @@ def wait_for(
     return found
 
 
+def state_of(pid: int) -> str:
+    """The letter of proc(5) for what a process does: S if it sleeps, Z once it has ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
 class Ended(NamedTuple):
     """`code` is negative if a signal ended it."""
 

@@ -157,6 +157,15 @@ def test_what_a_short_scan_pushed_out_may_be_missed_in_the_next_second() -> None
     assert "just after it, all others waited for the device for 49.5 ms" in said(capture)[1]
 
 
+def test_who_reads_more_all_the_time_is_not_taken_for_who_pushed_it_out() -> None:
+    looked_up = Heaviest("read", 100, GIB, 0, text_hash="cc", relation="public.orders")
+    quiet = (io(1, 100), [looked_up])
+    scanned = (io(60, 100), [of_scan(10, GIB // 2), looked_up])
+    capture = session(quiet, quiet, scanned, (io(20, 100), [looked_up]), quiet, quiet)
+    (sentence,) = said(capture)[1:]
+    assert sentence.startswith("While select count(*) from archive (public.archive) read 512.0 MiB")
+
+
 @pytest.mark.parametrize(
     ("then", "otherwise", "size"),
     [

@@ -2,6 +2,7 @@
 the page cache.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ _LEAST_OF_MOST = 0.1
 """Of the longest, what another is drawn from on."""
 _BUSY = 0.1
 """Share of its busiest interval from which on one is said to read."""
+_SUSPECTS = 5
+"""Of who read most in a single interval, so many may be said to have pushed others out."""
 
 
 def has_course(capture: Capture, *, least_s: float = LEAST_S) -> bool:
@@ -190,28 +193,34 @@ def _pushed_out(capture: Capture, texts: dict[object, str]) -> list[str]:
     """
     if sum(backend.merged or 1 for backend in capture.backends) < 2:
         return []
-    whose = _biggest(capture)
+    # Who reads most of all may well be one of those that suffer
+    found = (_pushed_out_by(whose, capture, texts) for whose in _suspects(capture))
+    return [sentence for sentence in found if sentence][:1]
+
+
+def _pushed_out_by(whose: "_Whose", capture: Capture, texts: dict[object, str]) -> str:
+    """What is said of it, if it is the one."""
     sizes = [sum(one.bytes for one in _own(i, whose)) for i in capture.intervals]
     if sum(sizes) < _MUCH:
-        return []
+        return ""
     busy = [size > _BUSY * max(sizes) for size in sizes]
     # What a scan of a moment pushes out at an interval's end is missed in the next
     felt = [each or before for each, before in zip(busy, [False, *busy[:-1]], strict=True)]
     then = _others(capture, whose, felt)
     otherwise = _others(capture, whose, [not each for each in felt])
     if not otherwise.seconds or then.waits < _ENOUGH or then.rate < _NOTABLE * 1e9:
-        return []
+        return ""
     if then.rate < _TIMES * otherwise.rate:
-        return []
+        return ""
     spans = [i for i, reads in zip(capture.intervals, busy, strict=True) if reads]
     some = next(iter(_own(spans[0], whose)))
     end = spans[-1].second + (spans[-1].length or 0)
-    return [
+    return (
         f"While {called(some, texts)} read {units.size(sum(sizes))}, between "
         f"{moment(capture, spans[0].second)} and {moment(capture, end)}, and just after it, all "
         f"others waited for the device for {units.duration(then.rate)} each second, otherwise for "
         f"{units.duration(otherwise.rate)}."
-    ]
+    )
 
 
 class _Others(NamedTuple):
@@ -227,7 +236,7 @@ class _Others(NamedTuple):
         return self.total_ns / max(self.seconds, SHORTEST_S)
 
 
-def _others(capture: Capture, whose: "_Whose | None", chosen: Sequence[bool]) -> _Others:
+def _others(capture: Capture, whose: "_Whose", chosen: Sequence[bool]) -> _Others:
     waits = total = 0
     seconds = 0.0
     for interval, counts in zip(capture.intervals, chosen, strict=True):
@@ -247,12 +256,17 @@ def _whose(one: Heaviest) -> _Whose:
     return one.query_id, one.text_hash, one.backend_type
 
 
-def _own(interval: Interval, whose: _Whose | None) -> list[Heaviest]:
+def _own(interval: Interval, whose: _Whose) -> list[Heaviest]:
     return [one for one in heaviest_of(interval, "read") if _whose(one) == whose]
 
 
-def _biggest(capture: Capture) -> _Whose | None:
-    sizes: dict[_Whose, int] = {}
-    for one in (one for interval in capture.intervals for one in heaviest_of(interval, "read")):
-        sizes[_whose(one)] = sizes.get(_whose(one), 0) + one.bytes
-    return max(sizes, key=lambda each: sizes[each]) if sizes else None
+def _suspects(capture: Capture) -> list[_Whose]:
+    """Those that read most in a single interval, first who read most."""
+    most: dict[_Whose, int] = {}
+    for interval in capture.intervals:
+        sizes = Counter[_Whose]()
+        for one in heaviest_of(interval, "read"):
+            sizes[_whose(one)] += one.bytes
+        for whose, size in sizes.items():
+            most[whose] = max(size, most.get(whose, 0))
+    return sorted(most, key=lambda each: most[each], reverse=True)[:_SUSPECTS]
