@@ -72,7 +72,7 @@ def _pending(
         # How much of it was waiting for a CPU the kernel tells when the task leaves that again
         kind: TimeKind = "sleep" if times.event else "run_queue"
         left_in = before if times.query == BEGUN_BEFORE else times.query
-        yield left_in or query, kind, times.event, arrived - times.out_ns
+        yield left_in, kind, times.event, arrived - times.out_ns
     yield query, "cpu", 0, now_ns - arrived
 
 
