@@ -5,6 +5,7 @@ from typing import Any
 
 pytest_plugins = (
     "fix_markers", "fix_engines", "fix_cluster", "fix_reader", "fix_storage", "fix_awake",
+    "fix_chromium",
 )  # fmt: skip
 
 

@@ -4,15 +4,13 @@ PGTRACE_PICTURES=DIR keeps pictures of it there, to be looked at.
 """
 
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from captures import HOSTILE, HOSTILE_SHOWN
-from chromium import COMMAND, Chromium
+from chromium import Chromium
 from pgtrace.__main__ import main
 from pgtrace.files import documents
 from pgtrace.model.capture import Host, Server
@@ -21,14 +19,6 @@ from seeded_captures import at_once, seeded_capture
 TEXT = HOSTILE.replace("\ud800", "")
 SHOWN = HOSTILE_SHOWN.replace("\\ud800", "")
 """A half of a surrogate pair is in no file."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    if shutil.which(COMMAND) is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    with Chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

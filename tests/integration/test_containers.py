@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_targets import capturing
 
+from child import children_of
 from copied_cluster import CopiedCluster
 from fix_cluster import (
     SETTINGS,
@@ -47,7 +48,7 @@ def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Quer
         make_cold(server, connection)
         (host_pid,) = (
             pid
-            for pid in children(server.postmaster_pid)
+            for pid in children_of(server.postmaster_pid)
             if inner_pid(pid) == connection.info.backend_pid
         )
         with capturing(server.postmaster_pid if whole else host_pid) as captured:
@@ -57,10 +58,6 @@ def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Quer
     assert not [b for b in captured.taken.backends if b.backend_type == "parallel worker"]
     (query,) = (q for q in backend.queries if (q.text or "").endswith(COUNT))
     return buffers, query
-
-
-def children(pid: int) -> list[int]:
-    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def inner_pid(pid: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from child import Child, Idle, wait_for
+from child import Child, Idle, children_of, wait_for
 from copied_cluster import CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.commands import doctor, list_
@@ -187,8 +187,13 @@ def test_a_parallel_worker_s_leader(connection: Connection, known: Server) -> No
         assert {(worker.datname, worker.usename) for worker in workers} == {
             ("postgres", "postgres")
         }
-        found = [binary.running_query(worker.pid) for worker in workers]
-        assert (query.encode(), False) in found
+
+        def shown() -> bool:
+            """A worker has its title before it is told what to run."""
+            found = [binary.running_query(worker.pid) for worker in workers]
+            return (query.encode(), False) in found
+
+        wait_for(shown)
 
 
 # --- the running query
@@ -438,16 +443,16 @@ def contained(disk_directory: Path) -> Iterator[tuple[PrivateCluster, int]]:
             cwd="/",
         )
         lock = cluster.datadir / "postmaster.pid"
-        inside: list[str] = []
+        inside: list[int] = []
         try:
             wait_for(lambda: lock.exists() and "ready" in lock.read_text())
-            inside = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
+            inside = children_of(outside.pid)
             assert lock.read_text().split()[0] == "1"  # never give this to pg_ctl
             copy.unlink()
-            yield cluster, int(inside[0])
+            yield cluster, inside[0]
         finally:
             for pid in inside:
-                os.kill(int(pid), signal.SIGQUIT)
+                os.kill(pid, signal.SIGQUIT)
             outside.kill()
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from child import children_of
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS
 from fix_markers import PG_VERSION
@@ -53,12 +54,6 @@ def restartable(disk_directory: Path) -> Iterator[PrivateCluster]:
 @pytest.fixture
 def server(restartable: PrivateCluster) -> Server:
     return discovery.server(restartable.postmaster_pid)
-
-
-def children(pid: int) -> list[int]:
-    """Of a process, with all its threads."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def status_of(pid: int) -> dict[str, list[str]]:
@@ -122,7 +117,7 @@ def test_who_connects_is_the_owner_who_can_do_nothing_more(
         started.attached()
         uid = str(server.postmaster.uid)
         wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
-        (child,) = [c for c in children(started.pid) if status_of(c)["Uid"] == [uid] * 4]
+        (child,) = [c for c in children_of(started.pid) if status_of(c)["Uid"] == [uid] * 4]
         status = status_of(child)
         seen = ("head", "-c1", f"/proc/{child}/environ")
         looked_into = subprocess.run(
@@ -144,7 +139,7 @@ def test_who_connects_is_the_owner_who_can_do_nothing_more(
 def test_the_child_ends_with_pgtrace_however_that_ends(restartable: PrivateCluster) -> None:
     with Pgtrace("capture", f"--server={restartable.datadir}", connects=True) as started:
         started.attached()
-        (child,) = wait_for(lambda: children(started.pid))
+        (child,) = wait_for(lambda: children_of(started.pid))
         wait_for(lambda: status_of(child)["NoNewPrivs"] == ["1"])
         started.send(signal.SIGKILL)
         wait_for(lambda: not Path(f"/proc/{child}").exists())
@@ -154,7 +149,7 @@ def test_ctrl_c_of_the_terminal_is_not_the_childs(restartable: PrivateCluster) -
     """A terminal sends it to the whole group; the last names are asked for after that."""
     with Pgtrace("capture", f"--server={restartable.datadir}", "--json", connects=True) as started:
         started.attached()
-        for child in wait_for(lambda: children(started.pid)):
+        for child in wait_for(lambda: children_of(started.pid)):
             os.kill(child, signal.SIGINT)
         started.send(signal.SIGINT)
         ended = started.ended()

@@ -6,8 +6,6 @@ PGTRACE_PICTURES=DIR keeps pictures of it there, to be looked at.
 import base64
 import os
 import random
-import shutil
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from captures import (
     some_query,
     some_reads,
 )
-from chromium import COMMAND, Chromium, Page
+from chromium import Chromium, Page
 from html_page import HtmlPage
 from pgtrace.lab.planner.result import Range, RangeDetails
 from pgtrace.model.capture import (
@@ -43,14 +41,6 @@ from pgtrace.model.capture import (
 )
 from pgtrace.model.lab_result import Result
 from some_times import MS, probes, spent
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    if shutil.which(COMMAND) is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    with Chromium() as browser:
-        yield browser
 
 
 def a_capture() -> Capture:

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from bpf_left import leftovers, ours
+from child import children_of
 from copied_cluster import CopiedCluster
 from fix_cluster import SEQUENTIAL, bindir, make_cold
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model import decoding
 from pgtrace_command import MAIN, PGTRACE, wait_for
-from tmux import Tmux, children
+from tmux import Tmux
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="traces: needs root")
 
@@ -315,7 +316,7 @@ def drawer(tmux: Tmux) -> int:
     """The process that draws: the child of pgtrace's that is nobody."""
 
     def look() -> list[int]:
-        every = children(tmux.pid("pgtrace"))
+        every = children_of(tmux.pid("pgtrace"))
         return [pid for pid in every if Path(f"/proc/{pid}").stat().st_uid in (0, 65534)
                 and "\nUid:\t65534" in Path(f"/proc/{pid}/status").read_text()]  # fmt: skip
 

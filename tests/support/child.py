@@ -35,6 +35,15 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
+def children_of(pid: int) -> list[int]:
+    """Whatever thread of it began them."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += map(int, task.read_text().split())
+    return found
+
+
 class Ended(NamedTuple):
     """`code` is negative if a signal ended it."""
 

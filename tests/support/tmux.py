@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from child import wait_for
+from child import children_of, wait_for
 
 _numbers = itertools.count()
 _PROMPT = "ready$ "
@@ -106,7 +106,7 @@ class Tmux:
     def pid(self, name: str) -> int:
         """Of the shell's child."""
         shell = int(self._tmux("display", "-p", "#{pane_pid}"))
-        (child,) = wait_for(lambda: children(shell), instead=lambda: name)
+        (child,) = wait_for(lambda: children_of(shell), instead=lambda: name)
         return child
 
     def ended(self) -> int:
@@ -124,8 +124,3 @@ class Tmux:
     def _tmux(self, *words: object) -> str:
         command: Sequence[str] = ["tmux", "-L", self._name, *map(str, words)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def children(pid: int) -> list[int]:
-    """Of its main thread."""
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
