@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -170,6 +171,16 @@ def empty_programs(floors: Path, binary: str | None, *, switch: bool = False) ->
             if missing:
                 raise BenchError(*missing)
         yield
+
+
+def update(page: Path, name: str, text: str) -> None:
+    """Let a page of docs/ have this between the marks of that bench."""
+    form = rf"(<!-- bench: {re.escape(name)} -->\n```text\n).*?(?=^```$)"
+    new, times = re.subn(
+        form, lambda m: f"{m[1]}{text}\n", page.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    assert times == 1, f"{page} has no line <!-- bench: {name} -->"
+    page.write_text(new)
 
 
 def host() -> str:

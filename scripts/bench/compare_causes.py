@@ -147,12 +147,7 @@ def main() -> int:
     text = table(results)
     print(text)
     if args.update:
-        form = r"(<!-- bench: compare_causes -->\n```text\n).*?(?=^```$)"
-        page, times = re.subn(
-            form, lambda m: f"{m[1]}{text}\n", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
-        )
-        assert times == 1
-        PAGE.write_text(page)
+        bench.update(PAGE, "compare_causes", text)
     return 1 if any(each["verdict"] != "right" for each in results) else 0
 
 

@@ -6,11 +6,12 @@ each time.
 
 import argparse
 import os
-import re
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+
+import bench
 
 sys.path.append(str(Path(__file__).parents[2] / "tests/support"))
 from seeded_series import Series, verdicts
@@ -67,12 +68,7 @@ def main() -> int:
     text = "\n".join(lines)
     print(text)
     if args.update:
-        form = r"(<!-- bench: compare_verdicts -->\n```text\n).*?(?=^```$)"
-        page, times = re.subn(
-            form, lambda m: f"{m[1]}{text}\n", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
-        )
-        assert times == 1
-        PAGE.write_text(page)
+        bench.update(PAGE, "compare_verdicts", text)
     return 1 if missed else 0
 
 
