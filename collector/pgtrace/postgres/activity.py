@@ -52,9 +52,9 @@ class Looker:
     """Looks at backends of one server. What its binary does not export is None."""
 
     def __init__(self, server_pid: int) -> None:
-        self._status = _address(server_pid, "MyBEEntry")
-        self._wait = _address(server_pid, "my_wait_event_info")
-        self._text = _address(server_pid, "debug_query_string")
+        self._status = binary.known_address(server_pid, "MyBEEntry")
+        self._wait = binary.known_address(server_pid, "my_wait_event_info")
+        self._text = binary.known_address(server_pid, "debug_query_string")
 
     def look(self, backend: Backend) -> Activity:
         """What it does. One that has nothing to do is not looked into, if its title says so."""
@@ -111,13 +111,6 @@ def _state(backend: Backend) -> str | None:
     """By the title, which ends in the command, or in `idle`."""
     said = backend.activity
     return said if said is None or said.startswith("idle") else "active"
-
-
-def _address(pid: int, name: str) -> int:
-    try:
-        return binary.variable_address(pid, name)
-    except PgtraceError:
-        return 0
 
 
 def _started_us(process: Process) -> float:

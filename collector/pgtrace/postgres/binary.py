@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import sudo
-from ..errors import PermissionDeniedError, TargetError, UnsupportedError
+from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from ..linux import capabilities
 from . import program
 from .symbols import offset_of
@@ -103,6 +103,14 @@ def variable_address(pid: int, name: str) -> int:
             "stripped. Use the packages of your distribution or of postgresql.org."
         )
     return address + _running_entry(pid) - found.entry
+
+
+def known_address(pid: int, name: str) -> int:
+    """The same; 0 where it is not known, whatever the reason."""
+    try:
+        return variable_address(pid, name)
+    except PgtraceError:
+        return 0
 
 
 def read_memory(pid: int, address: int, size: int) -> bytes:

@@ -61,7 +61,7 @@ class LockHolders:
         self._server = server
         pid = server.postmaster_pid
         self._proc, self._status, self._name = (
-            _address(pid, each) for each in ("MyProc", "MyBEEntry", "application_name")
+            binary.known_address(pid, each) for each in ("MyProc", "MyBEEntry", "application_name")
         )
         self._looker = Looker(pid)
 
@@ -187,10 +187,3 @@ def _read(what: struct.Struct, pid: int, address: int) -> tuple[int, ...]:
 
 def _text(pid: int, address: int, size: int) -> str:
     return decode(binary.read_memory(pid, address, size).partition(b"\0")[0]) if address else ""
-
-
-def _address(pid: int, name: str) -> int:
-    try:
-        return binary.variable_address(pid, name)
-    except PgtraceError:
-        return 0

@@ -235,7 +235,7 @@ def why_not_light(servers: Sequence[Server]) -> dict[int, str]:
     why = {}
     for server in servers:
         for name in _STATEMENT:
-            if not _address(server.postmaster_pid, name):
+            if not binary.known_address(server.postmaster_pid, name):
                 why[server.postmaster_pid] = f"a server's binary does not export {name}"
     return why
 
@@ -255,17 +255,9 @@ def computes_query_ids(server: Server) -> bool:
 def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     """What the kernel has to know of it; with `memory`, also where its backends show statements."""
     pid, method = server.postmaster_pid, _io_method(server)
-    entry, text = (_address(pid, each) if memory else 0 for each in _STATEMENT)
-    name, wait = (_address(pid, each) for each in ("application_name", _WAIT))
+    entry, text = (binary.known_address(pid, each) if memory else 0 for each in _STATEMENT)
+    name, wait = (binary.known_address(pid, each) for each in ("application_name", _WAIT))
     return Postmaster(pid, name, method == _WORKER, method == _URING, entry, text, wait)
-
-
-def _address(pid: int, variable: str) -> int:
-    """0 where it is not known."""
-    try:
-        return binary.variable_address(pid, variable)
-    except PgtraceError:
-        return 0
 
 
 def _io_method(server: Server) -> int | None:
