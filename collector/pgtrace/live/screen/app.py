@@ -7,7 +7,6 @@ from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
-from textual.binding import Binding
 from textual.widgets import Input
 
 from ...terminal_text import escape
@@ -16,7 +15,7 @@ from ..frame import Asked, Begin, Frame, Histograms, Kind, Look, Said, Told, Wri
 from ..kept import MINUTES
 from ..link import Link
 from ..view import TABS, View
-from .keys import KEYS, hints
+from .keys import KEYS, before_focus, hints
 from .lines import BOLD, CHOSEN, DIM, NOTICE, PLAIN, Line, Lines, one, whole
 from .pages import Page
 from .parts import Prompt, Rows, Tabs
@@ -51,39 +50,33 @@ class TopApp(App[None]):
     """
     TITLE = "pgtrace top"
     ENABLE_COMMAND_PALETTE = False
-    # All of them before whoever has the focus: textual 8.2 hands a key to that one first, and when
-    # it comes back as nobody's, the keys typed behind it have gone the same way. A filter lost its
-    # first letters so, where the machine was busy or the text was pasted.
-    BINDINGS: ClassVar = [
-        Binding(keys, action, priority=True)
-        for keys, action in (
-            ("q", "leave"),
-            ("ctrl+c", "quit"),
-            ("tab", "beside(1)"),
-            ("shift+tab", "beside(-1)"),
-            *((str(n), f"tab({n - 1})") for n in range(1, len(TABS) + 1)),
-            ("down,j", "move(1)"),
-            ("up,k", "move(-1)"),
-            ("pagedown", "move_pages(1)"),
-            ("pageup", "move_pages(-1)"),
-            ("home", "move_to_end(False)"),
-            ("end", "move_to_end(True)"),
-            ("less_than_sign,left", "sort_beside(-1)"),
-            ("greater_than_sign,right", "sort_beside(1)"),
-            ("r", "turn"),
-            ("slash", "filter"),
-            ("escape", "all"),
-            ("enter", "open"),
-            ("t", "longer"),
-            ("space", "pause"),
-            ("left_square_bracket", "go(-1)"),
-            ("right_square_bracket", "go(1)"),
-            ("left_curly_bracket", "go(-60)"),
-            ("right_curly_bracket", "go(60)"),
-            ("w", "write"),
-            ("question_mark,f1,h", "keys"),
-        )
-    ]
+    BINDINGS: ClassVar = before_focus(
+        ("q", "leave"),
+        ("ctrl+c", "quit"),
+        ("tab", "beside(1)"),
+        ("shift+tab", "beside(-1)"),
+        *((str(n), f"tab({n - 1})") for n in range(1, len(TABS) + 1)),
+        ("down,j", "move(1)"),
+        ("up,k", "move(-1)"),
+        ("pagedown", "move_pages(1)"),
+        ("pageup", "move_pages(-1)"),
+        ("home", "move_to_end(False)"),
+        ("end", "move_to_end(True)"),
+        ("less_than_sign,left", "sort_beside(-1)"),
+        ("greater_than_sign,right", "sort_beside(1)"),
+        ("r", "turn"),
+        ("slash", "filter"),
+        ("escape", "all"),
+        ("enter", "open"),
+        ("t", "longer"),
+        ("space", "pause"),
+        ("left_square_bracket", "go(-1)"),
+        ("right_square_bracket", "go(1)"),
+        ("left_curly_bracket", "go(-60)"),
+        ("right_curly_bracket", "go(60)"),
+        ("w", "write"),
+        ("question_mark,f1,h", "keys"),
+    )
 
     def __init__(self, begin: Begin, link: Link[Asked, Told], tab: Kind) -> None:
         super().__init__(ansi_color=True)

@@ -1,5 +1,7 @@
 """The keys of the live screen, and what they do."""
 
+from textual.binding import Binding, BindingType
+
 from ..kept import MINUTES
 
 KEYS = (
@@ -20,6 +22,16 @@ HINTS = (
     "? keys", "q leave", "Enter row", "/ filter", "< > sort", "t time", "space pause", "[ ] back",
     "w write",
 )  # fmt: skip
+
+
+def before_focus(*keys: tuple[str, str]) -> list[BindingType]:
+    """What is done at each of these, before whoever has the focus gets it.
+
+    textual 8.2 hands a key to that one first, and when it comes back as nobody's, the keys typed
+    behind it have gone the same way. A filter lost its first letters so, where the machine was busy
+    or the text was pasted.
+    """
+    return [Binding(several, action, priority=True) for several, action in keys]
 
 
 def hints(width: int) -> str:

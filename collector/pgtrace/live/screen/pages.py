@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.screen import Screen
 
+from .keys import before_focus
 from .lines import CHOSEN, Lines, one, whole
 
 Text = Callable[[int], Sequence[str]]
@@ -18,19 +18,15 @@ _LEAVE = "Esc leaves this page"
 class Page(Screen[None]):
     """Lines to read, and to scroll through."""
 
-    # In their order with those of the application, see there
-    BINDINGS: ClassVar = [
-        Binding(keys, action, priority=True)
-        for keys, action in (
-            ("escape,q,enter", "leave"),
-            ("down,j", "scroll_lines(1)"),
-            ("up,k", "scroll_lines(-1)"),
-            ("pagedown,space", "scroll_pages(1)"),
-            ("pageup", "scroll_pages(-1)"),
-            ("home", "scroll_lines(-1000000)"),
-            ("end", "scroll_lines(1000000)"),
-        )
-    ]
+    BINDINGS: ClassVar = before_focus(
+        ("escape,q,enter", "leave"),
+        ("down,j", "scroll_lines(1)"),
+        ("up,k", "scroll_lines(-1)"),
+        ("pagedown,space", "scroll_pages(1)"),
+        ("pageup", "scroll_pages(-1)"),
+        ("home", "scroll_lines(-1000000)"),
+        ("end", "scroll_lines(1000000)"),
+    )
 
     def __init__(self, text: Text) -> None:
         super().__init__()
