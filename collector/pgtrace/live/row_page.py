@@ -3,10 +3,9 @@
 from textwrap import wrap
 
 from .. import units
-from ..model.capture import Operation
 from ..model.histogram import Histogram
 from ..reporters.document import Section
-from ..reporters.sections.sums import SOURCES
+from ..reporters.sections.sums import PLURALS, SOURCES
 from ..reporters.terminal.chart import chart
 from ..reporters.terminal.drawing import lines as drawn
 from ..terminal_text import escape
@@ -16,7 +15,6 @@ from .tabs import KINDS, Row
 from .view import View
 
 _MOST_ROWS = 10
-_CALLED: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 
 
 def lines(
@@ -68,7 +66,7 @@ def _latencies(kind: Kind, told: Histograms | None, width: int) -> list[str]:
     if not told.by_source:
         return _folded(f"Latencies: nothing was done {began}.", width)
     said = _folded(f"Latencies, {began}:", width)
-    for operation, name in _CALLED.items():
+    for operation, name in PLURALS.items():
         for of, source, total_ns, buckets in told.by_source:
             if of == operation:
                 where = f", {SOURCES.get(source, source)}" if operation == "read" else ""

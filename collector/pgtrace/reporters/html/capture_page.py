@@ -1,6 +1,6 @@
 """A capture as a page: everything, then by place, backend and statement."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ... import units
 from ...model.capture import (
@@ -59,12 +59,14 @@ def render(capture: Capture) -> str:
         overview.sections_of(capture, reads, every, Choice(exact=True)) if capture.backends else []
     )
     answer = [part for part in overviews if part.name in _ANSWER]
+    anchors, places = [*statement_anchors(every)], _by_place(reads)
+    drawn = {name: anchor("read", name) for name, _ in places[:MOST_RELATIONS]}
     most = [part for part in overviews if several and part.name not in _ABOVE]
     by = {
-        "top": drawing.drawn(most, charts, _links(every, reads)),
-        "time": over_time(capture, _anchors(every, reads)),
+        "top": drawing.drawn(most, charts, _links(anchors, reads, drawn)),
+        "time": over_time(capture, _anchors(anchors, drawn)),
         "reads": _everything(capture, reads, charts, missing),
-        "read": _places(capture, reads),
+        "read": _places(capture, reads, places),
         "writes": _writes(capture, charts),
         "backends": _backends(capture, charts, missing),
         "statements": statements(capture, every, charts, missing),
@@ -110,28 +112,29 @@ def _how(capture: Capture, lines: Sequence[str]) -> str:
     return section("how", "How it was measured", "\n".join(content))
 
 
-def _links(every: Sequence[Statement], reads: Sequence[Io]) -> dict[str, str]:
-    """Where there is more of what stands in the first tables, by how it is called there."""
-    of = {" ".join(s.text.split()): where for s, where in statement_anchors(every)}
-    drawn = {name for name, _ in _by_place(reads)[:MOST_RELATIONS]}
+def _links(
+    statements: Sequence[tuple[Statement, str]], reads: Sequence[Io], drawn: Mapping[str, str]
+) -> dict[str, str]:
+    """Where there is more of what stands in the first tables, by how it is called there. `drawn` is
+    where there is more of what was read.
+    """
+    of = {" ".join(s.text.split()): where for s, where in statements}
     named = {file_of(r): relation_of(r) for r in reads if r.relation}
-    return of | {name: anchor("read", place) for name, place in named.items() if place in drawn}
+    return of | {name: drawn[place] for name, place in named.items() if place in drawn}
 
 
-def _anchors(every: Sequence[Statement], reads: Sequence[Io]) -> Anchors:
+def _anchors(statements: Sequence[tuple[Statement, str]], drawn: Mapping[str, str]) -> Anchors:
     """Where there is more of what an interval names: of its statement, or of what was read."""
     of: dict[object, str] = {}
-    for statement, where in statement_anchors(every):
+    for statement, where in statements:
         for query in statement.queries:
             of.setdefault(query.query_id or query.text_hash, where)
-    drawn = {name for name, _ in _by_place(reads)[:MOST_RELATIONS]}
 
     def found(one: Heaviest) -> str:
         told = one.query_id or one.text_hash
         if told in of and told is not None:
             return of[told]
-        place = f"{one.relation} ({one.kind})"
-        return anchor("read", place) if one.operation == "read" and place in drawn else ""
+        return drawn.get(f"{one.relation} ({one.kind})", "") if one.operation == "read" else ""
 
     return found
 
@@ -174,12 +177,11 @@ def _excluded(capture: Capture, operations: Sequence[Operation]) -> list[str]:
     return losses.excluded(operations, failed, short)
 
 
-def _places(capture: Capture, reads: Sequence[Io]) -> str:
+def _places(capture: Capture, reads: Sequence[Io], of: Sequence[tuple[str, list[Io]]]) -> str:
     if all(r.kind == "unknown" for r in reads):
         return ""
     whole = sum(r.total_ns for r in reads)
     named = any(r.relation for r in reads)
-    of = _by_place(reads)
     rows = [numbers(name, own, whole) for name, own in of[:MOST_RELATIONS]]
     for row in rows:
         row.anchor = anchor("read", row.name)

@@ -7,7 +7,7 @@ from ... import units
 from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
 from ..sections import time_parts
-from ..sections.sums import device_ns, reads_of, time_of
+from ..sections.sums import PLURALS, device_ns, reads_of, time_of
 from .parts import escaped, sums
 from .reads import NAMES
 
@@ -59,7 +59,7 @@ def _of(capture: Capture, every: Sequence[Io], operation: Operation) -> Iterator
     """The figures of what took longer than reading."""
     own = of_operation(every, operation)
     count = sum(io.count for io in own)
-    name, plural = ("in fsync", "fsyncs") if operation == "fsync" else ("writing", "writes")
+    name, plural = "in fsync" if operation == "fsync" else "writing", PLURALS[operation]
     yield name, f"{units.duration(time_of(own))}, of all processes together"
     rate = units.number(count / capture.duration_s) if capture.duration_s else "?"
     yield plural, f"{units.count(count)}, {rate} a second"

@@ -22,7 +22,9 @@ from ..sections.over_time import (
     of_interval,
     seconds_of,
     texts_of,
+    worst,
 )
+from ..sections.sums import PLURALS
 from ..sections.time_parts import NAMES
 from .flame import COLOURS, OTHERS
 from .parts import Item, Row, escaped, table
@@ -35,7 +37,6 @@ _CLASSES = COLOURS | {_OTHERS: OTHERS}
 _FAINT = 0.15
 _TICKS = (0.25, 0.5, 0.75)
 """Of the session's length, where its time is told, beside both ends."""
-_PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 Anchors = Callable[[Heaviest], str]
 """Where on the page there is more of what one did, if there is: else ""."""
 
@@ -73,8 +74,10 @@ def over_time(capture: Capture, anchors: Anchors) -> str:
     ]
     charts = "\n".join([*figures, _spent(capture, columns)])
     numbers = _numbers(capture, measured, texts, anchors)
+    # Told first: when most was waited for the device, or done
+    first = worst(capture, measured[0][0], waiting=measured[0][1]) if measured else 0
     return (
-        f'<div class="course" data-pieces="{_pieces(capture)}" data-first="{_worst(capture)}">\n'
+        f'<div class="course" data-pieces="{_pieces(capture)}" data-first="{first}">\n'
         f"{charts}\n</div>\n{numbers}"
     )
 
@@ -83,20 +86,6 @@ def _pieces(capture: Capture) -> str:
     """Where each interval begins and how wide it is, for page scripts."""
     pieces = (_Column(n, [interval]) for n, interval in enumerate(capture.intervals))
     return " ".join("{:.1f},{:.1f}".format(*_place(capture, piece)) for piece in pieces)
-
-
-def _worst(capture: Capture) -> int:
-    """Which interval is told first: that in which most was waited for the device, or done."""
-    measured = measures(capture)
-    if not measured:
-        return 0
-    operation, waiting = measured[0]
-
-    def took(interval: Interval) -> float:
-        io = of_interval(interval, operation, waiting=waiting)
-        return sum(each.total_ns for each in io) / seconds_of(interval)
-
-    return max(range(len(capture.intervals)), key=lambda n: took(capture.intervals[n]))
 
 
 def _columns(capture: Capture) -> list[_Column]:
@@ -135,7 +124,7 @@ def _heat(capture: Capture, columns: Sequence[_Column], operation: Operation) ->
         for number, power in enumerate(rows)
     ]
     return _figure(
-        f"{_PLURALS[operation].capitalize()} by latency over time, stronger where there were more",
+        f"{PLURALS[operation].capitalize()} by latency over time, stronger where there were more",
         [f'<g class="heat">{"".join(cells)}</g>', *labels],
         len(rows) * _ROW,
         capture,
@@ -258,7 +247,7 @@ def _numbers(
     for operation, waiting in measured:
         sized = ["bytes"] if operation != "fsync" else []
         device = ["device"] if waiting else []
-        heads.append((_PLURALS[operation], ["calls", *sized, "time", *device]))
+        heads.append((PLURALS[operation], ["calls", *sized, "time", *device]))
     heads.append(("", ["what took longest"]))
     heads += [("where the time went", [*_CLASSES])] if classes else []
     drawn = table("Interval by interval", "from", heads, rows, words=["what took longest"])

@@ -152,7 +152,7 @@ def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
         took = length(own)
         if took > _NOT_LITTLE * whole:
             parts.append(f"{units.percent(took, whole)} was the {kind}'s")
-    return [_ended("; ".join(parts))] if parts else []
+    return [ended("; ".join(parts))] if parts else []
 
 
 def _most_often(capture: Capture, every: Sequence[Statement]) -> list[str]:
@@ -165,7 +165,7 @@ def _most_often(capture: Capture, every: Sequence[Statement]) -> list[str]:
     if rate < _OFTEN or calls < sum(number for number, _ in known) / 2:
         return []
     return [
-        _ended(
+        ended(
             f"One statement ran {units.count(round(rate))} times a second: {short(statement.text)}"
         )
     ]
@@ -187,7 +187,7 @@ def _lasting(capture: Capture, every: Sequence[Statement], operation: Operation)
     whole = sum(time_of(own) for _, own in found)
     name, own = max(found, key=lambda item: time_of(item[1]))
     total = Histogram.of(own)
-    return whole, _ended(
+    return whole, ended(
         f"{what} took {units.duration(whole)} of all processes together, "
         f"{units.percent(total.total_ns, whole)} of it as {name}: "
         f"{units.count(total.count)} {'call' if total.count == 1 else 'calls'}, "
@@ -205,7 +205,7 @@ def _of_statement(every: Sequence[Statement], operation: Operation, whole: int) 
     return f"; {units.percent(took, whole)} was for one statement: {short(statement.text)}"
 
 
-def _ended(words: str) -> str:
+def ended(words: str) -> str:
     """A sentence, which may end in a statement that was cut."""
     return words if words.endswith(ELLIPSIS) else f"{words}."
 

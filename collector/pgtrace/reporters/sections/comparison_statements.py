@@ -5,8 +5,7 @@ from math import log, sqrt
 
 from ... import units
 from ...comparing.comparison import Access, Comparison, StatementChange
-from ...terminal_text import ELLIPSIS
-from .answer import short
+from .answer import ended, short
 from .comparison_words import listed
 
 _NOTABLE = 0.1
@@ -33,7 +32,7 @@ def statements(of: Comparison) -> list[str]:
 
 
 def _change(of: Comparison, each: StatementChange) -> list[str]:
-    name, text = _name(each), _ended(short(each.text))
+    name, text = _name(each), ended(short(each.text))
     if not each.a_ns_per_s or not each.b_ns_per_s:
         return [f"{name} read in {'B' if each.b_ns_per_s else 'A'} alone: {text}"]
     way = _way(each)
@@ -58,11 +57,6 @@ def _change(of: Comparison, each: StatementChange) -> list[str]:
             f"{units.number(each.a_calls_per_s or 0)}): {text}"
         )
     return said
-
-
-def _ended(text: str) -> str:
-    """At the end of a sentence."""
-    return text if text.endswith(ELLIPSIS) else f"{text}."
 
 
 def _name(each: StatementChange) -> str:

@@ -6,7 +6,7 @@ from ... import units
 from ...comparing.comparison import Finding, Subject
 from ...model.capture import Operation
 from .answer import short
-from .sums import PERFORMERS
+from .sums import PERFORMERS, PLURALS
 
 _FROM = {
     "page_cache": "from the page cache",
@@ -20,7 +20,6 @@ SERVED = {
     "device": "the device",
     "wait": "somebody else's read",
 }
-_PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 _TIMES = ("time_per_second", "time_per_block", "p50", "p99", "elapsed")
 
 
@@ -28,7 +27,7 @@ def subject_words(of: Subject) -> str:
     """What is compared: `random reads of 1 block from the device on ssd2`."""
     if of.run:
         return of.run
-    words = [_PLURALS[of.operation]]
+    words = [PLURALS[of.operation]]
     if of.statement is not None:
         return f"{words[0]} for {short(of.statement)}"
     if of.pattern and of.pattern != "unknown":

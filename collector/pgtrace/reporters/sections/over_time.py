@@ -4,6 +4,7 @@ the page cache.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ... import units
@@ -138,11 +139,17 @@ def _rate(interval: Interval, operation: Operation, *, waiting: bool) -> float:
 def _course(
     capture: Capture, operation: Operation, texts: dict[object, str], *, waiting: bool
 ) -> list[Block]:
-    worst = max(capture.intervals, key=lambda i: _rate(i, operation, waiting=waiting))
+    most = capture.intervals[worst(capture, operation, waiting=waiting)]
     return [
         _drawn(capture, operation, waiting=waiting),
-        Paragraph(_worst(capture, worst, operation, texts, waiting=waiting)),
+        Paragraph(_worst(capture, most, operation, texts, waiting=waiting)),
     ]
+
+
+def worst(capture: Capture, operation: Operation, *, waiting: bool) -> int:
+    """In which interval it took longest, for its length; with `waiting`, was waited for longest."""
+    rates = [_rate(each, operation, waiting=waiting) for each in capture.intervals]
+    return rates.index(max(rates))
 
 
 def _drawn(capture: Capture, operation: Operation, *, waiting: bool) -> Over:
@@ -195,7 +202,7 @@ def _pushed_out(capture: Capture, texts: dict[object, str]) -> list[str]:
         return []
     # Who reads most of all may well be one of those that suffer
     found = (_pushed_out_by(whose, capture, texts) for whose in _suspects(capture))
-    return [sentence for sentence in found if sentence][:1]
+    return [*islice(filter(None, found), 1)]
 
 
 def _pushed_out_by(whose: "_Whose", capture: Capture, texts: dict[object, str]) -> str:

@@ -10,9 +10,7 @@ from ...model.time_of_day import is_time, moment, second_of
 from ..document import Column, Paragraph, Section, Table, Value
 from ..view import Choice
 from .over_time import called, has_course, texts_of
-from .sums import SOURCES
-
-_PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
+from .sums import PLURALS, SOURCES
 
 
 class Span(NamedTuple):
@@ -90,7 +88,7 @@ def _sums(chosen: Sequence[Interval]) -> Table:
 
 
 def _named(operation: Operation, source: str) -> str:
-    plural = _PLURALS[operation]
+    plural = PLURALS[operation]
     if source == "unknown":
         return plural
     return f"{plural}, {SOURCES.get(source, source)}"
@@ -100,7 +98,7 @@ def _heaviest(capture: Capture, chosen: Sequence[Interval], choice: Choice) -> T
     texts = texts_of(capture)
     found: dict[str, list[Heaviest]] = {}
     for one in (one for interval in chosen for one in interval.heaviest):
-        found.setdefault(f"{_PLURALS[one.operation]}, {called(one, texts)}", []).append(one)
+        found.setdefault(f"{PLURALS[one.operation]}, {called(one, texts)}", []).append(one)
     rows: list[tuple[str, list[Value]]] = [
         (
             name,

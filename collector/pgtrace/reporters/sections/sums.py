@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import get_args
 
-from ...model.capture import Call, Capture, Io, of_operation
+from ...model.capture import Call, Capture, Io, Operation, of_operation
 
 PERFORMERS = {
     "backend": "backend",
@@ -18,6 +18,7 @@ SOURCES = {
     "device": "device",
     "wait": "wait",
 }
+PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 
 
 def time_of(reads: Iterable[Io]) -> int:

@@ -1,6 +1,6 @@
 """Tables of what comes first: statements, relations, writes and fsyncs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import units
@@ -72,10 +72,6 @@ def writing_table(every: Sequence[Statement], capture: Capture, choice: Choice) 
     if not groups:
         return []
     whole = sum(time_of(group.reads) for group in groups)
-    ordered = sorted(groups, key=lambda group: group.key(choice.order))
-    shown = ordered[: choice.rows(len(ordered))]
-    if rest := ordered[len(shown) :]:
-        shown = [*shown, _together(rest)]
     columns = [Column("time", "ns"), Column("share", "share")]
     if "write" in operations:
         columns += [Column("writes", detail=len(operations) > 1)]
@@ -84,12 +80,12 @@ def writing_table(every: Sequence[Statement], capture: Capture, choice: Choice) 
         columns += [Column("fsyncs"), Column("in fsync", "ns")]
     columns += [Column("calls")]
     rows: list[tuple[str, list[Value]]] = []
-    for group in shown:
+    for group in _chosen(groups, choice):
         took = time_of(group.reads)
         row: list[Value] = [took, took / max(1, whole)]
         for operation in operations:
             own = [r for r in group.reads if r.operation == operation]
-            row += [sum(r.count for r in own), time_of(own)]
+            row += [_number(own), time_of(own)]
         rows.append((group.name, [*row, group.calls]))
     return [Table(WRITING, "statement", columns, rows)]
 
@@ -137,7 +133,7 @@ def write_table(capture: Capture, choice: Choice) -> list[Table]:
         row: list[Value] = [total.total_ns, total.count, size]
         rows.append((name, [*row, total.percentile(99) or 0, total.max_ns or 0]))
     if rest := [r for _, calls in listed[len(rows) :] for r in calls]:
-        row = [time_of(rest), sum(r.count for r in rest), "", "", ""]
+        row = [time_of(rest), _number(rest), "", "", ""]
         rows.append((f"({units.count(len(listed) - len(rows))} more)", row))
     return [Table(WRITES, "what, of, by", columns, rows)] if rows else []
 
@@ -146,20 +142,24 @@ def _top(
     caption: str,
     first: str,
     columns: Sequence[Column],
-    groups: Iterable[Group],
+    groups: Sequence[Group],
     choice: Choice,
     *,
     calls: bool,
 ) -> list[Table]:
-    ordered = sorted(groups, key=lambda group: group.key(choice.order))
-    if not ordered:
+    if not groups:
         return []
-    whole = sum(device_ns(group.reads) or 0 for group in ordered)
-    shown = ordered[: choice.rows(len(ordered))]
-    if rest := ordered[len(shown) :]:
-        shown = [*shown, _together(rest)]
-    rows = [(group.name, _row(group, whole, calls=calls)) for group in shown]
+    whole = sum(device_ns(group.reads) or 0 for group in groups)
+    rows = [(group.name, _row(group, whole, calls=calls)) for group in _chosen(groups, choice)]
     return [Table(caption, first, columns, rows)]
+
+
+def _chosen(groups: Sequence[Group], choice: Choice) -> list[Group]:
+    """Those that have a row of their own, in their order, and the others together."""
+    ordered = sorted(groups, key=lambda group: group.key(choice.order))
+    shown = ordered[: choice.rows(len(ordered))]
+    rest = ordered[len(shown) :]
+    return [*shown, _together(rest)] if rest else shown
 
 
 def _together(rest: Sequence[Group]) -> Group:
