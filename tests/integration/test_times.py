@@ -242,6 +242,25 @@ def test_a_query_that_does_not_end_is_known_to_the_end(cluster: PrivateCluster) 
     assert slept == pytest.approx(taken.duration_s * 1e9, rel=0.05)
 
 
+def test_what_goes_on_is_told_until_the_capture_ends(cluster: PrivateCluster) -> None:
+    """Also where the host was busy with others just before the end."""
+    with (
+        cluster.connect() as connection,
+        trace(connection.info.backend_pid, probe_type=PROBE_TYPE, times=True) as tracer,
+    ):
+        detach = tracer.engine.detach
+
+        def late() -> int:
+            time.sleep(0.2)
+            return detach()
+
+        tracer.engine.detach = late  # type: ignore[method-assign]
+    taken = tracer.capture()
+    (backend,) = taken.backends
+    whole = sum(each.total_ns for each in backend.times)
+    assert whole == pytest.approx(taken.duration_s * 1e9, rel=0.01)
+
+
 def test_cpu_and_its_queue_are_as_the_kernel_counts_them(watched: Watched) -> None:
     ran, waited, gained = both_accounts(watched)
     assert gained["cpu"] + gained["run_queue"] == pytest.approx(ran + waited, rel=0.005)

@@ -143,8 +143,10 @@ class Engine(Protocol):
     def durations(self) -> list[int]:
         """Each read's time since the last call, if the request asked for them."""
 
-    def detach(self) -> None:
-        """Stop measuring; what was measured can still be read."""
+    def detach(self) -> int:
+        """Stop measuring; what was measured can still be read. Returns until when it was, by
+        CLOCK_MONOTONIC.
+        """
 
     def close(self, *, wait: bool = False) -> None:
         """Leave nothing behind in the kernel: within seconds, with `wait` when it returns."""

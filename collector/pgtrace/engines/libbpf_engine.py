@@ -296,14 +296,15 @@ class LibbpfEngine:
             files=self._files.in_use(),
         )
 
-    def detach(self) -> None:
-        """Stop measuring; what was measured can still be read."""
+    def detach(self) -> int:
+        """See Engine."""
         self._ended_ns = self._ended_ns or time.monotonic_ns()
         for serial, _, _ in self._tasks.serials():
             self._tasks.ignore(serial)
         if self._light and not self._detached:
             self.not_measured += self._light.finish()
         self._detached = True
+        return self._ended_ns
 
     def close(self, *, wait: bool = False) -> None:
         """Leave nothing behind in the kernel, soon, or when it returns."""

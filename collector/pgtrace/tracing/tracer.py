@@ -292,7 +292,7 @@ class Tracer:
                 return self._finished
             ended_ns, kept = time.monotonic_ns(), self.failures.kept
             with kept("the end of tracing"):
-                self.engine.detach()
+                ended_ns = self.engine.detach()  # until then it is told what goes on
             self._poll()
             with kept("backends that ended"):
                 self._events += self.registry.finish()
