@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +57,7 @@ TRACERS = {
     "light": "capture of the server, light",
     "server": "capture of the server",
     "backend": "attach",
+    "reads": "attach --no-time",
     "bpftrace": "bpftrace",
     "floor": "floor: empty programs at the same probes",
 }
@@ -143,7 +144,9 @@ def bpftrace(binary: Path, pid: int) -> Iterator[Callable[[], object]]:
         process.communicate()
 
 
-def measure(cluster: PrivateCluster, floors: Path, rounds: int, queries: int) -> dict[str, Series]:
+def measure(
+    cluster: PrivateCluster, floors: Path, rounds: int, queries: int, chosen: Sequence[str]
+) -> dict[str, Series]:
     """Attach each tracer once a round, in random order, and only while it is measured."""
     series: dict[str, Series] = {}
     with cluster.connect() as connection:
@@ -159,11 +162,12 @@ def measure(cluster: PrivateCluster, floors: Path, rounds: int, queries: int) ->
         ] = {
             "light": lambda: pgtrace(Target.find(cluster.postmaster_pid), queries="light"),
             "server": lambda: pgtrace(Target.find(cluster.postmaster_pid)),
-            "backend": lambda: pgtrace(Target.find(client.pid), per_query=True),
+            "backend": lambda: pgtrace(Target.find(client.pid), per_query=True, times=True),
+            "reads": lambda: pgtrace(Target.find(client.pid), per_query=True),
             "bpftrace": lambda: bpftrace(cluster.binary, client.pid),
             "floor": lambda: floor(floors, cluster.binary),
         }
-        pairs = [(tracer, name, how) for tracer in TRACERS for name in TEXTS for how in PROTOCOLS]
+        pairs = [(tracer, name, how) for tracer in chosen for name in TEXTS for how in PROTOCOLS]
         for number in range(rounds):
             random.shuffle(pairs)
             for at, (tracer, name, how) in enumerate(pairs):
@@ -228,6 +232,10 @@ def main() -> int:
         "--queries", type=int, default=1000, metavar="N",
         help="of one series; a thousand take some tens of milliseconds (1000)",
     )  # fmt: skip
+    parser.add_argument(
+        "--tracer", choices=TRACERS, action="append",
+        help="measure this alone, so that a run stays short; may be given several times",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     bench.interruptible()
@@ -238,7 +246,9 @@ def main() -> int:
         ):
             tracers = bench.other_tracers()
             floors = bench.compile_bpf("floors", Path(directory))
-            series = measure(cluster, floors, args.rounds, args.queries)
+            series = measure(
+                cluster, floors, args.rounds, args.queries, args.tracer or tuple(TRACERS)
+            )
     except PgtraceError as error:
         print(f"scripts/bench/query_cost: {error}", file=sys.stderr)
         return 1

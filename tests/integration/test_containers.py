@@ -296,7 +296,7 @@ def test_doctor_in_a_pid_namespace_of_its_own() -> None:
 def test_a_clock_of_its_own_is_told_and_left(cluster: PrivateCluster) -> None:
     """Times of the kernel's and of pgtrace's would be 1,000 s apart."""
     with cluster.connect() as connection:
-        traced = ("attach", "--time", "--duration", "0.5", connection.info.backend_pid)
+        traced = ("attach", "--duration", "0.5", connection.info.backend_pid)
         apart = ("unshare", "--time", "--monotonic", 1000, "--fork")
         refused = run(*traced, command=(*apart, *PGTRACE))
         assert refused.code == 5, refused

@@ -529,7 +529,14 @@ def test_what_is_taken_where_nothing_is_asked_for(
 ) -> None:
     """A whole server has to bear what probes cost with every query of all its backends."""
     file = tmp_path / "a.json"
+
+    def taken(*options: str) -> Capture:
+        asked = ("--probe", PROBE_TYPE, "--duration", 0.5, "-o", file, "--force", *options)
+        assert run("capture", pid, *asked).code == 0
+        return load(file)
+
     with cluster.connect() as connection:
         pid = cluster.postmaster_pid if whole else connection.info.backend_pid
-        assert run("capture", pid, "--probe", PROBE_TYPE, "--duration", 0.5, "-o", file).code == 0
-    assert load(file).probes.queries == way
+        by_itself, asked = taken(), taken("--time" if whole else "--no-time")
+    assert (by_itself.probes.queries, by_itself.probes.times) == (way, not whole)
+    assert (asked.probes.queries, asked.probes.times) == (way, whole)

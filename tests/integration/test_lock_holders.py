@@ -243,7 +243,7 @@ class Nobody:
 @pytest.mark.parametrize("connects", [True, False], ids=["connected", "--no-connect"])
 def test_attach_shows_who_holds_the_lock(small: PrivateCluster, connects: bool) -> None:
     with small.connect() as waiting, transaction(small, "lock table two") as holder:
-        command = "attach", "--time", "--every", 0.5, waiting.info.backend_pid
+        command = "attach", "--every", 0.5, waiting.info.backend_pid
         with Pgtrace(*command, connects=connects) as attached:
             attached.attached()
             thread = threading.Thread(target=waiting.execute, args=["select count(*) from two"])
@@ -266,7 +266,7 @@ def test_attach_tells_of_a_prepared_transaction(small: PrivateCluster) -> None:
         other.execute("begin")
         other.execute("lock table two")
         other.execute("prepare transaction 'left'")
-        command = "attach", "--time", "--every", 0.5, waiting.info.backend_pid
+        command = "attach", "--every", 0.5, waiting.info.backend_pid
         with Pgtrace(*command, connects=True) as attached:
             attached.attached()
             thread = threading.Thread(target=waiting.execute, args=["select count(*) from two"])

@@ -348,9 +348,9 @@ def waiting(stage: Stage) -> tuple[str, str]:
 
         backend.execute(query)
         pid = backend.info.backend_pid
-        shown = stage.watch(act, "attach", "--time", pid)
+        shown = stage.watch(act, "attach", pid)
         cut = re.sub(r"(Lock:relation [^·]*) · .*?(?=\n\n)", r"\1 · …", shown, flags=re.DOTALL)
-        return f"sudo pgtrace attach --time {pid}", cut
+        return f"sudo pgtrace attach {pid}", cut
 
 
 def who_holds(stage: Stage) -> tuple[str, str]:
@@ -369,11 +369,11 @@ def who_holds(stage: Stage) -> tuple[str, str]:
             batch.join()
 
         pid = backend.info.backend_pid
-        shown = stage.watch(act, "attach", "--time", "--every", 1, pid)
+        shown = stage.watch(act, "attach", "--every", 1, pid)
     looks = re.findall(r"^… .*?(?=^… |^■)", shown, flags=re.MULTILINE | re.DOTALL)
     *_, last = (look for look in looks if "is before it" in look)
     cut = re.sub(r"(Lock:relation [^·\n]*) · .*?(?=\n *It waits)", r"\1", last, flags=re.DOTALL)
-    return f"sudo pgtrace attach --time {pid}", cut
+    return f"sudo pgtrace attach {pid}", cut
 
 
 def writes(stage: Stage) -> tuple[str, str]:
@@ -590,6 +590,8 @@ _KIND = r"(?:heap|index|visibility map|free space map) N in AMOUNT"
 """They go by time: of a small one and another, which is first is chance."""
 _OF_KIND = r"[a-z][a-z ]* [\d,]+ in "
 _MASKS = [
+    # Into which parts the time is divided is a matter of the machine, unless it was for a lock
+    (rf"(?!Lock:)[A-Za-z][\w:, ]*? {_AMOUNT} \([<\d.]+ %(?:: [^)]*)?\)(?: ·|(?= [A-Z])|$)", ""),
     # Rows of tables: which figures of a small thing are 0, and whether there is such, is chance
     (rf"^ *(?:{_CELL} +){{3,}}(?:other waits|\(\d+ more\))$", ""),
     (rf"^ *(?:{_CELL} +){{3,}}(?=[^\d\s%])", "ROW "),

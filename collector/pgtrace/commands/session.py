@@ -65,7 +65,7 @@ def attached(
                 as_owner=args.connect,
                 by_relation=args.by == "relation",
                 operations=args.operations,
-                times=args.time,
+                times=target.times() if args.time is None else args.time,
                 most_backends=getattr(args, "max_backends", 1),
                 live=live,
                 own_queries=getattr(args, "own_queries", False),

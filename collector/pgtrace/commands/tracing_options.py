@@ -47,11 +47,12 @@ def _add_measures(group: argparse._ArgumentGroup, *, several: bool) -> None:
         help="a comma-separated list of read, write and fsync, which includes fdatasync and "
         "sync_file_range; by default read",
     )
+    by_default = "measured of single backends, not of a whole server" if several else "measured"
     group.add_argument(
         "--time",
-        action="store_true",
-        help="also measure where the rest of the time of queries and backends goes: on a CPU, "
-        "waiting for one, or asleep, by wait event",
+        action=argparse.BooleanOptionalAction,
+        help="where the rest of the time of queries and backends goes: on a CPU, waiting for one, "
+        f"or asleep, by wait event; by default {by_default}",
     )
     by_default = "light for a whole server, full otherwise" if several else "full"
     group.add_argument(

@@ -105,6 +105,12 @@ class Target:
         followed = [s for s in self.servers if s.postmaster_pid not in why]
         return "full" if why_not_light(followed) else "light"
 
+    def times(self) -> bool:
+        """Whether it is measured where the rest of time goes if nobody asks: unless each switch of
+        a whole server would be counted, which costs it more than 3 % (docs/benchmarks.md).
+        """
+        return not self.whole
+
     def family(self) -> list[Backend]:
         """All processes of its servers, as they are now, without what they do."""
         return [b for server in self.servers for b in server.backends(activity=False)]

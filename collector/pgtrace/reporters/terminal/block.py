@@ -70,7 +70,7 @@ def block(
     words = in_words(reads, elapsed_ns, waited_ns) if any(r.count for r in reads) else []
     words += writes.sentence(everything, operations, elapsed_ns)
     said = sentence(" ".join(f"{each}." for each in words), width, 2)
-    return [*lines[:1], *_divided(parts, width), *said, *lines[1:]]
+    return [*lines[:1], *said, *_divided(parts, width), *lines[1:]]
 
 
 def _divided(parts: Sequence[Part], width: int) -> list[str]:
