@@ -175,9 +175,13 @@ static __always_inline int simple_start(const char *text)
 	}
 	task->query.protocol = SIMPLE;
 	now = bpf_ktime_get_ns();
-	if (options.times)
+	if (!options.times) {
+		task->query.start_ns = now;
+	} else if (task->times.in_ns <= task->query.start_ns || !task->query.start_ns) {
+		/* Else it left its CPU since the scope was opened, and that is counted in it */
 		settle_times(task, now, 0);
-	task->query.start_ns = now;
+		task->query.start_ns = now;
+	}
 	end_change(task);
 	return 0;
 }

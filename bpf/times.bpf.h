@@ -41,25 +41,27 @@ __noinline int count_time(__u32 task_index, __u64 query, __u32 what, __u32 event
 	return 0;
 }
 
-/* Finds out when a task came on its CPU whose switch to it was not seen: on 6.18, one from an idle
- * CPU has passed by in some hundred to thousand sleeps; why is not known. The kernel keeps its own
- * note, by another clock. */
-static __always_inline void mend_arrival(struct pgt_times *times, __u64 now)
-{
-	__u64 arrived;
-
-	if (!times->out_ns || times->out_ns < times->in_ns || !times->clock_ns)
-		return;
-	arrived = last_arrival() + times->clock_ns;
-	if (arrived <= times->out_ns || arrived > now)
-		return;
-	times->in_ns = arrived;
-	times->stolen = stolen_time();
-}
-
 static __always_inline __u64 at_most(__u64 value, __u64 most)
 {
 	return value < most ? value : most;
+}
+
+/* Finds out when a task came on its CPU whose switch to it was not seen: on 6.18, one from an idle
+ * CPU has passed by in some hundred to thousand sleeps; why is not known. The kernel keeps its own
+ * note, by another clock, which may be off by what the hypervisor took in between: then it is
+ * between leaving and now all the same. Without that clock, it slept until now. */
+static __always_inline void mend_arrival(struct pgt_times *times, __u64 now)
+{
+	__u64 arrived = now;
+
+	if (!times->out_ns || times->out_ns < times->in_ns)
+		return;
+	if (times->clock_ns)
+		arrived = last_arrival() + times->clock_ns;
+	if (arrived < times->out_ns)
+		arrived = times->out_ns;
+	times->in_ns = at_most(arrived, now);
+	times->stolen = stolen_time();
 }
 
 /* Counts what is over of the current task's time, for its query `query`. Of a gap between two

@@ -590,8 +590,6 @@ _KIND = r"(?:heap|index|visibility map|free space map) N in AMOUNT"
 """They go by time: of a small one and another, which is first is chance."""
 _OF_KIND = r"[a-z][a-z ]* [\d,]+ in "
 _MASKS = [
-    # Into which parts the time is divided is a matter of the machine, unless it was for a lock
-    (rf"(?!Lock:)[A-Za-z][\w:, ]*? {_AMOUNT} \([<\d.]+ %(?:: [^)]*)?\)(?: ·|(?= [A-Z])|$)", ""),
     # Rows of tables: which figures of a small thing are 0, and whether there is such, is chance
     (rf"^ *(?:{_CELL} +){{3,}}(?:other waits|\(\d+ more\))$", ""),
     (rf"^ *(?:{_CELL} +){{3,}}(?=[^\d\s%])", "ROW "),
@@ -639,7 +637,15 @@ _MASKS = [
 
 
 _TABLE = re.compile(r"\S  |[{}\"]|^[$#■]")
-_LOOK = r"^… [\d.,]+ \S+ +(?:[\d,]+|no) reads?\b.*\n(?: +.*\n)*"
+_WHOLE = [
+    # A look at a query that runs
+    (r"^… [\d.,]+ \S+ +(?:[\d,]+|no) reads?\b.*\n(?: +.*\n)*", ""),
+    # Into which parts the time is divided is a matter of the machine, unless it was for a lock
+    (r"^  [█▓▒░▚▞▘▖▗▝]{60,}\n  (?!Lock:)\S.*\n(?:  (?!It waits)\S.*\n)*", "  Where it went\n"),
+    (r"^Of .* in statements (?:.*\n)*?.*\.\n", "Of statements\n"),
+    (r"^( +time  share  times .*\n)(?:.+\n)+", r"\1"),
+    (r'^( *)"times": \[(?:\]|(?s:.*?)^\1\])', r'\1"times": []'),
+]
 
 
 _FOLDED = [
@@ -684,7 +690,9 @@ def shape(text: str) -> list[str]:
     out, because when they come depends on the host's load; and of a table's rows, the order,
     as most go by time.
     """
-    text = unfolded(re.sub(_LOOK, "", text, flags=re.MULTILINE))
+    for pattern, replacement in _WHOLE:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    text = unfolded(text)
     masked: dict[str, None] = {}
     rows: set[str] = set()
     for line in [*unwrapped(text), ""]:

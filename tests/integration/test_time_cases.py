@@ -21,7 +21,7 @@ from copied_cluster import CopiedCluster
 from fix_cluster import SEQUENTIAL, SETTINGS, bindir, explain_buffers, make_cold
 from fix_markers import PG_VERSION
 from fix_storage import Simulated, SimulatedSsd
-from pgtrace.engines import OPERATIONS
+from pgtrace.engines import OPERATIONS, layout
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.lab.core.page_cache import evict, residency
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -371,12 +371,17 @@ def test_an_event_that_nobody_knows_has_its_class_and_number(
     assert waits[name] >= 200 * MS
 
 
-@pytest.mark.parametrize("leaving", [False, True], ids=["to it", "away from it"])
+@pytest.mark.parametrize(
+    "leaving, clock_ns",
+    [(True, None), (False, None), (False, 0), (False, 10_000 * MS), (False, -10_000 * MS)],
+    ids=["away from it", "to it", "to it, without a clock", "to it, ahead", "to it, behind"],
+)
 def test_a_switch_that_no_program_saw_is_no_time_on_a_cpu(
-    cluster: PrivateCluster, leaving: bool
+    cluster: PrivateCluster, leaving: bool, clock_ns: int | None
 ) -> None:
     """The backend is left alone while it wakes, or falls asleep, as if the switch had passed by.
-    When it woke, the kernel has noted; what it slept for, when it was not seen to, nobody has.
+    When it woke, the kernel has noted, by a clock that may be off, or not to be had; what it slept
+    for, when it was not seen to, nobody has. All of its time is counted once in any case.
     """
     sleep = "perform pg_sleep(1); "
     # Not a large series, which waits for a file now and then
@@ -419,6 +424,8 @@ def test_a_switch_that_no_program_saw_is_no_time_on_a_cpu(
             if leaving:
                 until(lambda: shows(None))
             until(left_alone)
+            if clock_ns is not None:
+                _set_clock(engine, clock_ns)
             until(sleeps if leaving else lambda: shows(None))
             engine._tasks._set_ignored(0, 0)
             found = shows("PgSleep" if leaving else None)
@@ -431,11 +438,23 @@ def test_a_switch_that_no_program_saw_is_no_time_on_a_cpu(
         else:
             pytest.fail("the host is so busy that it was left alone for too long each time")
         waits = watched.waits(watched.query(f"attempt {number}"))
-    assert waits["cpu"] > 0
     slept, unknown = waits.get("Timeout:PgSleep", 0), waits.get("Kernel:other sleep", 0)
     if leaving:
         # If it has not left its CPU meanwhile, the sleep before was not counted yet
         assert unknown >= 1000 * MS
         assert 2000 * MS <= slept + unknown <= 3000 * MS
+    elif clock_ns == -10_000 * MS:
+        assert slept <= 1100 * MS
     else:
-        assert 1000 * MS <= slept <= 1100 * MS
+        assert slept >= 1000 * MS
+        assert clock_ns is not None or slept <= 1100 * MS
+    assert waits["cpu"] > 0
+
+
+def _set_clock(engine: LibbpfEngine, ahead_ns: int) -> None:
+    """So much it seems to be ahead, of the first task; 0: it is not known."""
+    tasks = engine._tasks
+    known = tasks.read(tasks._serials[0]).times.clock_ns
+    at = layout.Task.times.offset + layout.Times.clock_ns.offset
+    value = (known + ahead_ns) % 2**64 if ahead_ns else 0
+    tasks._memory[at : at + 8] = value.to_bytes(8, "little")

@@ -13,19 +13,22 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from child import state_of, wait_for
+from child import Child, state_of, wait_for
 from fix_cluster import SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
-from pgtrace.engines import probes
+from pgtrace.engines import QueryEvent, probes
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf.objects import Object
 from pgtrace.model.capture import TimeKind
 from pgtrace.postgres.blockers import Blocker
 from pgtrace.reporters.sections.time_parts import parts
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
 from scans import ATTEMPTS
 from time_watch import MS, PROBE_TYPE, Watched, schedstat, watching
+from wire import Wire, query
 
 pytestmark = pytest.mark.vm
 
@@ -120,6 +123,38 @@ def test_two_on_one_cpu_wait_for_it_half_of_the_time(
     # Others of the host may want it, too, and so may its interrupts and other machines
     assert waits["run_queue"] >= 0.4 * elapsed
     assert waits["cpu"] + waits["run_queue"] + waits.get("stolen", 0) >= 0.98 * elapsed
+
+
+def test_queries_that_are_preempted_anywhere_add_up(cluster: PrivateCluster) -> None:
+    """Also between the server's two notes that a query began: it waits for its CPU about as long
+    as it runs, and is interrupted every few milliseconds of a row of short queries.
+    """
+    loop = ["taskset", "-c", "1", "sh", "-c", "while :; do :; done"]
+    with Wire(cluster) as wire, Child(*loop, start_new_session=True):
+        os.sched_setaffinity(wire.pid, {1})
+        options = TraceOptions(probe_type=PROBE_TYPE, per_query=True, times=True)
+        tracer = Tracer(Target.find(wire.pid), options)
+        events: list[QueryEvent] = []
+
+        def all_are_told(so_far: int) -> bool:
+            events.extend(tracer.poll())
+            return len(events) >= so_far
+
+        try:
+            for rows in range(1, 41):
+                wire.ask(*[query("select 1")] * 500)
+                wait_for(lambda rows=rows: all_are_told(rows * 500))
+            spent = [tracer.assembly.times(event.reads) for event in events]
+        finally:
+            taken = tracer.stop()
+    assert not taken.lost.times
+    off = [
+        (event, each)
+        for event, each in zip(events, spent, strict=True)
+        if sum(part.total_ns for part in each)
+        != pytest.approx(event.end_ns - event.start_ns, rel=0.01, abs=20_000)
+    ]
+    assert not off
 
 
 def test_reading_from_a_device_is_a_part_of_its_own(

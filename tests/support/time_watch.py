@@ -43,7 +43,8 @@ class Watched:
         self._events = []
         elapsed = found.end_ns - found.start_ns
         own = [each for each in self.times(found) if each.performed_by == "backend"]
-        assert sum(each.total_ns for each in own) == pytest.approx(elapsed, rel=0.01, abs=20_000)
+        total_ns = sum(each.total_ns for each in own)
+        assert total_ns == pytest.approx(elapsed, rel=0.01, abs=20_000), own
         shown = parts(self.times(found), self.tracer.assembly.reads(found.reads), elapsed)
         assert sum(part.ns for part in shown) == pytest.approx(elapsed, rel=0.01, abs=20_000)
         return found

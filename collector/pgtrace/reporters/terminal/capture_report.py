@@ -339,31 +339,23 @@ def _blocks(
     if capture.probes.queries == "none":
         lead = "All reads" if operations == ["read"] else "All"
         return block(reads, traced_ns, missing, lead=lead, operations=operations, width=width)
-    inside = [r for r in reads if r.scope == "query"]
-    outside = [r for r in reads if r.scope == "outside"]
     waits = [query.waited_ns for query in queries if query.waited_ns is not None]
-    return [
-        *block(
-            inside,
-            traced_ns,
+
+    def of(scope: Scope, lead: str, waited_ns: int | None = None) -> list[str]:
+        went = parts(scope)
+        return block(
+            [r for r in reads if r.scope == scope],
+            sum(part.ns for part in went) or traced_ns,
             missing,
-            lead="In queries",
-            waited_ns=sum(waits) if waits else None,
+            lead=lead,
+            waited_ns=waited_ns,
             operations=operations,
-            parts=parts("query"),
+            parts=went,
             width=width,
-        ),
-        "",
-        *block(
-            outside,
-            traced_ns,
-            missing,
-            lead="Outside",
-            operations=operations,
-            parts=parts("outside"),
-            width=width,
-        ),
-    ]
+        )
+
+    inside = of("query", "In queries", sum(waits) if waits else None)
+    return [*inside, "", *of("outside", "Outside")]
 
 
 def _more(queries: Sequence[Query], operations: Sequence[Operation]) -> str:
