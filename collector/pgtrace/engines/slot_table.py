@@ -120,6 +120,12 @@ class SlotPool:
         self._retired: dict[int, int] = {}
         """Slots that nobody finds any more, and may be in use for a moment yet; their keys."""
         self._charged: dict[tuple[int, int], list[int]] = {}
+        self._sums: dict[int, dict[int, Sums]] = {}
+        """As sums() last found them."""
+        self._seen: dict[int, tuple[int, int]] = {}
+        """Of slots as they were then, a hash of all that sums() looks at, and who paid."""
+        self._changed: set[int] = set()
+        """Tasks of which what was given back has changed since."""
         self._powers: dict[int, tuple[int, dict[int, int]]] = {}
         """Of slots as they were last, a hash of all but their chunks, and by_power() of these."""
         self.idle: set[int] = set()
@@ -136,7 +142,7 @@ class SlotPool:
         was none.
         """
         places = [*self._chain(first), *self._charged.pop((charged_to, query), ())]
-        returned = self._returned.setdefault(charged_to, {}).setdefault(0, {})
+        returned = self._given_back(charged_to, 0)
         # What was read for a query after it was handed over, or whose record was lost
         for pair in [pair for pair in self._charged if pair[0] == charged_to and pair[1] < query]:
             add_reads(returned, self._take(*pair, self._charged.pop(pair)))
@@ -169,26 +175,49 @@ class SlotPool:
 
     def sums(self, of: Collection[int] | None = None) -> dict[int, dict[int, Sums]]:
         """By charged_to and query, count, bytes and nanoseconds by key, without any histogram. It
-        is asked for each second, of all slots: so what others say in words is written out here.
+        is asked for each second, of all slots: who has counted nothing more since then is not
+        summed up again, and has the same dictionary.
         """
-        found: dict[int, dict[int, Sums]] = {}
+        if of is not None:
+            return self._sums_of(self._places(of), of)
+        changed = self._changed_since()
+        for payer in changed:
+            self._sums.pop(payer, None)
+        places = [place for place, (_, payer) in self._seen.items() if payer in changed]
+        self._sums |= self._sums_of(places, changed)
+        return dict(self._sums)
+
+    def _changed_since(self) -> set[int]:
+        """Of whom anything is not as it was at the last call."""
+        changed, self._changed = self._changed, set()
+        before, self._seen = self._seen, {}
         for column in self._columns:
             for first, slots in column.entries(_SUMS_OF_SLOT):
                 for place, values in enumerate(slots, first + 1):
                     payer = values[_PAYER]
-                    if not payer or not values[_COUNT] or (of is not None and payer not in of):
-                        continue
-                    if place in self._retired:
-                        values = self._with_key(place, values)  # noqa: PLW2901
-                    if values[_KEY] < layout.KEYS:
-                        sums = found.setdefault(payer, {}).setdefault(values[_QUERY], {})
-                        count, total, _, _, size = values[_COUNT:]
-                        add_sum(sums, self._io_key(values), count, size, total)
-        for charged_to, returned in self._returned.items():
-            if of is None or charged_to in of:
-                for query, each in returned.items():
-                    sums = found.setdefault(charged_to, {}).setdefault(query, {})
-                    add_reads_sums(sums, each)
+                    if payer and values[_COUNT]:
+                        now = hash(values), payer
+                        known = before.pop(place, None)
+                        if known != now:
+                            changed.add(payer)
+                            if known:
+                                changed.add(known[1])
+                        self._seen[place] = now
+        changed.update(payer for _, payer in before.values())
+        return changed
+
+    def _sums_of(self, places: Iterable[int], of: Collection[int]) -> dict[int, dict[int, Sums]]:
+        found: dict[int, dict[int, Sums]] = {}
+        for place in places:
+            values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
+            if values[_PAYER] in of and _is_counted_io(values):
+                sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
+                count, total, _, _, size = values[_COUNT:]
+                add_sum(sums, self._io_key(values), count, size, total)
+        for charged_to in self._returned.keys() & of:
+            for query, each in self._returned[charged_to].items():
+                sums = found.setdefault(charged_to, {}).setdefault(query, {})
+                add_reads_sums(sums, each)
         return found
 
     def time_sums(self, of: Collection[int] | None = None) -> dict[int, TimeSums]:
@@ -244,22 +273,24 @@ class SlotPool:
         for place in self._places(ended, owners=True):
             owner, charged_to, query = self._values(place)[: _QUERY + 1]
             if charged_to in ended:
-                mine = self._returned.setdefault(charged_to, {}).setdefault(query, {})
+                mine = self._given_back(charged_to, query)
                 add_reads(mine, self._take(charged_to, query, [place]))
             elif charged_to not in others:
                 # It was gone before this read for it was made: that is whose it stays
-                mine = self._returned.setdefault(owner, {}).setdefault(0, {})
+                mine = self._given_back(owner, 0)
                 reads = self._take(charged_to, query, [place])
                 add_reads(mine, reads, scope="outside", performed_by="backend")
             elif not 0 < query < layout.OTHERS:  # no query will ask for it
-                theirs = self._returned.setdefault(charged_to, {}).setdefault(query, {})
+                theirs = self._given_back(charged_to, query)
                 add_reads(theirs, self._take(charged_to, query, [place]))
         for pair in [pair for pair in self._charged if pair[0] in ended]:
             del self._charged[pair]
+        self._changed |= ended
         return [self._returned.pop(task, {}) for task in tasks]
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Count what was handed over of some files on those that stand for them."""
+        self._seen.clear()  # their numbers are others now
         for by_query in self._returned.values():
             for reads in by_query.values():
                 fold_files(reads, instead)
@@ -288,7 +319,7 @@ class SlotPool:
         for place in self._of_files(entries):
             if place in self._retired:
                 _, charged_to, query = self._values(place)[: _QUERY + 1]
-                theirs = self._returned.setdefault(charged_to, {}).setdefault(query, {})
+                theirs = self._given_back(charged_to, query)
                 add_reads(theirs, self._take(charged_to, query, [place]))
         return not self._of_files(entries)
 
@@ -315,6 +346,11 @@ class SlotPool:
         """Give back the memory."""
         self._slots.close()
         self._chunks.close()
+
+    def _given_back(self, charged_to: int, query: int) -> ReadsByKey:
+        """Where what its slots had counted is added, once they are others'."""
+        self._changed.add(charged_to)
+        return self._returned.setdefault(charged_to, {}).setdefault(query, {})
 
     def _chain(self, first: int) -> Iterator[int]:
         while first:
