@@ -643,7 +643,7 @@ _WHOLE = [
     # Into which parts the time is divided is a matter of the machine, unless it was for a lock
     (r"^  [█▓▒░▚▞▘▖▗▝]{60,}\n  (?!Lock:)\S.*\n(?:  (?!It waits)\S.*\n)*", "  Where it went\n"),
     (r"^Of .* in statements (?:.*\n)*?.*\.\n", "Of statements\n"),
-    (r"^( +time  share  times .*\n)(?:.+\n)+", r"\1"),
+    (r"^( *time +share +times .*\n)(?:.+\n)+", r"\1"),
     (r'^( *)"times": \[(?:\]|(?s:.*?)^\1\])', r'\1"times": []'),
 ]
 

@@ -232,6 +232,19 @@ def test_it_leaves_when_nobody_traces_any_more(ends: Ends) -> None:
     ends.run(work)
 
 
+def test_what_comes_while_it_leaves_is_drawn_no_more(ends: Ends) -> None:
+    """Its screens go one after the other, which takes a moment on a busy host."""
+
+    async def work(pilot: Pilot[None]) -> None:
+        pass
+
+    ends.run(work)
+    assert not ends.app.screen_stack
+    ends.tracing.send(second(31))
+    ends.app.hear()
+    assert ends.app.view.kept.came == 31
+
+
 def test_nothing_has_come_yet(ends: Ends) -> None:
     """No key does harm before the first second."""
 

@@ -147,6 +147,8 @@ class TopApp(App[None]):
 
     def draw(self) -> None:
         """Show what there is now, on the page that is open."""
+        if not self.screen_stack:  # it is leaving
+            return
         if isinstance(self.screen, Page):
             self.screen.look()
             return
