@@ -3,9 +3,12 @@
 import threading
 import time
 
+from child import wait_for
 from fix_cluster import Server
 from pgtrace.engines.libbpf_engine import LibbpfEngine
-from pgtrace.tracing.tracer import trace
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer, trace
 
 FOR_S = 3.0
 """The first such slot was met within it, five times of five."""
@@ -49,3 +52,23 @@ def test_a_slot_that_is_being_emptied_is_of_nobody(server: Server) -> None:
     assert taken.partial == []
     # Each for itself, and from some time on prepared
     assert len({query.text for query in taken.backends[0].queries}) == len(names)
+
+
+def test_files_that_are_gone_are_so_in_the_sums_of_who_has_no_slot(server: Server) -> None:
+    """Its queries ended, and their slots were given back."""
+    small = server(shared_buffers="1MB", max_wal_senders=0)
+    with small.connect() as connection:
+        target = Target.find(connection.info.backend_pid)
+        tracer = Tracer(target, TraceOptions(by_relation=True, per_query=True))
+        try:
+            assert isinstance(tracer.engine, LibbpfEngine)
+            pool = tracer.engine._pool
+            connection.execute("select count(*) from pg_attribute")
+            wait_for(tracer.poll)
+            (serial,) = pool.sums()
+            assert pool.in_use()[0] == 0
+            files = {key.file for sums in pool.sums()[serial].values() for key in sums}
+            pool.fold_files(dict.fromkeys(files, max(files) + 1))
+            assert pool.sums() == pool.sums([serial]) != {}
+        finally:
+            tracer.stop()

@@ -125,7 +125,7 @@ class SlotPool:
         self._seen: dict[int, tuple[int, int]] = {}
         """Of slots as they were then, a hash of all that sums() looks at, and who paid."""
         self._changed: set[int] = set()
-        """Tasks of which what was given back has changed since."""
+        """Tasks that are to be summed up again whatever their slots say."""
         self._powers: dict[int, tuple[int, dict[int, int]]] = {}
         """Of slots as they were last, a hash of all but their chunks, and by_power() of these."""
         self.idle: set[int] = set()
@@ -290,7 +290,7 @@ class SlotPool:
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Count what was handed over of some files on those that stand for them."""
-        self._seen.clear()  # their numbers are others now
+        self._changed |= self._sums.keys()  # also of who has no slot any more
         for by_query in self._returned.values():
             for reads in by_query.values():
                 fold_files(reads, instead)
