@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from child import Child, state_of, wait_for
+from child import busy_loop, state_of, wait_for
 from copied_cluster import CopiedCluster
 from fix_cluster import SEQUENTIAL, SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
@@ -235,8 +235,7 @@ def test_who_gets_little_of_a_cpu_waits_for_it(
     """
     os.sched_setaffinity(watched.pid, {1})
     gives(watched.pid)
-    loop = ["taskset", "-c", "1", "sh", "-c", "while :; do :; done"]
-    with Child(*loop, start_new_session=True) as busy:
+    with busy_loop(1) as busy:
         wait_for(lambda: schedstat(busy.pid)[0] > 50 * MS)
         before = schedstat(watched.pid)
         watched.connection.execute("select count(*) from generate_series(1, 1000000) /* little */")

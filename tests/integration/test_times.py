@@ -1,6 +1,7 @@
 """Where the time of a query goes: what it was made to wait for, and that nothing is left."""
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from child import Child, state_of, wait_for
+from child import busy_loop, state_of, wait_for
 from fix_cluster import SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
@@ -23,11 +24,9 @@ from pgtrace.libbpf.objects import Object
 from pgtrace.model.capture import TimeKind
 from pgtrace.postgres.blockers import Blocker
 from pgtrace.reporters.sections.time_parts import parts
-from pgtrace.tracing.options import TraceOptions
-from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
 from scans import ATTEMPTS
-from time_watch import MS, PROBE_TYPE, Watched, schedstat, watching
+from time_watch import MS, PROBE_TYPE, Watched, schedstat, tracing, watching
 from wire import Wire, query
 
 pytestmark = pytest.mark.vm
@@ -129,25 +128,18 @@ def test_queries_that_are_preempted_anywhere_add_up(cluster: PrivateCluster) -> 
     """Also between the server's two notes that a query began: it waits for its CPU about as long
     as it runs, and is interrupted every few milliseconds of a row of short queries.
     """
-    loop = ["taskset", "-c", "1", "sh", "-c", "while :; do :; done"]
-    with Wire(cluster) as wire, Child(*loop, start_new_session=True):
+    with Wire(cluster) as wire, busy_loop(1), tracing(wire.pid) as tracer:
         os.sched_setaffinity(wire.pid, {1})
-        options = TraceOptions(probe_type=PROBE_TYPE, per_query=True, times=True)
-        tracer = Tracer(Target.find(wire.pid), options)
         events: list[QueryEvent] = []
 
-        def all_are_told(so_far: int) -> bool:
+        def all_are_told(asked: int) -> bool:
             events.extend(tracer.poll())
-            return len(events) >= so_far
+            return len(events) >= asked
 
-        try:
-            for rows in range(1, 41):
-                wire.ask(*[query("select 1")] * 500)
-                wait_for(lambda rows=rows: all_are_told(rows * 500))
-            spent = [tracer.assembly.times(event.reads) for event in events]
-        finally:
-            taken = tracer.stop()
-    assert not taken.lost.times
+        for asked in range(500, 20_001, 500):
+            wire.ask(*[query("select 1")] * 500)
+            wait_for(functools.partial(all_are_told, asked))
+        spent = [tracer.assembly.times(event.reads) for event in events]
     off = [
         (event, each)
         for event, each in zip(events, spent, strict=True)

@@ -164,3 +164,9 @@ class Idle(Child):
         usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         super().__init__("sleep", 600, **(usual | settings))
         wait_for(lambda: Path(f"/proc/{self.pid}/comm").read_text() == "sleep\n")
+
+
+def busy_loop(cpu: int) -> Child:
+    """Wants that CPU all the time, in a session with a share (sched_autogroup) of its own."""
+    loop = ["taskset", "-c", cpu, "sh", "-c", "while :; do :; done"]
+    return Child(*loop, start_new_session=True)

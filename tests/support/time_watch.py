@@ -63,17 +63,24 @@ class Watched:
 
 
 @contextmanager
-def watching(cluster: PrivateCluster, **options: Any) -> Iterator[Watched]:
-    with cluster.connect() as connection:
-        target = Target.find(connection.info.backend_pid)
-        tracer = Tracer(
-            target, TraceOptions(probe_type=PROBE_TYPE, per_query=True, times=True, **options)
-        )
-        try:
-            yield Watched(connection, tracer)
-        finally:
-            taken = tracer.stop()
+def tracing(pid: int, **options: Any) -> Iterator[Tracer]:
+    """Each query of that backend, and where its time goes, none of which is lost."""
+    options = {"probe_type": PROBE_TYPE, "per_query": True, "times": True} | options
+    tracer = Tracer(Target.find(pid), TraceOptions(**options))
+    try:
+        yield tracer
+    finally:
+        taken = tracer.stop()
     assert not taken.lost.times
+
+
+@contextmanager
+def watching(cluster: PrivateCluster, **options: Any) -> Iterator[Watched]:
+    with (
+        cluster.connect() as connection,
+        tracing(connection.info.backend_pid, **options) as tracer,
+    ):
+        yield Watched(connection, tracer)
 
 
 def schedstat(pid: int) -> tuple[int, int]:
