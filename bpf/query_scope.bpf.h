@@ -165,6 +165,7 @@ static __always_inline int simple_start(const char *text)
 {
 	struct pgt_task *task = query_task();
 	__u64 now;
+	bool left;
 
 	if (!task)
 		return 0;
@@ -175,13 +176,12 @@ static __always_inline int simple_start(const char *text)
 	}
 	task->query.protocol = SIMPLE;
 	now = bpf_ktime_get_ns();
-	if (!options.times) {
-		task->query.start_ns = now;
-	} else if (task->times.in_ns <= task->query.start_ns || !task->query.start_ns) {
-		/* Else it left its CPU since the scope was opened, and that is counted in it */
+	/* Its CPU, since the scope was opened: that is counted in it */
+	left = options.times && task->query.start_ns && task->times.in_ns > task->query.start_ns;
+	if (options.times && !left)
 		settle_times(task, now, 0);
+	if (!left)
 		task->query.start_ns = now;
-	}
 	end_change(task);
 	return 0;
 }
