@@ -209,7 +209,7 @@ class SlotPool:
     def _sums_of(self, places: Iterable[int], of: Collection[int]) -> dict[int, dict[int, Sums]]:
         found: dict[int, dict[int, Sums]] = {}
         for place in places:
-            values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
+            values = self._head(place)
             if values[_PAYER] in of and _is_counted_io(values):
                 sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
                 count, total, _, _, size = values[_COUNT:]
@@ -224,7 +224,7 @@ class SlotPool:
         """By charged_to, where the time went that is over."""
         found: dict[int, TimeSums] = {}
         for place in self._places(of):
-            values = self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
+            values = self._head(place)
             if _is_counted(values) and isinstance(key := self._key(values), TimeKey):
                 add_time(found.setdefault(values[_PAYER], {}), key, values[_TOTAL])
         for charged_to, returned in self._returned.items():
@@ -359,6 +359,10 @@ class SlotPool:
 
     def _values(self, place: int) -> _Values:
         return self._with_key(place, _SLOT.unpack_from(*self._slots.at(place - 1)))
+
+    def _head(self, place: int) -> _Values:
+        """The same without what comes behind its sums."""
+        return self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
 
     def _with_key(self, place: int, values: _Values) -> _Values:
         if place not in self._retired:

@@ -332,19 +332,17 @@ def _blocks(
     missing, operations = capture.probes.not_measured, capture.probes.operations
     reads = [r for backend in backends for r in backend.io]
 
-    def parts(scope: Scope) -> list[time_parts.Part]:
-        spent = [t for b in backends for t in b.times if t.scope == scope]
-        return time_parts.parts(spent, [r for r in reads if r.scope == scope], None)
-
     if capture.probes.queries == "none":
         lead = "All reads" if operations == ["read"] else "All"
         return block(reads, traced_ns, missing, lead=lead, operations=operations, width=width)
     waits = [query.waited_ns for query in queries if query.waited_ns is not None]
 
     def of(scope: Scope, lead: str, waited_ns: int | None = None) -> list[str]:
-        went = parts(scope)
+        own = [r for r in reads if r.scope == scope]
+        spent = [t for b in backends for t in b.times if t.scope == scope]
+        went = time_parts.parts(spent, own, None)
         return block(
-            [r for r in reads if r.scope == scope],
+            own,
             sum(part.ns for part in went) or traced_ns,
             missing,
             lead=lead,
