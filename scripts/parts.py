@@ -24,6 +24,8 @@ VM_LOST = 125
 """How scripts/vm ends if there was no end of the command in the machine."""
 NO_TESTS = 5
 """How pytest ends if there was none to run: of those that run alone a version may have none."""
+LINES_AGAIN = 150
+"""So many of the last that a failed part printed are repeated at the end, where one looks first."""
 
 TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
 BESIDE = ("pytest", *TWO_AT_ONCE, "-m", "not alone and not long")
@@ -149,9 +151,10 @@ class Run:
     def __init__(self, wanted: Sequence[Part]) -> None:
         self._wanted = wanted
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[subprocess.Popen[str]] = set()
         self._stopped = False
         self._lines: dict[str, str] = {}
+        self._failed_said: dict[str, list[str]] = {}
         self.failed = False
 
     def stop(self, number: int, _: Any) -> None:
@@ -168,6 +171,8 @@ class Run:
         self._lane("servers")
         beside.join()
         self._lane("alone")
+        for name, said in self._failed_said.items():
+            print(f"\n── the last lines of {name}, which failed:\n{''.join(said)}")
         print()
         for part in self._wanted:
             print(self._lines.get(part.name, f"{part.name:<20}      -    not run"))
@@ -178,22 +183,22 @@ class Run:
                 self._part(part)
 
     def _part(self, part: Part) -> None:
-        kept = subprocess.PIPE if part.lane == "beside" else None
         begin = time.monotonic()
-        if not kept:
+        if part.lane != "beside":
             self._say(f"── {part.name}: {' '.join(part.command)}")
         process = subprocess.Popen(
             part.command,
             stdin=subprocess.DEVNULL,
-            stdout=kept,
-            stderr=subprocess.STDOUT if kept else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=os.environ | part.environment,
+            errors="replace",
             start_new_session=True,
         )
         self._running.add(process)
         if self._stopped:
             os.killpg(process.pid, signal.SIGINT)
-        said = process.communicate()[0] or b""
+        said = self._read(process, at_once=part.lane != "beside")
         self._running.discard(process)
         seconds = time.monotonic() - begin
         result = "ok"
@@ -202,11 +207,30 @@ class Run:
             result = f"FAILED ({process.returncode})"
             result = "NOT RUN: the virtual machine was lost" if lost else result
             self.failed = True
+            self._failed_said[part.name] = said[-LINES_AGAIN:]
         self._lines[part.name] = f"{part.name:<20} {seconds:5.0f} s  {result}"
-        if kept:
-            text = said.decode(errors="replace")
-            self._say(f"── {part.name}: {' '.join(part.command)}\n{text}")
+        if part.lane == "beside":
+            self._say(f"── {part.name}: {' '.join(part.command)}\n{''.join(said)}")
         self._say(f"── {self._lines[part.name]}")
+
+    def _read(self, process: subprocess.Popen[str], at_once: bool) -> list[str]:
+        """What it prints until its end, by lines; printed as well.
+
+        What it has left running, and has the pipe as well, is not waited for.
+        """
+        said: list[str] = []
+
+        def read() -> None:
+            for line in process.stdout or ():
+                said.append(line)
+                if at_once:
+                    self._say(line.rstrip("\n"))
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        process.wait()
+        reader.join(timeout=10)
+        return said
 
     def _say(self, text: str) -> None:
         with self._lock:
