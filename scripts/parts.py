@@ -28,8 +28,9 @@ LINES_AGAIN = 150
 """So many of the last that a failed part printed are repeated at the end, where one looks first."""
 
 TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
-BESIDE = ("pytest", *TWO_AT_ONCE, "-m", "not alone and not long")
-ALONE = ("pytest", "-m", "alone and not long")
+LONGEST = ("--durations", "20", "--durations-min", "5")
+BESIDE = ("pytest", *TWO_AT_ONCE, *LONGEST, "-m", "not alone and not long")
+ALONE = ("pytest", *LONGEST, "-m", "alone and not long")
 OF_SERVERS = tuple(
     f"tests/integration/test_{name}.py"
     for name in (

@@ -64,6 +64,7 @@ class Names:
         self.server: Server | None = None
         """Where the connection leads; None while that is not known."""
         self._own: deque[tuple[int, int]] = deque(maxlen=_MOST_OWN)
+        self._own_pids: frozenset[int] = frozenset()
         self.relations = Relations(connect, self._note_own)
         self.texts: dict[int, str] = {}
         """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
@@ -115,9 +116,10 @@ class Names:
 
     def is_own(self, pid: int, began_ns: int, ended_ns: int) -> bool:
         """Whether that backend, which ended then, or not yet if that is 0, served this alone."""
-        return any(
+        # Asked of every process each second, by a live screen
+        return pid in self._own_pids and any(
             own == pid and began_ns <= at and (not ended_ns or at <= ended_ns)
-            for own, at in list(self._own)
+            for own, at in self._own.copy()
         )
 
     def are_of(self, postmaster: int) -> bool:
@@ -217,6 +219,7 @@ class Names:
 
     def _note_own(self, pid: int) -> None:
         self._own.append((pid, time.monotonic_ns()))
+        self._own_pids = frozenset(own for own, _ in self._own)
 
     def _begin(self, connection: Asked) -> None:
         ((identifier, database),) = connection.ask("cluster")

@@ -1,6 +1,7 @@
 """Which versions of PostgreSQL pgtrace is made for, and what is said of the others."""
 
 import re
+from functools import lru_cache
 
 SUPPORTED = range(14, 20)
 """Major versions."""
@@ -8,6 +9,7 @@ KNOWN = f"{SUPPORTED[0]} to {SUPPORTED[-1]}"
 """The same in words."""
 
 
+@lru_cache(maxsize=64)
 def major_of(version: str | None) -> int | None:
     """Major version, such as 15 of `15.18` and 18 of `18beta1`."""
     digits = re.match(r"\d+", version or "")

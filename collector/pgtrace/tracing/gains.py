@@ -104,8 +104,10 @@ def more_by_power(now: ByPower, before: ByPower) -> ByPower:
 
 def of_files(sums: Sums, files: Container[int] | None = None) -> Sums:
     """Those of these files, or all, as gains() takes them: a read may be found to have been outside
-    queries only later.
+    queries only later. Mostly these are the same, and are not copied.
     """
+    if all(key.scope == "query" and (files is None or key.file in files) for key in sums):
+        return sums
     found: Sums = {}
     for key, each in sums.items():
         if files is None or key.file in files:
@@ -148,8 +150,7 @@ def _take(of: Sums, away: Sums) -> None:
 
 
 def _less(totals: Totals, away: Totals) -> Totals:
-    count, size, total = (max(a - b, 0) for a, b in zip(totals, away, strict=True))
-    return count, size, total
+    return max(totals[0] - away[0], 0), max(totals[1] - away[1], 0), max(totals[2] - away[2], 0)
 
 
 def with_files(sums: Sums, instead: Mapping[int, int]) -> Sums:

@@ -113,9 +113,11 @@ class Identities:
             return False
         if process.is_own is not None:
             return process.is_own
-        names = self.names_of(process.postmaster)
-        own = names is not None and names.is_own(
-            process.inner_pid, process.began_ns, process.ended_ns
+        own = self._names is not None and self._names.is_own(
+            self._servers.first(process.postmaster),
+            process.inner_pid,
+            process.began_ns,
+            process.ended_ns,
         )
         if process.ended_ns:
             process.is_own = own

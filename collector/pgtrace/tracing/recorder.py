@@ -54,9 +54,11 @@ class Recorder:
             if name and name.query_id == query_id and name.text:
                 self.texts[query_id] = name
         row = Row(payer, statement, gain.key.file, gain.key.operation, gain.key.source)
+        count, size, total_ns = gain.totals
         sums = self.rows.setdefault(row, [0, 0, 0])
-        for at, more in enumerate(gain.totals):
-            sums[at] += more
+        sums[0] += count
+        sums[1] += size
+        sums[2] += total_ns
 
     def spend(self, serial: int, spent: tuple[TimeKind, Scope, int], ns: int) -> None:
         """See timeline.Recorder. What parallel workers spend is their own."""

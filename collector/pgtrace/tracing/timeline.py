@@ -274,7 +274,7 @@ class Intervals:
             files = self._engine.files()
             for serial, by_query in counted.items():
                 thread = self._thread(serial)
-                if by_query == thread.told:
+                if by_query is thread.told or by_query == thread.told:
                     continue
                 now = {query: gains.of_files(sums, files) for query, sums in by_query.items()}
                 self._count(self._of(serial, piece), serial, thread, now, files)
