@@ -78,9 +78,11 @@ trap 'stop 129' HUP
 
 # with_tracefs SCRIPT ARGUMENTS...: unless tracefs is there, begin the script anew where it is:
 # in a mount namespace of its own, so that nothing is left mounted. For bpftrace: pgtrace needs none.
+# What it unmounts is to be unmounted in the namespaces of servers that it starts as well.
 with_tracefs() {
     [[ ! -d /sys/kernel/tracing/events ]] || return 0
     # shellcheck disable=SC2016 # the inner shell expands them
     exec unshare --mount --propagation private bash -c \
-        'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"' with_tracefs "$@"
+        'mount --make-rshared / && mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"' \
+        with_tracefs "$@"
 }

@@ -219,7 +219,8 @@ static int open_file(char *program, pthread_t *server)
 	char path[64];
 	int file;
 
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	/* What others unmount, such as another simulated device, is not to be held here. */
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
 		err(1, "a mount namespace");
 	session = fuse_session_new(&args, &operations, sizeof(operations), NULL);
 	if (!session || fuse_session_mount(session, directory))

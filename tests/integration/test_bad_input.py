@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bpf_left import leftovers, ours
-from child import Child, Idle, state_of
+from child import OWN_MOUNTS, Child, Idle, state_of
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
@@ -264,7 +264,7 @@ def test_way_in_that_is_refused(connection: Connection) -> None:
 
 def without(mounts: str) -> Sequence[str]:
     """pgtrace in a mount namespace of its own, where these commands were run before."""
-    return "unshare", "-m", "sh", "-c", f'{mounts}; exec "$@"', "sh", *PGTRACE
+    return *OWN_MOUNTS, "sh", "-c", f'{mounts}; exec "$@"', "sh", *PGTRACE
 
 
 def test_no_btf(connection: Connection) -> None:

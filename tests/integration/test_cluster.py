@@ -1,6 +1,7 @@
 """The private cluster and the page cache: what every other test stands on."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -85,6 +86,25 @@ def test_a_copy_is_a_server_of_its_own(cluster: PrivateCluster, disk_directory: 
     assert first[2] == ROWS
 
 
+def test_a_server_with_mounts_of_its_own_holds_none_that_is_unmounted(
+    disk_directory: Path,
+) -> None:
+    """Else nobody could take a device away as long as it runs."""
+    mounted = Path("/proc/self/mountinfo").read_text()
+    if not re.search(r" / / .* shared:", mounted):
+        pytest.skip("/ is not shared with other mount namespaces, as scripts/test makes it")
+    volume = disk_directory / "volume"
+    volume.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", volume], check=True)
+    with PrivateCluster(directory=disk_directory, pid_namespace=True) as cluster:
+        seen = Path(f"/proc/{cluster.postmaster_pid}/mountinfo")
+        held = f" {volume} " in seen.read_text()
+        subprocess.run(["umount", volume], check=True)
+        assert held
+        assert f" {volume} " not in seen.read_text()
+    volume.rmdir()
+
+
 def test_removed_when_its_server_refuses_to_start(disk_directory: Path) -> None:
     cluster = PrivateCluster({"shared_buffers": "many"}, directory=disk_directory)
     with pytest.raises(PgtraceError, match="shared_buffers"), cluster:
@@ -92,14 +112,17 @@ def test_removed_when_its_server_refuses_to_start(disk_directory: Path) -> None:
     assert not cluster.socket_dir.exists()
 
 
+# A signal that comes just before Python blocks in a read is heard after it: hence the seconds
 MAKER = """
+import select
 import sys
 from pathlib import Path
 from pgtrace.lab.core.private_cluster import PrivateCluster
 with PrivateCluster(directory=Path(sys.argv[1])) as cluster:
     connection = cluster.connect()
     print(cluster.socket_dir, flush=True)
-    sys.stdin.read()
+    while not select.select([sys.stdin], [], [], 1)[0]:
+        pass
 """
 
 

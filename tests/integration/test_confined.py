@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from child import OWN_MOUNTS
 from fix_cluster import Connection
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.linux import capabilities
@@ -129,7 +130,7 @@ done </proc/self/mounts
 ! touch /etc/written 2>/dev/null && touch {STATE}/written || exit
 exec "$@"
 """
-    return ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "bash"]
+    return [*OWN_MOUNTS, "bash", "-c", script, "bash"]
 
 
 @pytest.mark.parametrize("part", ["capabilities", "filters", "mounts", "all"])

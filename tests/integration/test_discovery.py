@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from child import Child, Idle, children_of, wait_for
+from child import OWN_MOUNTS, Child, Idle, children_of, wait_for
 from copied_cluster import CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.commands import doctor, list_
@@ -435,7 +435,7 @@ def contained(disk_directory: Path) -> Iterator[tuple[PrivateCluster, int]]:
             '--clear-groups "$2" -D "$3"'
         )
         outside = Child(
-            *["unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh"],
+            *[*OWN_MOUNTS, "--pid", "--fork", "sh", "-c", script, "sh"],
             *(copy, cluster.binary, cluster.datadir),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

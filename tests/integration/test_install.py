@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from child import OWN_MOUNTS
 from hidden import ROOT
 
 SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -65,7 +66,7 @@ cd / && pgtrace --version && sudo pgtrace lab --help
 """
     environment = {name: value for name, value in os.environ.items() if "PYTHON" not in name}
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", LAYER, "sh", tmp_path, "sh", "-c", script],
+        [*OWN_MOUNTS, "sh", "-c", LAYER, "sh", tmp_path, "sh", "-c", script],
         env=environment | {"PATH": SECURE_PATH},
         stdin=subprocess.DEVNULL,
         capture_output=True,

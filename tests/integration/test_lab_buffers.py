@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from child import OWN_MOUNTS
 from lab_results import details
 from pgtrace.lab import result_file
 from pgtrace.lab.buffers.figures import hits_of_scans, seen, table_reads, touched
@@ -196,7 +197,7 @@ def test_a_directory_in_memory_is_refused() -> None:
 def test_without_pg_prewarm_the_package_is_named() -> None:
     """Hidden in a mount namespace of pgtrace's own."""
     hidden = f'mount --bind /dev/null {CONTROL}; exec "$@"'
-    command = ["unshare", "--mount", "sh", "-ec", hidden, "sh", *PGTRACE]
+    command = [*OWN_MOUNTS, "sh", "-ec", hidden, "sh", *PGTRACE]
     ended = run("lab", "buffers", "--rows", 10, command=command)
     assert ended.code == 5
     assert f"no pg_prewarm.control in {CONTROL.parent}" in ended.err

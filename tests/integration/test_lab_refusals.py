@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from child import OWN_MOUNTS
 from fix_cluster import bindir
 from pgtrace.engines.select import probe_types
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -98,7 +99,7 @@ def test_a_server_of_its_own_needs_postgresql(place: Path) -> None:
     unseen = 'mount -t tmpfs tmpfs /usr/lib/postgresql && exec "$@"'
     command = [sys.executable, "-m", "pgtrace", "lab", "pages", "--storage", f"a={place}"]
     end = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", unseen, "sh", *command],
+        [*OWN_MOUNTS, "sh", "-c", unseen, "sh", *command],
         capture_output=True,
         text=True,
         check=False,

@@ -47,6 +47,7 @@ _MASKS = [
     (r"waited for \w+ for", "waited for DEVICE for"),
     (r" \((?:public|pg_catalog)\.\w+\)", " (RELATION)"),
     (r"[<>]?[\d,.]*\d(?: (?:%|ns|µs|ms|s|B|KiB|MiB|GiB))?", "N"),
+    (r"…$", "."),  # whether what is chance was cut
 ]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from child import OWN_MOUNTS
 from fix_cluster import Connection
 from pgtrace_command import PGTRACE, Ended, Pgtrace, patched, run
 
@@ -27,7 +28,7 @@ assert ctypes.CDLL(None).prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SEC
 
 def where(mounts: str, *command: str, enter: str = "") -> list[str]:
     """A command in a mount namespace of its own, where these commands were run before."""
-    return ["unshare", "-m", "sh", "-c", f'{mounts}; exec {enter} "$@"', "sh", *command]
+    return [*OWN_MOUNTS, "sh", "-c", f'{mounts}; exec {enter} "$@"', "sh", *command]
 
 
 def mounts(pid: int | str) -> list[str]:

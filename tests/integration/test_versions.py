@@ -198,7 +198,9 @@ def test_long_path(make: Make, disk_directory: Path) -> None:
     long.rmdir()
 
 
+# A signal that comes just before Python blocks in a read is heard after it: hence the seconds
 MAKER = """
+import select
 import sys
 from pathlib import Path
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -210,7 +212,8 @@ with PrivateCluster(
 ) as cluster:
     connection = cluster.connect()
     print(cluster.datadir, flush=True)
-    sys.stdin.read()
+    while not select.select([sys.stdin], [], [], 1)[0]:
+        pass
 """
 
 

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple, Self
 
 PATIENCE_S = int(os.environ.get("PGTRACE_TEST_PATIENCE", "180"))
 """In an emulated machine bcc compiles for half a minute."""
+OWN_MOUNTS = ("unshare", "--mount", "--propagation", "slave")
+"""Before a command that is to have mounts of its own: what is unmounted outside, such as a device
+of another test, it does not hold."""
 
 
 def wait_for(
@@ -112,7 +115,12 @@ class Child:
 
     def ended(self) -> Ended:
         """Wait for its end."""
-        code = self.process.wait(PATIENCE_S)
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            columns = "pid,ppid,stat,wchan:24,etimes,args"
+            shown = subprocess.run(["ps", "-eHo", columns], capture_output=True, check=False).stdout
+            raise AssertionError(f"{self.pid} has not ended:\n{shown.decode()}") from None
         self._join()
         return Ended(code, self.out, self.err)
 

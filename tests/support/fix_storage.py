@@ -189,7 +189,7 @@ def private_mounts() -> Iterator[None]:
     try:
         check(libc.unshare(CLONE_NEWNS), "unshare(CLONE_NEWNS)")
         try:
-            subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+            subprocess.run(["mount", "--make-rslave", "/"], check=True)
             yield
         finally:
             # A thread that was begun here, and is there yet, shares its root with this one, with

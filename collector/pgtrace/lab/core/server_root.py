@@ -91,11 +91,13 @@ class ServerRoot:
         exec but for that into a PID namespace.
         """
         words: list[str | Path] = [*as_user.NO_NEW_PRIVILEGES, "--"] if self._user else []
+        # What the host unmounts meanwhile is not to be held there
+        slave = ("--propagation", "slave")
         if pid_namespace:
-            words += ["unshare", "--pid", "--fork", "--kill-child"]
+            words += ["unshare", "--pid", "--fork", "--kill-child", *slave]
             words += [f"--mount-proc={self.path / 'proc'}"]
         elif self._volumes:
-            words += ["unshare", "--mount"]
+            words += ["unshare", "--mount", *slave]
         if self._volumes:
             words += ["sh", "-ec", VOLUMES, "sh", self.path, str(len(self._volumes))]
             for volume, inner in self._volumes.items():
