@@ -289,6 +289,11 @@ def test_redacting_twice_changes_nothing_and_nothing_raises(
     assert redact(once, cut and again) == once
 
 
+@given(anything.map(lambda text: text.replace("\\", "")))
+def test_without_a_backslash_both_readings_are_the_same(text: str) -> None:
+    assert list(scan(text, escapes=False)) == list(scan(text, escapes=True))
+
+
 @given(anything)
 @example("0$1")
 def test_parameters_are_numbered_on_from_the_highest(text: str) -> None:

@@ -122,8 +122,8 @@ class SlotPool:
         self._charged: dict[tuple[int, int], list[int]] = {}
         self._sums: dict[int, dict[int, Sums]] = {}
         """As sums() last found them."""
-        self._seen: dict[int, tuple[int, int]] = {}
-        """Of slots as they were then, a hash of all that sums() looks at, and who paid."""
+        self._seen: dict[int, _Values] = {}
+        """All that sums() looks at, by the slot, as it was then."""
         self._changed: set[int] = set()
         """Tasks that are to be summed up again whatever their slots say."""
         self._powers: dict[int, tuple[int, dict[int, int]]] = {}
@@ -179,12 +179,16 @@ class SlotPool:
         summed up again, and has the same dictionary.
         """
         if of is not None:
-            return self._sums_of(self._places(of), of)
+            return self._sums_of(map(self._head, self._places(of)), of)
         changed = self._changed_since()
         for payer in changed:
             self._sums.pop(payer, None)
-        places = [place for place, (_, payer) in self._seen.items() if payer in changed]
-        self._sums |= self._sums_of(places, changed)
+        again = (
+            self._with_key(place, values)
+            for place, values in self._seen.items()
+            if values[_PAYER] in changed
+        )
+        self._sums |= self._sums_of(again, changed)
         return dict(self._sums)
 
     def _changed_since(self) -> set[int]:
@@ -196,20 +200,18 @@ class SlotPool:
                 for place, values in enumerate(slots, first + 1):
                     payer = values[_PAYER]
                     if payer and values[_COUNT]:
-                        now = hash(values), payer
                         known = before.pop(place, None)
-                        if known != now:
+                        if known != values:
                             changed.add(payer)
                             if known:
-                                changed.add(known[1])
-                        self._seen[place] = now
-        changed.update(payer for _, payer in before.values())
+                                changed.add(known[_PAYER])
+                        self._seen[place] = values
+        changed.update(values[_PAYER] for values in before.values())
         return changed
 
-    def _sums_of(self, places: Iterable[int], of: Collection[int]) -> dict[int, dict[int, Sums]]:
+    def _sums_of(self, heads: Iterable[_Values], of: Collection[int]) -> dict[int, dict[int, Sums]]:
         found: dict[int, dict[int, Sums]] = {}
-        for place in places:
-            values = self._head(place)
+        for values in heads:
             if values[_PAYER] in of and _is_counted_io(values):
                 sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
                 count, total, _, _, size = values[_COUNT:]

@@ -88,7 +88,8 @@ def _tokens(text: str, cut: bool) -> list[Token] | None:
     text that one reading alone explains may as well be an error, and what is in none of its
     literals somebody's data.
     """
-    standard, other = (list(scan(text, escapes=escapes)) for escapes in (False, True))
+    standard = list(scan(text, escapes=False))
+    other = list(scan(text, escapes=True)) if "\\" in text else standard
     if standard != other or _has_wrong_quote(standard, text) or _hides_quote(standard, text):
         return None
     if standard and not standard[-1].complete and not cut:

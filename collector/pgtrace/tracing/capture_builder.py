@@ -1,5 +1,6 @@
 """From what was found to what a capture holds."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -250,6 +251,7 @@ def _order(key: _Reads) -> tuple[object, ...]:
     return (key.operation, key.call or "", *key[:6], *(part or "" for part in key.place))
 
 
+@functools.lru_cache(maxsize=1024)
 def _text_hash(text: object, cut: bool, query_id: int) -> str | None:
     """Where no query id tells statements apart. A hash of literals would tell them, too."""
     if query_id or not text or not isinstance(text, str):

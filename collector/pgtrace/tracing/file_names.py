@@ -183,9 +183,11 @@ class Places:
     def _relation(self, index: int) -> Relation | None:
         # What was known of a file once is kept: its path may be another's later
         known = self._relations.get(index)
+        if known:
+            return known
         file, space, path = self._seen[index]
         names = self._names_of(file, space)
-        if known is None and path and names:
+        if path and names:
             known = names.relations.known.get(path)
             if known:
                 self._relations[index] = known

@@ -1,5 +1,6 @@
 """Who read, wrote and synced longest in one interval."""
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -109,6 +110,5 @@ def _told(row: _Row, telling: Telling) -> _Told:
 
 
 def _add(to: dict[_Key, list[int]], key: _Key, more: Iterable[int]) -> None:
-    sums = to.setdefault(key, [0] * 5)
-    for at, number in enumerate(more):
-        sums[at] += number
+    sums = to.get(key)
+    to[key] = list(more) if sums is None else list(map(operator.add, sums, more))

@@ -38,7 +38,7 @@ from .gains import Gain, Told, Totals
 from .heaviest import Heavy, Telling, Who
 
 LENGTH_S = 1.0
-_FIRST_S = 0.2
+_FIRST_S = 0.1
 """Of a live screen's first second, so that it shows something at once."""
 MOST = 500
 """At so many, neighbours are put together, and each is twice as long from then on."""
