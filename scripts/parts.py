@@ -1,8 +1,8 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
 Parts of the lanes `servers` and `beside` run side by side, those of one lane one after the other:
-tests with servers of this host, and beside them unit tests, virtual machines, a soak and one more
-server, which take about as long. Then those of the lane `alone`, beside which nothing runs,
+tests with servers of this host, and beside them unit tests, virtual machines, a soak and two
+more servers, which take about as long. Then those of the lane `alone`, beside which nothing runs,
 because they measure time or look at all of the host. What the lane `beside` prints is printed when
 a part of it has ended.
 """
@@ -49,6 +49,9 @@ OF_SERVERS = tuple(
 )
 """What differs between versions of PostgreSQL."""
 KERNELS = ("6.1", "5.10", "6.12", "7.2")
+BETWEEN = ("6.12",)
+"""Left to --full: an older and a newer one are in the usual set, and a smoke test takes four
+minutes of both processors."""
 
 
 class Part(NamedTuple):
@@ -97,20 +100,21 @@ def of_server(version: int, lane: Lane) -> tuple[Part, Part]:
     )
 
 
-def of_kernel(kernel: str) -> tuple[Part, Part]:
+def of_kernel(kernel: str) -> tuple[Part, ...]:
     """Its tests in one boot: whether all loads, attaches and counts; or all, over both engines.
 
     The verifier is emulated too, and bcc's compiler: that takes two minutes.
     """
     chosen = "libbpf and not bcc_is_installed"
-    smoke = ("pytest", "-m", "core", "-k", chosen, "tests/kernel/test_smoke.py")
+    smoke = ("pytest", *LONGEST, "-m", "core", "-k", chosen, "tests/kernel/test_smoke.py")
     whole = ("pytest", "-m", "vm", "tests/kernel", "tests/integration")
     if kernel == "5.10":
         whole = ("pytest", "-m", "core", "tests/kernel")
-    return (
+    both = (
         Part(f"kernel {kernel}", "beside", "d", vm(kernel, *smoke, minutes=30)),
         Part(f"kernel {kernel} whole", "beside", "f", vm(kernel, *whole, minutes=180)),
     )
+    return both[1:] if kernel in BETWEEN else both
 
 
 def parts() -> tuple[Part, ...]:
@@ -126,7 +130,7 @@ def parts() -> tuple[Part, ...]:
         Part("docs", "servers", "qdf", ("scripts/docs",)),
         Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
         Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
-        *(part for version in (18, 19) for part in of_server(version, "servers")),
+        *of_server(18, "servers"),
         Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
@@ -134,7 +138,7 @@ def parts() -> tuple[Part, ...]:
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
         Part("soak 15", "beside", "f", soak(15, 3)),
         Part("soak 18", "beside", "df", soak(18, 3)),
-        *of_server(17, "beside"),
+        *(part for version in (17, 19) for part in of_server(version, "beside")),
     )
 
 
