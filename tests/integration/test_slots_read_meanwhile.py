@@ -38,9 +38,10 @@ def test_a_slot_that_is_being_emptied_is_of_nobody(server: Server) -> None:
             try:
                 end = time.monotonic() + FOR_S
                 while time.monotonic() < end:
-                    pool.grouped()
-                    pool.sums()
-                    pool.by_power()
+                    with tracer._lock:  # the tracer's own thread looks as well
+                        pool.grouped()
+                        pool.sums()
+                        pool.by_power()
             finally:
                 ended.set()
                 loading.join()

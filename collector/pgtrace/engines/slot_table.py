@@ -183,11 +183,11 @@ class SlotPool:
         changed = self._changed_since()
         for payer in changed:
             self._sums.pop(payer, None)
-        again = (
+        again = [
             self._with_key(place, values)
-            for place, values in self._seen.items()
+            for place, values in list(self._seen.items())
             if values[_PAYER] in changed
-        )
+        ]
         self._sums |= self._sums_of(again, changed)
         return dict(self._sums)
 
