@@ -50,8 +50,8 @@ OF_SERVERS = tuple(
 """What differs between versions of PostgreSQL."""
 KERNELS = ("6.1", "5.10", "6.12", "7.2")
 BETWEEN = ("6.12",)
-"""Left to --full: an older and a newer one are in the usual set, and a smoke test takes four
-minutes of both processors."""
+"""Left to --full: an older and a newer one are in the usual set, and a smoke test takes some four
+minutes."""
 
 
 class Part(NamedTuple):

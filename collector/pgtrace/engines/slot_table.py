@@ -185,7 +185,7 @@ class SlotPool:
             self._sums.pop(payer, None)
         again = [
             self._with_key(place, values)
-            for place, values in list(self._seen.items())
+            for place, values in self._seen.items()
             if values[_PAYER] in changed
         ]
         self._sums |= self._sums_of(again, changed)

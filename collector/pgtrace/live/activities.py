@@ -5,12 +5,10 @@ from dataclasses import replace
 
 from ..errors import PgtraceError
 from ..linux import foreign_files
-from ..postgres import titles
 from ..postgres.activity import LOOKED_AT, Looker
 from ..postgres.discovery import Backend
-from ..terminal_text import decode
 from ..tracing.server_watch import Servers
-from ..tracing.traced_process import TracedProcess
+from ..tracing.traced_process import TracedProcess, title_of
 from .frame import Doing
 
 MOST = 50
@@ -51,12 +49,12 @@ class Activities:
             backend = self._known.get(process.serial) or self._servers.backend(process.pid)
             self._known[process.serial] = backend
             path = f"/proc/{process.pid}/cmdline"
-            title = decode(foreign_files.read_descriptor(path, _TITLE).partition(b"\0")[0])
+            raw = foreign_files.read_descriptor(path, _TITLE).partition(b"\0")[0]
         except (PgtraceError, OSError):  # it has ended
             return None
         server = self._servers.of(process.postmaster)
         cluster, major = (server.cluster_name, server.major) if server else (None, None)
-        backend = replace(backend, activity=titles.parse(title.rstrip(), cluster, major).activity)
+        backend = replace(backend, activity=title_of(raw, cluster, major).activity)
         looker = self._lookers.get(process.postmaster)
         if looker is None:
             looker = self._lookers[process.postmaster] = Looker(process.pid)

@@ -53,10 +53,8 @@ class Answers:
             began = time.thread_time()
             self._moments.append(self._moment())
             heap.give_back()  # else what a moment is made of stays, 26 MiB of 500 backends
-            busy = time.thread_time() - began
-            pause = max(_EVERY_S, busy / _MOST_OF_TIME_UNASKED)
+            pause = max(_EVERY_S, self._rest(began) / _MOST_OF_TIME_UNASKED)
             self._next_moment = time.monotonic() + pause
-            self._rest(began)
 
     def _moment(self) -> _Moment:
         taken = self._tracer.capture()
@@ -86,9 +84,11 @@ class Answers:
         except (OSError, PgtraceError) as error:
             return Said(f"Not written: {error}", good=False)
 
-    def _rest(self, began: float) -> None:
+    def _rest(self, began: float) -> float:
+        """Return how long it took, in seconds of CPU time."""
         busy = time.thread_time() - began
         self._not_before = time.monotonic() + busy / _MOST_OF_TIME
+        return busy
 
     def _look(self, asked: Look) -> Histograms | None:
         if time.monotonic() < self._not_before:

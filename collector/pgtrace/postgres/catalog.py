@@ -119,7 +119,7 @@ class Names:
         # Asked of every process each second, by a live screen
         return pid in self._own_pids and any(
             own == pid and began_ns <= at and (not ended_ns or at <= ended_ns)
-            for own, at in self._own.copy()
+            for own, at in list(self._own)
         )
 
     def are_of(self, postmaster: int) -> bool:

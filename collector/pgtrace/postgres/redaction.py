@@ -7,7 +7,7 @@ from hashlib import blake2b
 from itertools import pairwise
 
 from ..terminal_text import ELLIPSIS
-from .tokens import Token, scan, signs
+from .tokens import Token, both_readings, signs
 
 UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")
 MOST_PARAMETERS = 65535
@@ -88,8 +88,7 @@ def _tokens(text: str, cut: bool) -> list[Token] | None:
     text that one reading alone explains may as well be an error, and what is in none of its
     literals somebody's data.
     """
-    standard = list(scan(text, escapes=False))
-    other = list(scan(text, escapes=True)) if "\\" in text else standard
+    standard, other = both_readings(text)
     if standard != other or _has_wrong_quote(standard, text) or _hides_quote(standard, text):
         return None
     if standard and not standard[-1].complete and not cut:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .tokens import Token, scan, signs
+from .tokens import Token, both_readings, signs
 
 _FNV_BASIS, _FNV_PRIME, _WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 _AFTER_SPACE, _LITERAL, _RANGE = 0x100, 0x400, 0x800
@@ -21,7 +21,7 @@ def text_hash(text: bytes, cut: bool = False) -> int:
     """
     # Bytes beyond ASCII are letters, whatever the encoding is
     readable = text.decode("latin-1")
-    standard, escaped = (list(scan(readable, escapes=escapes)) for escapes in (False, True))
+    standard, escaped = both_readings(readable)
     if standard == escaped:
         mark = 0 if cut or _is_complete(standard) else _INCOMPLETE
         return fnv1a(_symbols(text, standard)) ^ mark

@@ -11,7 +11,6 @@ Source: init_ps_display() and its callers, src/backend/utils/misc/ps_status.c.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 _PREFIX = re.compile(r"[\w-]*postgres: ")
 _HOST = re.compile(r"(?<![^ ])(?:(\[local\])|([^ ()]+)\((\d+)\))(?![^ ])")
@@ -85,7 +84,6 @@ def cluster_name(titles: Iterable[str]) -> str | None:
     return None
 
 
-@lru_cache(maxsize=512)
 def parse(title: str, cluster: str | None = None, major: int | None = None) -> Title:
     """Read a title; all None when it is none, as a process's is that has only just begun.
 

@@ -98,6 +98,14 @@ def scan(text: str, *, escapes: bool) -> Iterator[Token]:
         position = end or len(text)
 
 
+def both_readings(text: str) -> tuple[list[Token], list[Token]]:
+    """Without and with `escapes`, where it is not known which holds: a setting of the session. With
+    no backslash in the text they are the same list.
+    """
+    standard = list(scan(text, escapes=False))
+    return standard, list(scan(text, escapes=True)) if "\\" in text else standard
+
+
 def signs(tokens: Sequence[Token], text: str) -> set[int]:
     """Where the minuses begin that are a part of the number behind them: in `(-5` and `a + -5`.
 

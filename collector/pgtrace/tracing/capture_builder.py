@@ -1,6 +1,5 @@
 """From what was found to what a capture holds."""
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from ..engines import (
 )
 from ..failures import Failures
 from ..model import capture
-from ..postgres.redaction import redact
 from ..postgres.statement_hash import fnv1a
 from ..postgres.wait_events import WaitEvent
 from ..units import stamp
@@ -116,7 +114,7 @@ class Assembly:
         text, cut = total.text, total.cut
         if name.query_id in self._texts and not self._literals:
             # Of utility statements the server leaves literals, passwords among them
-            text, cut = redact(self._texts[name.query_id], cut=False), False
+            text, cut = shown_text(self._texts[name.query_id], False, literals=False), False
         return capture.Query(
             text=text if isinstance(text, str) else None,
             query_id=name.query_id or None,
@@ -251,12 +249,12 @@ def _order(key: _Reads) -> tuple[object, ...]:
     return (key.operation, key.call or "", *key[:6], *(part or "" for part in key.place))
 
 
-@functools.lru_cache(maxsize=1024)
 def _text_hash(text: object, cut: bool, query_id: int) -> str | None:
     """Where no query id tells statements apart. A hash of literals would tell them, too."""
     if query_id or not text or not isinstance(text, str):
         return None
-    return f"{fnv1a(redact(text, cut).encode()):016x}"
+    redacted = shown_text(text, cut, literals=False) or ""
+    return f"{fnv1a(redacted.encode()):016x}"
 
 
 def _decoded(name: bytes) -> str | None:

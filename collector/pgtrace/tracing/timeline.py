@@ -274,11 +274,13 @@ class Intervals:
             files = self._engine.files()
             for serial, by_query in counted.items():
                 thread = self._thread(serial)
-                if by_query is thread.told or by_query == thread.told:
+                if by_query == thread.told:
                     continue
-                now = {query: gains.of_files(sums, files) for query, sums in by_query.items()}
+                are_known = gains.are_of(by_query, files)
+                of = None if are_known else files
+                now = {query: gains.of_files(sums, of) for query, sums in by_query.items()}
                 self._count(self._of(serial, piece), serial, thread, now, files)
-                thread.told = by_query if gains.are_of(by_query, files) else {}
+                thread.told = by_query if are_known else {}
             for serial, by_power in powers.items():
                 _count_powers(self._of(serial, piece), self._thread(serial), by_power)
         for serial, times in self._engine.time_sums().items():
