@@ -42,10 +42,19 @@ def reachable() -> None:
         pytest.skip("another user cannot run this interpreter")
 
 
+def statuses(pid: int) -> list[str]:
+    """Of all its threads; one may end meanwhile."""
+    found = []
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append(status.read_text())
+    assert found
+    return found
+
+
 def let_go(pid: int) -> bool:
     """Whether all its threads did; one that subscribes to the process connector ends soon."""
-    found = [status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status")]
-    return all(re.search(r"^NoNewPrivs:\s+1$", text, re.MULTILINE) for text in found)
+    return all(re.search(r"^NoNewPrivs:\s+1$", text, re.MULTILINE) for text in statuses(pid))
 
 
 def sets_of(pid: int) -> dict[str, set[str]]:
@@ -53,8 +62,7 @@ def sets_of(pid: int) -> dict[str, set[str]]:
     names = {number: name for name, number in capabilities.NUMBERS.items()}
     assert let_go(pid)
     found: dict[str, set[str]] = {}
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        text = status.read_text()
+    for text in statuses(pid):
         for kind, bits in re.findall(r"^Cap(\w+):\s+([0-9a-f]+)$", text, re.MULTILINE):
             of = found.setdefault("Inheritable" if kind.startswith("I") else kind, set())
             of |= {names.get(n, str(n)) for n in range(64) if int(bits, 16) >> n & 1}

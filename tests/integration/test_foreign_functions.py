@@ -5,6 +5,8 @@ the server run a program where it may, after it took back whatever role was set.
 """
 
 import shlex
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -203,16 +205,25 @@ def test_a_capture_of_superusers_alone_is_told_that_nothing_helps(
         explain.explain(cluster.dsn(dbname=DATABASE), capture_by("postgres", "chief"))
 
 
+@pytest.mark.parametrize("late_s", [0, 0.5])
 def test_a_function_that_never_ends_does_not_hold_the_report_up(
-    cluster: PrivateCluster, db: Connection, monkeypatch: pytest.MonkeyPatch
+    cluster: PrivateCluster, db: Connection, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
-    """It catches the cancellation of the server's statement_timeout."""
+    """It catches the cancellation of the server's statement_timeout. Also where this thread is
+    late once the time runs, as on a busy CPU."""
+    start = threading.Timer.start
+
+    def start_and_be_late(timer: threading.Timer) -> None:
+        start(timer)
+        time.sleep(late_s)
+
+    monkeypatch.setattr(threading.Timer, "start", start_and_be_late)
     monkeypatch.setattr(explain, "MOST_S", 1.0)
     monkeypatch.setattr(explain, "SPARE_S", 1.0)
     with cluster.connect(dbname=DATABASE, user="eve") as eve:
         eve.execute(
-            "create function eve.stays() returns int immutable language plpgsql as $$ begin loop "
-            "begin perform pg_catalog.pg_sleep(1); exception when query_canceled then null; end; "
+            "create or replace function eve.stays() returns int immutable language plpgsql as $$ "
+            "begin loop begin perform pg_catalog.pg_sleep(1); exception when query_canceled then null; end; "
             "end loop; end $$"
         )
         found = explain.explain(

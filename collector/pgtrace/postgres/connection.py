@@ -104,14 +104,22 @@ class Connection:
             yield self._connection
 
     @contextmanager
-    def given_up_after(self, seconds: float) -> Iterator[None]:
-        """Lose the connection then: functions of others may catch every timeout of the server."""
+    def given_up_after(self, seconds: float) -> Iterator[threading.Event]:
+        """Lose the connection then: functions of others may catch every timeout of the server. The
+        event tells that it was lost for that.
+        """
+        given_up = threading.Event()
+
+        def give_up() -> None:
+            given_up.set()
+            own.shutdown(socket.SHUT_RDWR)
+
         with socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as own:
-            timer = threading.Timer(seconds, own.shutdown, [socket.SHUT_RDWR])
+            timer = threading.Timer(seconds, give_up)
             timer.daemon = True
             timer.start()
             try:
-                yield
+                yield given_up
             finally:
                 timer.cancel()
                 timer.join()

@@ -7,6 +7,7 @@ not looked at. Planning evaluates functions: so each statement is explained as t
 and that is the role of the connection (explain_roles.py).
 """
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -81,14 +82,18 @@ def explain(dsn: str, capture: Capture) -> Plans:
         plans = Plans(database, role, version, current, ladder(current, sequential), own)
         failed: Counter[str] = Counter()
         statements = list(_statements(capture, plans, failed))
-        with connection.given_up_after(MOST_S + SPARE_S):
-            _explain_each(connection, statements, plans, failed)
+        with connection.given_up_after(MOST_S + SPARE_S) as given_up:
+            _explain_each(connection, statements, plans, failed, given_up)
         plans.failed = dict(failed.most_common())
         return plans
 
 
 def _explain_each(
-    connection: Connection, statements: Sequence[Statement], plans: Plans, failed: Counter[str]
+    connection: Connection,
+    statements: Sequence[Statement],
+    plans: Plans,
+    failed: Counter[str],
+    given_up: threading.Event,
 ) -> None:
     began = time.monotonic()
     for number, statement in enumerate(statements):
@@ -99,7 +104,7 @@ def _explain_each(
         try:
             statement.plans = _plans(connection, statement.text, plans.tried)
         except ConnectionLostError:
-            if time.monotonic() - began < MOST_S + SPARE_S:
+            if not given_up.is_set():
                 raise
             failed["the server gave no answer in time"] += len(statements) - number
             return
