@@ -223,8 +223,8 @@ def test_a_function_that_never_ends_does_not_hold_the_report_up(
     with cluster.connect(dbname=DATABASE, user="eve") as eve:
         eve.execute(
             "create or replace function eve.stays() returns int immutable language plpgsql as $$ "
-            "begin loop begin perform pg_catalog.pg_sleep(1); exception when query_canceled then null; end; "
-            "end loop; end $$"
+            "begin loop begin perform pg_catalog.pg_sleep(1); "
+            "exception when query_canceled then null; end; end loop; end $$"
         )
         found = explain.explain(
             cluster.dsn(dbname=DATABASE, user="eve"), capture_by("eve", text="select eve.stays()")
