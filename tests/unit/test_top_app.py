@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -233,16 +234,30 @@ def test_it_leaves_when_nobody_traces_any_more(ends: Ends) -> None:
 
 
 def test_what_comes_while_it_leaves_is_drawn_no_more(ends: Ends) -> None:
-    """Its screens go one after the other, which takes a moment on a busy host."""
+    """Its widgets and screens go one after the other, which takes a moment on a busy host: here
+    something comes in each turn of its loop.
+    """
+    came = 30
 
-    async def work(pilot: Pilot[None]) -> None:
-        pass
+    def comes() -> None:
+        nonlocal came
+        came += 1
+        ends.tracing.send(second(came))
+        ends.app.hear()
+        if ends.app.screen_stack:
+            asyncio.get_running_loop().call_soon(comes)
 
+    async def work(_: Pilot[None]) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+        ends.app.exit()
+        comes()
+
+    failures: list[dict[str, Any]] = []
     ends.run(work)
+    assert failures == []
     assert not ends.app.screen_stack
-    ends.tracing.send(second(31))
-    ends.app.hear()
-    assert ends.app.view.kept.came == 31
+    assert came > 40
+    assert ends.app.view.kept.came == came
 
 
 def test_nothing_has_come_yet(ends: Ends) -> None:

@@ -147,7 +147,7 @@ class TopApp(App[None]):
 
     def draw(self) -> None:
         """Show what there is now, on the page that is open."""
-        if not self.screen_stack:  # it is leaving
+        if not self.is_running:  # it leaves: its widgets and screens go, one after the other
             return
         if isinstance(self.screen, Page):
             self.screen.look()
