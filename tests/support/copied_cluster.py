@@ -1,25 +1,21 @@
 """Private clusters of tests: copies of one that was made once, in a tenth of initdb's time.
 
-The originals are kept in $PGTRACE_CACHE (~/.cache/pgtrace), two for each build of PostgreSQL: with
-the benchmark table and without.
+The originals are kept, two for each build of PostgreSQL: with the benchmark table and without.
 """
 
-import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kept import kept
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 
-ORIGINALS = Path(os.environ.get("PGTRACE_CACHE", "~/.cache/pgtrace")).expanduser() / "clusters"
 ROWS = 200_000
 LOADING = {"autovacuum": False, "fsync": False, "wal_level": "minimal", "max_wal_senders": 0}
 SYSTEM_IDENTIFIER = slice(24, 32)
@@ -39,15 +35,14 @@ class CopiedCluster(PrivateCluster):
     def _initdb(self) -> None:
         assert self.waldir is None, "the original has its WAL inside"
         built = (self.run("postgres", "--version"), str(self.root), self.ids())
-        plain = ORIGINALS / _key(built)
-        with _locked(plain):
+        with kept("clusters", *built) as plain:
             if not plain.exists():
                 super()._initdb()
                 _keep(self.datadir, plain)
         original = plain
         if self._table:
-            original = ORIGINALS / _key((*built, ROWS, Path(benchmark_table.__file__).read_text()))
-            with _locked(original):
+            loaded = (ROWS, Path(benchmark_table.__file__).read_text())
+            with kept("clusters", *built, *loaded) as original:
                 if not original.exists():
                     self._load(plain, original)
         shutil.rmtree(self.datadir, ignore_errors=True)
@@ -62,19 +57,6 @@ class CopiedCluster(PrivateCluster):
             loader.stop()
             shutil.copyfile(plain / "postgresql.conf", loader.datadir / "postgresql.conf")
             _keep(loader.datadir, original)
-
-
-def _key(of: tuple[object, ...]) -> str:
-    return hashlib.sha256(repr(of).encode()).hexdigest()[:16]
-
-
-@contextmanager
-def _locked(original: Path) -> Iterator[None]:
-    """Against workers of pytest-xdist, and other runs."""
-    original.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{original}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _keep(data: Path, original: Path) -> None:

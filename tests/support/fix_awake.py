@@ -68,8 +68,8 @@ def waking_ns() -> int:
 
 
 @pytest.fixture(scope="session")
-def spinner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled("spinner", tmp_path_factory)
+def spinner() -> Path:
+    return compiled("spinner")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from child import Child
+from kept import kept
 from worker import Worker
 
 DATA_BYTES = 16 << 20
@@ -52,31 +54,35 @@ class Reader(Child):
 
 
 @pytest.fixture(scope="session")
-def reader_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled("reader", tmp_path_factory)
+def reader_binary() -> Path:
+    return compiled("reader")
 
 
 @pytest.fixture(scope="session")
-def writer_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled("writer", tmp_path_factory)
+def writer_binary() -> Path:
+    return compiled("writer")
 
 
 @pytest.fixture(scope="session")
-def uring_reader_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled("uring_reader", tmp_path_factory)
+def uring_reader_binary() -> Path:
+    return compiled("uring_reader")
 
 
-def compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of this name that lies here."""
+def compiled(name: str) -> Path:
+    """The program of this name that lies here. An emulated machine takes 20 seconds to make it."""
     compiler = shutil.which("cc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler: apt-get install clang")
-    binary = tmp_path_factory.mktemp(name) / name
-    source = Path(__file__).with_name(f"{name}.c")
-    subprocess.run(
-        [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", binary, source], check=True
-    )
-    return binary
+    command = (compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-xc", "-")
+    source = Path(__file__).with_name(f"{name}.c").read_bytes()
+    with kept("programs", name, command, source) as program:
+        if not program.exists():
+            with tempfile.TemporaryDirectory(dir=program.parent) as making:
+                made = Path(making) / "made"
+                made.mkdir()
+                subprocess.run([*command, "-o", made / name], input=source, check=True)
+                made.rename(program)
+    return program / name
 
 
 @pytest.fixture(scope="session")
