@@ -1,10 +1,10 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
 Parts of the lanes `servers` and `beside` run side by side, those of one lane one after the other:
-tests with servers of this host, and beside them unit tests, virtual machines, a soak and one
-more server, which take about as long. Then those of the lane `alone`, beside which nothing runs,
-because they measure time or look at all of the host. What the lane `beside` prints is printed when
-a part of it has ended.
+tests with servers of this host, and beside them unit tests, virtual machines, a soak and other
+versions of PostgreSQL, which take about as long. Then those of the lane `alone`, beside which
+nothing runs, because they measure time or look at all of the host. What the lane `beside` prints
+is printed when a part of it has ended.
 """
 
 import os
@@ -91,11 +91,11 @@ def shell_scripts() -> tuple[str, ...]:
     return tuple(found)
 
 
-def of_server(version: int, lane: Lane) -> tuple[Part, Part]:
+def of_server(version: int) -> tuple[Part, Part]:
     """What differs between versions of PostgreSQL, on that one."""
     there = {"PGTRACE_TEST_PG": str(version)}
     return (
-        Part(f"PostgreSQL {version}", lane, "df", (*BESIDE, *OF_SERVERS), there),
+        Part(f"PostgreSQL {version}", "beside", "df", (*BESIDE, *OF_SERVERS), there),
         Part(f"PostgreSQL {version} alone", "alone", "df", (*ALONE, *OF_SERVERS), there),
     )
 
@@ -132,8 +132,6 @@ def parts() -> tuple[Part, ...]:
         Part("docs", "servers", "qdf", ("scripts/docs",)),
         Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
         Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
-        # Both may have rings, in one lane: what those of a user hold in all is limited to 8 MiB
-        *(part for version in (18, 19) for part in of_server(version, "servers")),
         Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
@@ -141,7 +139,8 @@ def parts() -> tuple[Part, ...]:
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
         Part("soak 15", "beside", "f", soak(15, 3)),
         Part("soak 18", "beside", "df", soak(18, 3)),
-        *of_server(17, "beside"),
+        # In one lane, and with the soak: what a user's rings hold in all is limited to 8 MiB
+        *(part for version in (17, 18, 19) for part in of_server(version)),
     )
 
 
