@@ -1,6 +1,7 @@
 """Who holds a lock, by the server's memory and by a connection, held against pg_blocking_pids()."""
 
 import contextlib
+import json
 import os
 import random
 import threading
@@ -206,7 +207,7 @@ def locking(server: PrivateCluster, texts: list[str]) -> Iterator[None]:
 
 def told(tracer: Tracer) -> tuple[str, int, list[Blocker]] | None:
     tracer.poll()
-    return tracer.blockers(tracer.account(), 1000 * MS)
+    return tracer.blockers(tracer.account())
 
 
 @pytest.mark.parametrize("by", ["memory", "connection"])
@@ -259,6 +260,36 @@ def test_attach_shows_who_holds_the_lock(small: PrivateCluster, connects: bool) 
             ended = attached.stop()
     assert ended.code == 0
     assert "Lock:relation" in ended.out
+
+
+@pytest.mark.parametrize("literals", [False, True])
+def test_json_has_who_holds_the_lock(small: PrivateCluster, literals: bool) -> None:
+    """Once for as long as it is so, and its statement without literals unless they are kept."""
+    with small.connect() as waiting, transaction(small, "lock table two") as holder:
+        holder.execute("select 'secret' as word", prepare=False)
+        who = holder.info.backend_pid, holder.info.user
+        command = "attach", "--json", *["--literals"] * literals, waiting.info.backend_pid
+        with Pgtrace(*command) as attached:
+            wait_for(lambda: waiting.execute("select 1") and attached.out)
+            thread = threading.Thread(target=waiting.execute, args=["select count(*) from two"])
+            thread.start()
+            wait_for(lambda: '"blocked"' in attached.out)
+            time.sleep(2.5)
+            holder.execute("commit")
+            thread.join()
+            ended = attached.stop()
+    *_, waits, query, last = map(json.loads, ended.out.splitlines())
+    assert ended.out.count('"blocked"') == 1
+    assert last["summary"]["queries"] == len(ended.out.splitlines()) - 2
+    assert (waits["pid"], waits["started"]) == (query["pid"], query["started"])
+    blocked = waits["blocked"]
+    assert (blocked["wait_event_type"], blocked["wait_event"]) == ("Lock", "relation")
+    assert 1000 * MS <= blocked["waited_ns"] < query["latency"]["sum"]
+    (before,) = blocked["by"]
+    assert (before["pid"], before["usename"]) == who
+    assert (before["application_name"], before["state"]) == ("nightly", "idle in transaction")
+    assert 0 < before["state_s"] < 60
+    assert before["query"] == ("select 'secret' as word" if literals else "select $1 as word")
 
 
 def test_attach_tells_of_a_prepared_transaction(small: PrivateCluster) -> None:

@@ -421,7 +421,7 @@ def test_who_holds_a_lock_is_asked_while_a_query_waits_for_it(cluster: PrivateCl
 
         def told() -> tuple[str, int, list[Blocker]] | None:
             watched.tracer.poll()
-            return watched.tracer.blockers(watched.tracer.account(), 1000 * MS)
+            return watched.tracer.blockers(watched.tracer.account())
 
         wait_for(lambda: (told() or ("", 0, []))[2])
         found = told()

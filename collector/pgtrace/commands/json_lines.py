@@ -1,17 +1,25 @@
 """What attach --json prints: a JSON object for each query that ends, and one that sums up."""
 
+import time
+
 from ..model.capture import COUNT_CALLS
 from ..tracing import statements
 from ..tracing.tracer import Tracer
 
+LOOK_EVERY_S = 1.0
+"""The query that runs is looked at."""
+
 
 class JsonLines:
-    """One JSON object per query that ended, and one that sums up."""
+    """One JSON object per query that ended, and for who keeps one from a lock; one that sums up."""
 
     def __init__(self, tracer: Tracer, *, literals: bool) -> None:
         self._tracer = tracer
         self._literals = literals
         self._queries = 0
+        self._next_look = time.monotonic() + LOOK_EVERY_S
+        self._told: tuple[int, list[int]] | None = None
+        """Of which query, by its start, who keeps it from a lock, by their pids."""
 
     def begin(self) -> None:
         """Nothing is data yet."""
@@ -20,7 +28,13 @@ class JsonLines:
         """What was printed stays."""
 
     def tick(self) -> None:
-        """Print the queries that ended."""
+        """Print the queries that ended, and what the running one waits for."""
+        self._take_ended()
+        if time.monotonic() >= self._next_look:
+            self._look()
+            self._next_look = time.monotonic() + LOOK_EVERY_S
+
+    def _take_ended(self) -> None:
         import msgspec
 
         from ..model.buckets import plain
@@ -30,9 +44,39 @@ class JsonLines:
             one = statements.Statements(literals=self._literals)
             one.add(event)
             query = msgspec.to_builtins(self._tracer.assembly.queries(one)[0], enc_hook=plain)
-            started = self._tracer.wall_time(event.start_ns)
-            stamp = {"pid": event.pid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+            stamp = self._stamp(event.pid, event.start_ns)
             print(msgspec.json.encode(stamp | query).decode(), flush=True)
+
+    def _stamp(self, pid: int, start_ns: int) -> dict[str, object]:
+        started = self._tracer.wall_time(start_ns)
+        return {"pid": pid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+
+    def _look(self) -> None:
+        """Print who holds the lock that a query waits for since a while: once, and if it changes.
+
+        Their statements are kept as the query's own is.
+        """
+        import msgspec
+
+        account = self._tracer.account()
+        waits = self._tracer.blockers(account)
+        if waits is None or account.running is None:
+            return
+        lock, waited_ns, holders = waits
+        told = account.running.start_ns, [each.pid for each in holders]
+        if told == self._told:
+            return
+        self._told = told
+        before = [
+            each._replace(
+                query=statements.shown_text(each.query, cut=False, literals=self._literals)
+            )._asdict()
+            for each in holders
+        ]
+        waiting = {"wait_event_type": "Lock", "wait_event": lock, "waited_ns": waited_ns}
+        line = self._stamp(account.process.pid, account.running.start_ns)
+        line["blocked"] = waiting | {"by": before}
+        print(msgspec.json.encode(line).decode(), flush=True)
 
     def end(self, reason: str) -> None:
         """Print the last queries, and what all of it was: with what was lost."""
@@ -41,7 +85,7 @@ class JsonLines:
         from ..model.buckets import plain
 
         taken = self._tracer.stop()
-        self.tick()
+        self._take_ended()
         way = taken.probes.queries
         for backend in taken.backends if way == "memory" else ():
             for query in backend.queries:

@@ -23,8 +23,6 @@ MOST_A_SECOND = 5
 MOST_STATEMENTS = 10
 MOST_RELATIONS = 5
 FIRST_LOOK_S = 1.0
-BLOCKED_S = 1.0
-"""After so long, who holds a lock is asked."""
 EVERY_S, EVERY_IN_PLACE_S = 5.0, 1.0
 """A running query is looked at so often, unless told otherwise."""
 
@@ -216,7 +214,7 @@ class TextScreen:
 
     def _blocked(self, account: Account) -> list[str]:
         """Who holds the lock that it waits for since a while."""
-        waits = self._tracer.blockers(account, round(BLOCKED_S * 1e9))
+        waits = self._tracer.blockers(account)
         if waits is None:
             return []
         lock, waited_ns, holders = waits

@@ -43,6 +43,8 @@ POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
 REST_S = 0.5
 """How often, while nothing happens."""
+BLOCKED_NS = 1_000_000_000
+"""After so long, who holds a lock is asked."""
 
 _T = TypeVar("_T")
 NO_QUERY_IDS = "the server computes none: compute_query_id is off, or auto without a module"
@@ -182,9 +184,9 @@ class Tracer:
             self._poll()
             return self.registry.look().accounts
 
-    def blockers(self, account: Account, longer_ns: int) -> tuple[str, int, list[Blocker]] | None:
+    def blockers(self, account: Account) -> tuple[str, int, list[Blocker]] | None:
         """For which lock a query waits, for how many nanoseconds, and who holds it: as a connection
-        says, or else the server's memory; None if it does not, or not for so long.
+        says, or else the server's memory; None if it does not, or not for BLOCKED_NS.
 
         All of the query's waits for such locks count: one is cut in two by deadlock_timeout.
         """
@@ -193,7 +195,7 @@ class Tracer:
         event = self.assembly.event(asleep, process.postmaster) if asleep else None
         spent = times_of(account.running.reads) if account.running else {}
         waited_ns = sum(counts.total_ns for key, counts in spent.items() if key.event == asleep)
-        waits = event is not None and event.type == "Lock" and waited_ns >= longer_ns
+        waits = event is not None and event.type == "Lock" and waited_ns >= BLOCKED_NS
         if names:
             names.blockers.of = process.inner_pid if waits else 0
         if not waits or event is None:
