@@ -1,12 +1,12 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
 Parts of the lanes `servers` and `beside` run side by side, those of one lane one after the other:
-tests with servers of this host, and beside them unit tests, a soak, other versions of PostgreSQL,
-and what takes hours. Then those of the lane `alone`, because they measure time or look at all of
-the host; they leave CPUs idle for most of it. That is what those of the lane `idle` get: virtual
-machines, at SCHED_IDLE (sched(7)), which give a CPU away at once when anybody wants it, as what
-tests/support/fix_awake.py starts to keep CPUs awake. What the lanes `beside` and `idle` print is
-printed when a part of them has ended.
+tests with servers of this host, and beside them unit tests, experiments, a soak, other versions of
+PostgreSQL, and what takes hours. Then those of the lane `alone`, because they measure time or look
+at all of the host; they leave CPUs idle for most of it. That is what those of the lane `idle` get:
+virtual machines, at SCHED_IDLE (sched(7)), which give a CPU away at once when anybody wants it, as
+what tests/support/fix_awake.py starts to keep CPUs awake. What the lanes `beside` and `idle` print
+is printed when a part of them has ended.
 """
 
 import os
@@ -52,6 +52,9 @@ OF_SERVERS = tuple(
     )
 )
 """What differs between versions of PostgreSQL."""
+WHOLE = "tests/integration"
+OF_LAB = f"{WHOLE}/test_lab_*.py"
+"""Experiments, a part of their own: then both lanes take about as long."""
 KERNELS = ("6.1", "5.10", "6.12", "7.2")
 SMOKE = ("6.1", "5.10", "7.2")
 """In the usual set. 6.12 lies between them, and a smoke test takes three to four minutes."""
@@ -139,13 +142,14 @@ def parts() -> tuple[Part, ...]:
         Part("shellcheck", "servers", "qdf", ("shellcheck", "-x", *shell_scripts())),
         Part("docs", "servers", "qdf", ("scripts/docs",)),
         Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
-        Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
-        Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
+        Part("integration", "servers", "df", (*BESIDE, "--ignore-glob", OF_LAB, WHOLE)),
+        Part("alone", "alone", "df", (*ALONE, "tests/unit", WHOLE)),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
         Part("kernels", "beside", "d", ("scripts/vm", "--prepare", *SMOKE)),
         Part("unit", "beside", "qdf", (*BESIDE, "tests/unit")),
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
+        Part("lab", "beside", "df", (*BESIDE, *files(OF_LAB))),
         Part("soak 15", "beside", "f", soak(15, 3)),
         Part("soak 18", "beside", "df", soak(18, 3)),
         # In one lane, and with the soak: what a user's rings hold in all is limited to 8 MiB
