@@ -1,12 +1,11 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
 Parts of the lanes `servers` and `beside` run side by side, those of one lane one after the other:
-tests with servers of this host, and beside them unit tests, experiments, a soak, other versions of
-PostgreSQL, and what takes hours. Then those of the lane `alone`, because they measure time or look
-at all of the host; they leave CPUs idle for most of it. That is what those of the lane `idle` get:
-virtual machines, at SCHED_IDLE (sched(7)), which give a CPU away at once when anybody wants it, as
-what tests/support/fix_awake.py starts to keep CPUs awake. What the lanes `beside` and `idle` print
-is printed when a part of them has ended.
+tests with servers of this host, and beside them unit tests, virtual machines, a soak and other
+versions of PostgreSQL, which take about as long. Then those of the lane `alone`, beside which
+nothing runs, because they measure time or look at all of the host: not even virtual machines at
+SCHED_IDLE, with which a page took 1,076 ms instead of less than 1,000. What the lane `beside`
+prints is printed when a part of it has ended.
 """
 
 import os
@@ -20,9 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-Lane = Literal["servers", "beside", "alone", "idle"]
-AT_ONCE = ("servers", "alone")
-"""What these lanes print is printed as it comes."""
+Lane = Literal["servers", "beside", "alone"]
 SETS = ("quick", "default", "full")
 VM_LOST = 125
 """How scripts/vm ends if there was no end of the command in the machine."""
@@ -52,12 +49,10 @@ OF_SERVERS = tuple(
     )
 )
 """What differs between versions of PostgreSQL."""
-WHOLE = "tests/integration"
-OF_LAB = f"{WHOLE}/test_lab_*.py"
-"""Experiments, a part of their own: then both lanes take about as long."""
 KERNELS = ("6.1", "5.10", "6.12", "7.2")
-SMOKE = ("6.1", "5.10", "7.2")
-"""In the usual set. 6.12 lies between them, and a smoke test takes three to four minutes."""
+BETWEEN = ("6.12",)
+"""Left to --full: an older and a newer one are in the usual set, and a smoke test takes some four
+minutes."""
 
 
 class Part(NamedTuple):
@@ -71,14 +66,9 @@ class Part(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012  # nobody writes to it
 
 
-def vm(kernel: str, *tests: str, minutes: int) -> tuple[str, ...]:
+def vm(kernel: str, *tests: str, minutes: int = 15) -> tuple[str, ...]:
     """These tests under that kernel, in one boot."""
     return ("scripts/vm", "--timeout", str(minutes * 60), kernel, "--", *tests)
-
-
-def idle(*command: str) -> tuple[str, ...]:
-    """The same, where nobody else wants a CPU."""
-    return ("chrt", "--idle", "0", *command)
 
 
 def soak(version: int, minutes: int) -> tuple[str, ...]:
@@ -124,10 +114,10 @@ def of_kernel(kernel: str) -> tuple[Part, ...]:
     # None of pytest's plugins is used, and to import them takes 20 to 40 seconds there
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     both = (
-        Part(f"kernel {kernel}", "idle", "d", idle(*vm(kernel, *smoke, minutes=30)), alone),
+        Part(f"kernel {kernel}", "beside", "d", vm(kernel, *smoke, minutes=30), alone),
         Part(f"kernel {kernel} whole", "beside", "f", vm(kernel, *whole, minutes=180), alone),
     )
-    return both if kernel in SMOKE else both[1:]
+    return both[1:] if kernel in BETWEEN else both
 
 
 def parts() -> tuple[Part, ...]:
@@ -142,14 +132,12 @@ def parts() -> tuple[Part, ...]:
         Part("shellcheck", "servers", "qdf", ("shellcheck", "-x", *shell_scripts())),
         Part("docs", "servers", "qdf", ("scripts/docs",)),
         Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
-        Part("integration", "servers", "df", (*BESIDE, "--ignore-glob", OF_LAB, WHOLE)),
-        Part("alone", "alone", "df", (*ALONE, "tests/unit", WHOLE)),
+        Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
+        Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
-        Part("kernels", "beside", "d", ("scripts/vm", "--prepare", *SMOKE)),
         Part("unit", "beside", "qdf", (*BESIDE, "tests/unit")),
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
-        Part("lab", "beside", "df", (*BESIDE, *files(OF_LAB))),
         Part("soak 15", "beside", "f", soak(15, 3)),
         Part("soak 18", "beside", "df", soak(18, 3)),
         # In one lane, and with the soak: what a user's rings hold in all is limited to 8 MiB
@@ -186,19 +174,16 @@ class Run:
 
     def all(self) -> None:
         """Run everything, and print the sum."""
-        self._both("servers", "beside")
-        self._both("alone", "idle")
+        beside = threading.Thread(target=self._lane, args=("beside",))
+        beside.start()
+        self._lane("servers")
+        beside.join()
+        self._lane("alone")
         for name, said in self._failed_said.items():
             print(f"\n── the last lines of {name}, which failed:\n{''.join(said)}")
         print()
         for part in self._wanted:
             print(self._lines.get(part.name, f"{part.name:<20}      -    not run"))
-
-    def _both(self, lane: Lane, other: Lane) -> None:
-        beside = threading.Thread(target=self._lane, args=(other,))
-        beside.start()
-        self._lane(lane)
-        beside.join()
 
     def _lane(self, lane: Lane) -> None:
         for part in self._wanted:
@@ -207,7 +192,7 @@ class Run:
 
     def _part(self, part: Part) -> None:
         begin = time.monotonic()
-        if part.lane in AT_ONCE:
+        if part.lane != "beside":
             self._say(f"── {part.name}: {' '.join(part.command)}")
         process = subprocess.Popen(
             part.command,
@@ -221,18 +206,18 @@ class Run:
         self._running.add(process)
         if self._stopped:
             os.killpg(process.pid, signal.SIGINT)
-        said = self._read(process, at_once=part.lane in AT_ONCE)
+        said = self._read(process, at_once=part.lane != "beside")
         self._running.discard(process)
         seconds = time.monotonic() - begin
         result = "ok"
         if process.returncode and not (part.lane == "alone" and process.returncode == NO_TESTS):
-            lost = "scripts/vm" in part.command and process.returncode == VM_LOST
+            lost = part.command[0] == "scripts/vm" and process.returncode == VM_LOST
             result = f"FAILED ({process.returncode})"
             result = "NOT RUN: the virtual machine was lost" if lost else result
             self.failed = True
             self._failed_said[part.name] = said[-LINES_AGAIN:]
         self._lines[part.name] = f"{part.name:<20} {seconds:5.0f} s  {result}"
-        if part.lane not in AT_ONCE:
+        if part.lane == "beside":
             self._say(f"── {part.name}: {' '.join(part.command)}\n{''.join(said)}")
         self._say(f"── {self._lines[part.name]}")
 
