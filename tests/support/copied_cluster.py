@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,35 +34,28 @@ class CopiedCluster(PrivateCluster):
     def _initdb(self) -> None:
         assert self.waldir is None, "the original has its WAL inside"
         built = (self.run("postgres", "--version"), str(self.root), self.ids())
-        with kept("clusters", *built) as plain:
-            if not plain.exists():
-                super()._initdb()
-                _keep(self.datadir, plain)
-        original = plain
+        initdb = super()._initdb
+
+        def make(to: Path) -> None:
+            initdb()
+            _copy(self.datadir, to)
+
+        original = plain = kept("clusters", built, make)
         if self._table:
-            loaded = (ROWS, Path(benchmark_table.__file__).read_text())
-            with kept("clusters", *built, *loaded) as original:
-                if not original.exists():
-                    self._load(plain, original)
+            loaded = (*built, ROWS, Path(benchmark_table.__file__).read_text())
+            original = kept("clusters", loaded, lambda to: self._load(plain, to))
         shutil.rmtree(self.datadir, ignore_errors=True)
         _copy(original, self.datadir)
         _renew_identifier(self.datadir)
 
-    def _load(self, plain: Path, original: Path) -> None:
+    def _load(self, plain: Path, to: Path) -> None:
         where = {"bindir": self.bindir, "root": self.root, "user": self._owner}
         with CopiedCluster(LOADING, **where) as loader:
             with loader.connect() as connection:
                 benchmark_table.create_table(connection, ROWS)
             loader.stop()
             shutil.copyfile(plain / "postgresql.conf", loader.datadir / "postgresql.conf")
-            _keep(loader.datadir, original)
-
-
-def _keep(data: Path, original: Path) -> None:
-    """All of it at once, or nothing."""
-    with tempfile.TemporaryDirectory(dir=original.parent) as making:
-        _copy(data, Path(making) / "data")
-        (Path(making) / "data").rename(original)
+            _copy(loader.datadir, to)
 
 
 def _copy(source: Path, to: Path) -> None:

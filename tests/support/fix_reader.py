@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -75,14 +74,12 @@ def compiled(name: str) -> Path:
         pytest.skip("no C compiler: apt-get install clang")
     command = (compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-xc", "-")
     source = Path(__file__).with_name(f"{name}.c").read_bytes()
-    with kept("programs", name, command, source) as program:
-        if not program.exists():
-            with tempfile.TemporaryDirectory(dir=program.parent) as making:
-                made = Path(making) / "made"
-                made.mkdir()
-                subprocess.run([*command, "-o", made / name], input=source, check=True)
-                made.rename(program)
-    return program / name
+
+    def make(to: Path) -> None:
+        to.mkdir()
+        subprocess.run([*command, "-o", to / name], input=source, check=True)
+
+    return kept("programs", (name, command, source), make) / name
 
 
 @pytest.fixture(scope="session")

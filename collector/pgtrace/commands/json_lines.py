@@ -5,6 +5,7 @@ import time
 from ..model.capture import COUNT_CALLS
 from ..tracing import statements
 from ..tracing.tracer import Tracer
+from ..units import stamp
 
 LOOK_EVERY_S = 1.0
 """The query that runs is looked at."""
@@ -44,20 +45,17 @@ class JsonLines:
             one = statements.Statements(literals=self._literals)
             one.add(event)
             query = msgspec.to_builtins(self._tracer.assembly.queries(one)[0], enc_hook=plain)
-            stamp = self._stamp(event.pid, event.start_ns)
-            print(msgspec.json.encode(stamp | query).decode(), flush=True)
+            _print(self._of(event.pid, event.start_ns) | query)
 
-    def _stamp(self, pid: int, start_ns: int) -> dict[str, object]:
-        started = self._tracer.wall_time(start_ns)
-        return {"pid": pid, "started": started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    def _of(self, pid: int, start_ns: int) -> dict[str, object]:
+        """Which query a line is of."""
+        return {"pid": pid, "started": stamp(self._tracer.wall_time(start_ns))}
 
     def _look(self) -> None:
         """Print who holds the lock that a query waits for since a while: once, and if it changes.
 
         Their statements are kept as the query's own is.
         """
-        import msgspec
-
         account = self._tracer.account()
         waits = self._tracer.blockers(account)
         if waits is None or account.running is None:
@@ -74,9 +72,8 @@ class JsonLines:
             for each in holders
         ]
         waiting = {"wait_event_type": "Lock", "wait_event": lock, "waited_ns": waited_ns}
-        line = self._stamp(account.process.pid, account.running.start_ns)
-        line["blocked"] = waiting | {"by": before}
-        print(msgspec.json.encode(line).decode(), flush=True)
+        query = self._of(account.process.pid, account.running.start_ns)
+        _print(query | {"blocked": waiting | {"by": before}})
 
     def end(self, reason: str) -> None:
         """Print the last queries, and what all of it was: with what was lost."""
@@ -89,8 +86,7 @@ class JsonLines:
         way = taken.probes.queries
         for backend in taken.backends if way == "memory" else ():
             for query in backend.queries:
-                one = {"pid": backend.pid} | msgspec.to_builtins(query, enc_hook=plain)
-                print(msgspec.json.encode(one).decode(), flush=True)
+                _print({"pid": backend.pid} | msgspec.to_builtins(query, enc_hook=plain))
         summary = {
             "reason": reason,
             "duration_s": taken.duration_s,
@@ -99,4 +95,10 @@ class JsonLines:
             "lost": taken.lost,
             "not_measured": taken.probes.not_measured,
         }
-        print(msgspec.json.encode({"summary": summary}).decode(), flush=True)
+        _print({"summary": summary})
+
+
+def _print(line: dict[str, object]) -> None:
+    import msgspec
+
+    print(msgspec.json.encode(line).decode(), flush=True)
