@@ -19,7 +19,7 @@ class JsonLines:
         self._literals = literals
         self._queries = 0
         self._next_look = time.monotonic() + LOOK_EVERY_S
-        self._told: tuple[int, list[int]] | None = None
+        self._told: tuple[int, set[int]] | None = None
         """Of which query, by its start, who keeps it from a lock, by their pids."""
 
     def begin(self) -> None:
@@ -61,7 +61,7 @@ class JsonLines:
         if waits is None or account.running is None:
             return
         lock, waited_ns, holders = waits
-        told = account.running.start_ns, [each.pid for each in holders]
+        told = account.running.start_ns, {each.pid for each in holders}
         if told == self._told:
             return
         self._told = told
