@@ -66,9 +66,10 @@ class Part(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012  # nobody writes to it
 
 
-def vm(kernel: str, *tests: str, minutes: int = 15) -> tuple[str, ...]:
+def vm(kernel: str, *tests: str, minutes: int = 15, cpus: int = 2) -> tuple[str, ...]:
     """These tests under that kernel, in one boot."""
-    return ("scripts/vm", "--timeout", str(minutes * 60), kernel, "--", *tests)
+    limits = ("--timeout", str(minutes * 60), "--cpus", str(cpus))
+    return ("scripts/vm", *limits, kernel, "--", *tests)
 
 
 def soak(version: int, minutes: int) -> tuple[str, ...]:
@@ -104,7 +105,8 @@ def of_server(version: int) -> tuple[Part, Part]:
 def of_kernel(kernel: str) -> tuple[Part, ...]:
     """Its tests in one boot: whether all loads, attaches and counts; or all, over both engines.
 
-    The verifier is emulated too, and bcc's compiler: that takes two minutes.
+    The verifier is emulated too, and bcc's compiler: that takes two minutes. The tests in one boot
+    have one processor, with which they take half as long; all of them, two.
     """
     chosen = "libbpf and not bcc_is_installed"
     smoke = ("pytest", *LONGEST, "-m", "core", "-k", chosen, "tests/kernel/test_smoke.py")
@@ -114,7 +116,7 @@ def of_kernel(kernel: str) -> tuple[Part, ...]:
     # None of pytest's plugins is used, and to import them takes some 25 seconds there
     no_plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     both = (
-        Part(f"kernel {kernel}", "beside", "d", vm(kernel, *smoke, minutes=30), no_plugins),
+        Part(f"kernel {kernel}", "beside", "d", vm(kernel, *smoke, minutes=30, cpus=1), no_plugins),
         Part(f"kernel {kernel} whole", "beside", "f", vm(kernel, *whole, minutes=180), no_plugins),
     )
     return both[1:] if kernel in BETWEEN else both
