@@ -21,6 +21,14 @@ static __always_inline bool is_helper(const char *title)
 	return false;
 }
 
+#define POSTGRES 0x7365726774736f70 /* "postgres", as a number */
+
+/* Whether the title is one of a server's child: until it has set it, it has its parent's. */
+static __always_inline bool is_own(const char *title)
+{
+	return *(__u64 *)title == POSTGRES && title[8] == ':';
+}
+
 #define FOR_PID 0x2044495020726f66 /* "for PID ", as a number */
 #define DIGITS	10
 
@@ -87,6 +95,8 @@ __noinline int begin_task(__u32 tid)
 	read_title(task->title, TITLE);
 	if (options.helpers_only && !is_helper(task->title)) {
 		bpf_map_push_elem(&pgt_free_tasks, &index, 0);
+		if (!is_own(task->title))
+			return -1; /* as yet: a parallel worker may have read something */
 		index = NOBODY;
 		bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY);
 		return -1;

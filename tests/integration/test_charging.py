@@ -11,18 +11,20 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from child import Child, wait_for
+from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, make_cold
 from fix_markers import PG_VERSION
 from pgtrace import trace
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture, Io, Query
+from preloaded import preloaded
 from scans import anything_lost
 
 UNTIL_TOLD = "tracepoint:syscalls:sys_enter_getpgid /pid == $2/ { exit(); }\n"
@@ -33,6 +35,8 @@ BLOCKS = 30_000
 FEWER_BLOCKS = 8_000
 ROWS_PER_BLOCK = 4
 HALF_PERCENT = 0.005
+CATALOGS = 60
+"""More blocks of them than a parallel worker reads at its start."""
 PATIENCE_S = 180
 CONNECTIONS = 1000
 CLIENTS, TIMES = 200, 30
@@ -220,6 +224,40 @@ def test_parallel_workers_read_for_their_leaders_query(
         assert blocks(traced.io, "parallel worker") > workers * BLOCKS / 20
     else:
         assert blocks(traced.io, "io worker") > BLOCKS / 20
+
+
+READS_FIRST = """
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+static void child(void)
+{
+    char bytes[16];
+    int file = open("/dev/urandom", O_RDONLY);
+    if (read(file, bytes, sizeof(bytes)) < 0)
+        _exit(1);
+    close(file);
+}
+__attribute__((constructor)) static void here(void) { pthread_atfork(0, 0, child); }
+"""
+
+
+def test_parallel_workers_that_read_before_they_have_a_title(disk_directory: Path) -> None:
+    """As all do of a server that was built without OpenSSL: InitProcessGlobals()."""
+    query = "select sum(length(filler)) from small"
+    with ExitStack() as stack:
+        with preloaded(READS_FIRST, disk_directory):
+            server = stack.enter_context(CopiedCluster(SETTINGS, directory=disk_directory))
+        backend = stack.enter_context(server.connect())
+        create(backend, "small", FEWER_BLOCKS)
+        settings = {"parallel_setup_cost": 0, "parallel_tuple_cost": 0}
+        prepare(server, backend, query, "small", max_parallel_workers_per_gather=2, **settings)
+        with trace(backend.info.backend_pid, literals=True) as tracer:
+            plan = explain(backend, query)
+        traced = the_query(of(tracer.capture(), backend.info.backend_pid), query)
+    assert launched(plan) == 2
+    assert 0 <= blocks(traced.io) - plan["Shared Read Blocks"] <= 2 * CATALOGS
+    assert "parallel worker" in performers(traced.io)
 
 
 @pytest.mark.parametrize("scan", SCANS)

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture
 from pgtrace_command import PGTRACE, Pgtrace, patched, run, wait_for
+from preloaded import preloaded
 
 OPTIONS = "--json", "--literals", "--probe", "tracepoint", "--queries", "full"
 PORT = 54399
@@ -403,23 +403,12 @@ __attribute__((constructor)) static void here(void)
 """
 
 
-def test_server_whose_processes_rename_themselves(
-    disk_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_whose_processes_rename_themselves(disk_directory: Path) -> None:
     """By prctl(), so that `ps -e` and `pkill` do not find them. It is found, and traced."""
-    library = disk_directory / "renames.so"
-    subprocess.run(
-        ["clang", "-shared", "-fPIC", "-pthread", "-x", "c", "-", "-o", library],
-        input=RENAMES,
-        text=True,
-        check=True,
-    )
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    with (
-        CopiedCluster(directory=disk_directory, port=PORT + 1) as server,
-        server.connect() as connection,
-    ):
-        monkeypatch.delenv("LD_PRELOAD")
+    with ExitStack() as stack:
+        with preloaded(RENAMES, disk_directory):
+            server = stack.enter_context(CopiedCluster(directory=disk_directory, port=PORT + 1))
+        connection = stack.enter_context(server.connect())
         pid = connection.info.backend_pid
         assert Path(f"/proc/{server.postmaster_pid}/comm").read_text() == "nginx\n"
         assert Path(f"/proc/{pid}/comm").read_text() == "sshd\n"
