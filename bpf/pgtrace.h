@@ -17,12 +17,12 @@
 #define COMPONENTS 4	   /* of a path: the last ones are kept */
 #define COMPONENT  40	   /* bytes of each, the closing NUL included */
 #define FOLDED	   64	   /* slots of a query that are put to its statement's at once */
-#define FOLDS	   256	   /* so often, at most */
 #define TEXT	   1024	   /* bytes of query text kept, the closing NUL included */
 #define SERVERS	   16	   /* postmasters traced at once */
 #define TITLE	   160	   /* bytes of a process title kept */
 #define NAME	   64	   /* NAMEDATALEN: what application_name may be long */
 #define MAX_IOVECS 32	   /* PostgreSQL's PG_IOV_MAX; of longer vectors the length is not known */
+#define PLACES	   4096	   /* where threads' indexes are remembered, by the ids' last bits */
 #define LANES	   16	   /* threads that count requests of one task at the same time */
 #define LANE	   (~255u) /* the owner of the slots of a lane: this, and its number */
 #define ENTRY	   768 /* bytes of a PgBackendStatus that calibration looks at: more than it is long */

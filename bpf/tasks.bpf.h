@@ -26,8 +26,6 @@ struct {
 	__type(value, __u32); /* index in pgt_tasks */
 } pgt_indexes SEC(".maps");
 
-#define PLACES 4096 /* by the last bits of a thread's id */
-
 /* What was found there last: the thread's id, and the index below it. It is asked at each switch,
  * of a hash table three lines of memory, and of this one. */
 struct {

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from pgtrace.engines import libbpf_engine, map_sizes
 from pgtrace.engines.libbpf_engine import LibbpfEngine
@@ -29,6 +30,7 @@ from pgtrace_command import Pgtrace, patched, wait_for
 from scans import anything_lost
 
 RELATIONS = 100
+MOST_RELATIONS = 17_000
 QUERIES = 4000
 SETTLED_S = 0.6
 """By then the places of who ended were given back."""
@@ -140,6 +142,32 @@ def test_a_query_of_many_relations_gives_all_its_slots_back(
     read = {r.relation for query in backend.queries for r in query.io}
     assert len(read) > RELATIONS > layout_folded()
     assert tracer.capture().lost.unplaced == 0
+
+
+@pytest.mark.long
+def test_a_query_of_more_slots_than_ever(disk_directory: Path) -> None:
+    """Each of its reads is its statement's, too. To make so many tables takes half a minute."""
+    each = f"for i in 1..{MOST_RELATIONS} loop execute"
+    settings = {"fsync": False, "autovacuum": False, "max_locks_per_transaction": 1000}
+    with CopiedCluster(settings, directory=disk_directory) as cluster:
+        with cluster.connect() as connection:
+            made = "'create table t' || i || ' as select 1 as a'; end loop"
+            connection.execute(f"do $$ begin {each} {made}; end $$")
+        cluster.restart()
+        with (
+            cluster.connect() as connection,
+            tracing(
+                Target.find(cluster.postmaster_pid), by_relation=True, queries="full"
+            ) as tracer,
+        ):
+            pid = connection.info.backend_pid
+            read = "'select a from t' || i into n; end loop"
+            connection.execute(f"do $$ declare n int; begin {each} {read}; end $$")
+            connection.execute("select 1")
+    (backend,) = [one for one in tracer.capture().backends if one.pid == pid]
+    inside = sum(r.count for r in backend.io if r.scope == "query")
+    assert inside > MOST_RELATIONS
+    assert inside == sum(r.count for query in backend.queries for r in query.io)
 
 
 def layout_folded() -> int:
