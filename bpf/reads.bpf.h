@@ -33,12 +33,23 @@ static __noinline int settle_request(struct pgt_task *task, __u64 read_bytes)
 	return 0;
 }
 
+/* A read whose end nobody saw: a kretprobe had no place left for it, or the program was left out,
+ * since it was interrupted on that CPU when it ran for another task. */
+static __always_inline void lose_unended_read(struct pgt_task *task)
+{
+	if (!task->start_ns)
+		return;
+	task->start_ns = 0;
+	task->lost_reads++;
+}
+
 /* The clock is read last here, and first at the exit: what this costs is not in the time. */
 static __always_inline int read_enter(struct pgt_task *task, struct file *file, __u64 asked,
 				      __u64 position)
 {
 	struct counters counters;
 
+	lose_unended_read(task);
 	if (!file || !find_file(task, file))
 		return 0;
 	counters = current_counters();

@@ -12,11 +12,23 @@
 #include "reads.bpf.h"
 #include "slots.bpf.h"
 
+static __always_inline void lose_write(struct pgt_task *task, bool sync)
+{
+	if (sync)
+		task->writes.lost_syncs++;
+	else
+		task->writes.lost_writes++;
+}
+
 static __always_inline int write_enter(struct pgt_task *task, struct file *file, __u32 operation,
 				       __u64 asked, __u64 position)
 {
 	struct counters counters;
 
+	if (task->other_ns) { /* as lose_unended_read() */
+		task->other_ns = 0;
+		lose_write(task, task->operation != OP_WRITE);
+	}
 	if (!file || !(operation == OP_WRITE ? find_file(task, file) : find_synced(task, file)))
 		return 0;
 	counters = current_counters();
@@ -100,10 +112,7 @@ static __always_inline int write_exit(bool sync, __s64 ret)
 		return 0;
 	if (count_by_kind(task, &key, state->by_kind, &measured))
 		return 0;
-	if (sync)
-		task->writes.lost_syncs++;
-	else
-		task->writes.lost_writes++;
+	lose_write(task, sync);
 	return 0;
 }
 

@@ -16,7 +16,9 @@ from pgtrace import trace
 from pgtrace.engines import ProbeType
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.linux.storage import storage
+from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.tracer import Tracer
+from processes import Processes
 from read_ahead import USUAL_KIB, read_ahead
 from scans import (
     ATTEMPTS,
@@ -75,6 +77,27 @@ def test_every_read_is_counted(
     assert 0 < totals["read"].total_ns < made.nanoseconds, (
         "longer than the program took for all of it"
     )
+
+
+@by_tracepoints_too
+def test_what_a_preempted_probe_misses_is_told(
+    reader: Callable[..., Reader], data_file: Path, way: ProbeType
+) -> None:
+    """While one is interrupted, the kernel leaves it out for all others on that CPU (by fentry,
+    with full or lazy preemption): no more reads are missing than it left out probes."""
+    options = ("--count", READS // 8, "--warm")
+    readers = [reader(data_file, *options) for _ in range(8)]
+    target = Processes(tuple(one.pid for one in readers))
+    tracer = Tracer(target, TraceOptions(probe_type=way))
+    try:
+        for one in readers:
+            one.begin()
+        made = sum(one.counts().full for one in readers)
+    finally:
+        taken = tracer.stop()
+    unseen = made - taken.totals["read"].count - taken.lost.read - taken.lost.in_flight["read"]
+    print(f"{made} reads, {unseen} unseen; {taken.lost}")
+    assert 0 <= unseen <= taken.lost.missed
 
 
 def test_direct_reads_are_marked_and_from_the_device(

@@ -32,8 +32,8 @@ def engines(release: str = RELEASE) -> tuple[EngineName, ...]:
 def ways(engine: str, release: str = RELEASE) -> tuple[ProbeType, ...]:
     """The probe types that there are in a machine of this kernel, the best first."""
     if engine == "bcc" or matches(release, "< 5.17"):
-        return ("kprobe", "tracepoint")
-    return ("fentry", "kprobe", "tracepoint")
+        return ("tracepoint", "kprobe")
+    return ("fentry", "tracepoint", "kprobe")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -218,6 +218,14 @@ def test_backends_that_were_lost_are_told_with_the_option_that_raises_their_numb
     assert "--max-backends" not in report
 
 
+def test_probes_that_the_kernel_left_out_are_told() -> None:
+    report = unfolded(capture_report.render(some_capture(some_backend(), lost=Lost(missed=2084))))
+    assert "2,084 times the kernel left out a probe" in report
+    assert "Lost: nothing" not in report
+    report = unfolded(capture_report.render(some_capture(some_backend(), lost=Lost(missed=1))))
+    assert "Once the kernel left out a probe" in report
+
+
 def test_gaps_are_told() -> None:
     """When a server was away, and whether it came back; what is its directory's name is escaped."""
     gaps = [

@@ -152,5 +152,7 @@ def check_complete(args: argparse.Namespace, capture: "Capture") -> None:
         missing.append(f"the latencies of {lost.latencies} calls were lost")
     if lost.times:
         missing.append(f"{lost.times} pieces of processes' time were lost")
+    if lost.missed:
+        missing.append(f"{lost.missed} times the kernel left out a probe")
     if missing:
         raise IncompleteError(f"incomplete: {'; '.join(missing)}")

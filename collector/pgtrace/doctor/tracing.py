@@ -17,7 +17,7 @@ def reads(ways: Ways | None, blocked: Ability | None = None) -> list[Ability]:
         return [Ability("reads", False, why, blocked.remedy if blocked else None)]
     best = next((way for way, reason in ways.items() if reason is None), None)
     options = config()
-    found = [_best(best)]
+    found = [_best(best, only=[*ways.values()].count(None) == 1)]
     for way, reason in ways.items():
         if reason is None:
             found.append(Ability(way, True, "loads and attaches"))
@@ -32,12 +32,11 @@ def reads(ways: Ways | None, blocked: Ability | None = None) -> list[Ability]:
     return found
 
 
-def _best(way: str | None) -> Ability:
+def _best(way: str | None, *, only: bool) -> Ability:
     if way is None:
         return Ability("reads", False, "cannot be traced: no probe type works, see below")
-    if way == "tracepoint":
-        return Ability("reads", True, f"by tracepoint, the only probe type here: {_SLOWED}")
-    return Ability("reads", True, f"by {way}, the best probe type here")
+    why = f"by {way}, the {'only' if only else 'best'} probe type here"
+    return Ability("reads", True, f"{why}: {_SLOWED}" if way == "tracepoint" else why)
 
 
 def queries(blocked: Ability | None = None) -> list[Ability]:

@@ -35,7 +35,7 @@ def verdict(groups: Sequence[Group]) -> str:
     return f"{works}; what cannot be told: {'; '.join(lacks)}."
 
 
-_WAYS = ("fentry", "kprobe", "tracepoint")
+_WAYS = ("fentry", "tracepoint", "kprobe")
 
 
 def _is_server(group: Group) -> bool:

@@ -275,6 +275,7 @@ class LibbpfEngine:
             live.no_chunk,
             live.lost_latencies,
             live.lost_times,
+            self._object.misses(),
             live.by_kind,
         )
 
@@ -389,8 +390,8 @@ class LibbpfEngine:
         for member in request.members:
             followed = request.binaries and member.postmaster not in request.unfollowed
             self._tasks.add(member, in_query=bool(followed))
-        for pid in request.ignored:
-            self._tasks.refuse(pid)
+        for member in request.ignored:
+            self._tasks.refuse(member)
         self._tasks.offer_rest()
 
     def _begin_light(self, request: Request) -> bool:

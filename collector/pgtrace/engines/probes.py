@@ -16,7 +16,10 @@ from ..model.capture import Operation
 from ..postgres.binary import moved, probe_offset, sites, symbol_offset
 from . import ProbeType, usdt
 
-PROBE_TYPES: tuple[ProbeType, ...] = ("fentry", "kprobe", "tracepoint")
+PROBE_TYPES: tuple[ProbeType, ...] = ("fentry", "tracepoint", "kprobe")
+"""The best first. A kretprobe has places for few calls at once (one for each CPU, or twice that, at
+least 10: register_kretprobe() in kernel/kprobes.c), and every process of the host that sleeps in a
+read, as of a pipe, keeps one: what finds none left ends unseen."""
 _PREFIX = {"fentry": "pgt_f", "kprobe": "pgt_k", "tracepoint": "pgt_tp"}
 _OPERATION = {"read": "_", "write": "w_", "fsync": "s_"}
 QUERIES, NO_USDT, ABORT, QUERY_ID, AIO = "pgt_q_", "pgt_n_", "pgt_x_", "pgt_i_", "pgt_a_"
@@ -29,7 +32,7 @@ KPROBES = Path("/sys/bus/event_source/devices/kprobe")
 _FENTRY = (5, 17)
 """bb6728d75611, "bpf: Allow access to int pointer arguments in tracing programs": the position
 of a read is one. On 5.10 that can be got round, but the kernel hung as such programs came and
-went; kprobes do as well there."""
+went; system-call tracepoints do as well there."""
 
 _FUNCTIONS: dict[Operation, tuple[str, ...]] = {
     "read": ("readv", "read"),

@@ -21,6 +21,8 @@ class Member(NamedTuple):
     inner_pid: int = 0
     """As its own PID namespace has it."""
     postmaster: int = 0
+    start_time_ticks: int = 0
+    """Of clock ticks since boot; whether it is that one still is looked at once all is attached."""
 
 
 class Postmaster(NamedTuple):
@@ -83,7 +85,7 @@ class Request:
     """Some members are no children of the postmasters."""
     askers: tuple[tuple[str, int], ...] = ()
     """As binaries: where reads are asked for, and made, if there are I/O workers."""
-    ignored: tuple[int, ...] = ()
+    ignored: tuple[Member, ...] = ()
     """Children of the postmasters that run already and are of no interest."""
     helpers_only: bool = False
     """Of the children to come, only parallel workers and I/O workers."""

@@ -135,6 +135,7 @@ class Losses(NamedTuple):
     no_chunk: int
     latencies: int
     times: int
+    missed: int
     by_kind: int
     """Not lost: counted on all files of a kind, because there was no room for each."""
 

@@ -5,8 +5,7 @@ import functools
 import os
 from pathlib import Path
 
-from . import prototypes
-from .objects import check, check_pointer, library
+from .objects import check_pointer, library, program_info
 
 _KPROBE = 2  # BPF_PROG_TYPE_KPROBE
 _GET_ATTACH_COOKIE = 174  # BPF_FUNC_get_attach_cookie
@@ -38,10 +37,9 @@ def of_kernel() -> Path | None:
 
 def of_program(fd: int) -> bytes:
     """What the kernel was given with a program. Raises LibbpfError."""
-    info = prototypes.ProgramInfo()
-    size = ctypes.c_uint32(ctypes.sizeof(info))
-    check(library().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size)), "program")
-    found = check_pointer(library().btf__load_from_kernel_by_id(info.btf_id), "BTF")
+    size = ctypes.c_uint32()
+    number = program_info(fd).btf_id
+    found = check_pointer(library().btf__load_from_kernel_by_id(number), "BTF")
     data = check_pointer(library().btf__raw_data(found, ctypes.byref(size)), "BTF")
     raw = ctypes.string_at(data, size.value)
     library().btf__free(found)

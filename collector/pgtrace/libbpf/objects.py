@@ -91,6 +91,15 @@ def check(result: int, what: str) -> None:
         raise LibbpfError(-result, what)
 
 
+def program_info(fd: int) -> prototypes.ProgramInfo:
+    """What the kernel tells of a program; 0 is what it does not. Raises LibbpfError."""
+    info = prototypes.ProgramInfo()
+    size = ctypes.c_uint32(ctypes.sizeof(info))
+    result = library().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))
+    check(result, "program")
+    return info
+
+
 class Map:
     """One map of a loaded object."""
 
@@ -132,6 +141,12 @@ class Map:
         result = _entries().bpf_map_update_elem(self.fd, key, value, 0)
         if result < 0:
             raise LibbpfError(-result, self.name)
+
+    def value(self, key: bytes) -> bytes | None:
+        """One entry; None if it is not there."""
+        value = ctypes.create_string_buffer(self._stride)
+        missing = _entries().bpf_map_lookup_elem(self.fd, key, value)
+        return None if missing else value.raw[: library().bpf_map__value_size(self._pointer)]
 
     def is_empty(self) -> bool:
         """Of a queue, whether nothing is in it."""
@@ -207,6 +222,15 @@ class Object:
         fd = self._lib.bpf_program__fd(self._programs[program])
         check(self._lib.bpf_prog_test_run_opts(fd, ctypes.byref(options)), program)
         return int(options.retval)
+
+    def misses(self) -> int:
+        """How often one of its programs was left out, because on that CPU it had been interrupted
+        and had not ended yet. The kernel counts that since 5.12 (9ed9e9ba2337, "bpf: Count the
+        number of times recursion was prevented"), of tracepoints and kprobes since 6.7
+        (dd8657894c11, "bpf: Count missed stats in trace_call_bpf").
+        """
+        fds = map(self._lib.bpf_program__fd, self._programs.values())
+        return sum(program_info(fd).recursion_misses for fd in fds if fd >= 0)
 
     def attach(self, program: str) -> None:
         """Attach where the program's section says."""

@@ -58,6 +58,8 @@ class ProgramInfo(Structure):
     _fields_ = (
         ("before", c_uint8 * 128),
         ("btf_id", c_uint32),
+        ("between", c_uint8 * 76),
+        ("recursion_misses", c_uint64),
     )
 
 

@@ -114,6 +114,9 @@ class Lost(msgspec.Struct):
     """Calls that are counted, but in no histogram of latencies."""
     times: int = 0
     """Pieces of processes' time that are in no number: there was no room."""
+    missed: int = 0
+    """Times that the kernel ran no program, because that was interrupted on the same CPU: each may
+    be a read, write, fsync or query of the server's, or of any other process of the host."""
 
     def __add__(self, other: Self) -> Self:
         sums = {

@@ -391,7 +391,7 @@ class Tracer:
         found.lost.backends = losses.backends
         found.lost.no_slot, found.lost.no_chunk = losses.no_slot, losses.no_chunk
         found.lost.latencies = losses.latencies
-        found.lost.times = losses.times
+        found.lost.times, found.lost.missed = losses.times, losses.missed
         found.lost.unplaced = self._part("losses", lambda: self._unplaced(found.accounts), 0)
         found.lost.statements = _unnamed(found.accounts)
         tablespace = self.places.place
