@@ -2,6 +2,8 @@
 
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,6 +13,7 @@ from test_partings import ended, queries_of
 from test_queries import PROBE_TYPE, own, wait_for
 
 from pgtrace import trace
+from pgtrace.engines.attachments import Attachments
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Query
 from pgtrace.tracing.options import TraceOptions
@@ -43,6 +46,43 @@ def ready(server: PrivateCluster) -> bool:
 
 def told(query: Query) -> tuple[str | None, str, int, int, bool]:
     return query.text, query.protocol, query.calls, query.errors, query.unfinished
+
+
+def test_who_ends_while_tracing_starts_has_ended(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whoever gets its pid is somebody else: how that ends is no end of a server's process."""
+    connections = [cluster.connect() for _ in range(3)]
+    pids = [each.info.backend_pid for each in connections]
+    attach = Attachments.attach
+
+    def late(*arguments: Any) -> None:
+        for each in connections:
+            each.close()
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        attach(*arguments)
+
+    monkeypatch.setattr(Attachments, "attach", late)
+    tracer = Tracer(Target.find(cluster.postmaster_pid), TraceOptions())
+    try:
+        assert sum(map(became, pids))
+    finally:
+        taken = tracer.stop()
+    assert taken.gaps == []
+    assert [b.pid for b in taken.backends if b.pid in pids and not b.ended] == []
+
+
+def became(pid: int) -> bool:
+    """Whether a process had that pid, and ended with a status as after a crash."""
+    for _ in range(50):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        child = os.fork()
+        if not child:
+            os._exit(3)
+        os.waitpid(child, 0)
+        if child == pid:
+            return True
+    return False
 
 
 SLOW = "select pg_sleep(60)"

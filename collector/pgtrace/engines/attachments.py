@@ -57,11 +57,12 @@ class Attachments:
         """Attach them. `close_scopes` is called where nothing would tell when a query ends;
         `begin_light` returns whether backends' memory tells what they run.
         """
-        # First what may be refused: links of uprobes take long to come and to go
+        # Before all: who ends from now on is seen to. Then what may be refused: links of uprobes
+        # take long to come and to go
         request = self._request
+        probes.attach_exit(self._object)
         for operation in request.options.operations:
             probes.attach_operation(self._object, self._probe_type, operation)
-        probes.attach_exit(self._object)
         self._attach_times()
         refused = self._attach_queries(close_scopes)
         if request.light and begin_light():

@@ -8,6 +8,7 @@ from ctypes import sizeof
 from ..libbpf.mapped_array import load_barrier
 from ..libbpf.objects import Object
 from ..model.capture import Operation
+from ..postgres import proc
 from . import ExcludedCounts, Member, Postmaster, TaskSnapshot, begun_before, layout, task_times
 from .slot_table import BEGUN_BEFORE
 
@@ -37,6 +38,7 @@ class TaskTable:
     def __init__(self, loaded: Object, count: int) -> None:
         self._memory = loaded.map("pgt_tasks").memory()
         self._indexes = loaded.map("pgt_indexes")
+        self._places = loaded.map("pgt_places")
         self._free = loaded.map("pgt_free_tasks")
         self._leaders = loaded.map("pgt_leaders")
         self._count = count
@@ -46,6 +48,7 @@ class TaskTable:
         """By their places: 0 is nobody's."""
         self._spare = list(range(count))
         self._members: list[tuple[int, Member]] = []
+        self._refused: list[Member] = []
         self.ran: dict[int, begun_before.Ran] = {}
         """In the light tier, what those ran, by their serials, who ran already."""
         self._looked: tuple[list[int], list[int]] = [], []
@@ -58,7 +61,7 @@ class TaskTable:
         """
         index = self._spare.pop(0)
         task = self._prepared(index)
-        task.tid, task.tgid, task.inner_tgid, task.postmaster = member
+        task.tid, task.tgid, task.inner_tgid, task.postmaster, _ = member
         task.ignored = 1
         if in_query:
             task.query = layout.QueryRecord(
@@ -79,7 +82,8 @@ class TaskTable:
         """Count what the threads do that run already, and return from when on. With `times`, it is
         measured where their time goes.
 
-        Only once all probes are there: a query that ends while some are not yet is told wrong.
+        Only once all probes are there: a query that ends while some are not yet is told wrong. Who
+        ended before its end could be seen ends now: its pid may be another's.
         """
         servers = {each.pid: each for each in postmasters}
         now_ns = time.monotonic_ns()
@@ -98,12 +102,19 @@ class TaskTable:
                 self._memory[first : first + sizeof(began)] = bytes(began)
             for at in (_BEGAN_AT, _QUERY_START_AT):
                 self._memory[index * _SIZE + at : index * _SIZE + at + _TIME.size] = now
-            self._set_ignored(index, 0)
+            if _runs(member):
+                self._set_ignored(index, 0)
+            else:
+                self._end(index, member, now)
+        for member in self._refused:
+            if not _runs(member):
+                self._forget(member.tid, layout.NOBODY)
         return now_ns
 
-    def refuse(self, tid: int) -> None:
+    def refuse(self, member: Member) -> None:
         """Never trace this thread."""
-        self._indexes.update(_NUMBER.pack(tid), _NUMBER.pack(layout.NOBODY))
+        self._refused.append(member)
+        self._indexes.update(_NUMBER.pack(member.tid), _NUMBER.pack(layout.NOBODY))
 
     def offer_rest(self) -> None:
         """Let the kernel take the places that are left."""
@@ -224,6 +235,21 @@ class TaskTable:
         """Give back the memory."""
         self._memory.close()
 
+    def _end(self, index: int, member: Member, now: bytes) -> None:
+        """As the kernel would have, had it seen it."""
+        self._forget(member.tid, index)
+        leader = bytes(layout.LeaderKey(member.postmaster, member.inner_pid))
+        if self._leaders.value(leader) == _NUMBER.pack(index):
+            self._leaders.delete(leader)
+        if not self._ended_ns(index):
+            self._memory[index * _SIZE + _ENDED_AT : index * _SIZE + _ENDED_AT + _TIME.size] = now
+
+    def _forget(self, tid: int, index: int) -> None:
+        """That this is the thread's index, unless its id is another's by now."""
+        if self._indexes.value(_NUMBER.pack(tid)) == _NUMBER.pack(index):
+            self._indexes.delete(_NUMBER.pack(tid))
+            self._places.update(_NUMBER.pack(tid % layout.PLACES), bytes(_TIME.size))
+
     def _tids(self) -> list[int]:
         """Of every place, whose thread it is; 0: nobody took it."""
         return self._column(_TID_AT)
@@ -254,6 +280,11 @@ class TaskTable:
 
     def _write(self, index: int, task: layout.Task) -> None:
         self._memory[index * _SIZE : (index + 1) * _SIZE] = bytes(task)
+
+
+def _runs(member: Member) -> bool:
+    known = member.start_time_ticks
+    return not known or proc.start_time_ticks(member.tid) == known
 
 
 def _in_flight(task: layout.Task) -> Operation | None:

@@ -166,7 +166,7 @@ class Target:
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too, and perform: no probe can wait in them alone
             askers=_binaries(followed),
-            ignored=tuple(b.pid for b in children if b.pid not in meant),
+            ignored=tuple(_member(b) for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,
             io_uring=uring,
@@ -278,7 +278,13 @@ def _io_method(server: Server) -> int | None:
 
 def _member(backend: Backend) -> Member:
     process = backend.process
-    return Member(process.pid, process.pid, process.inner_pid, backend.postmaster_pid or 0)
+    return Member(
+        process.pid,
+        process.pid,
+        process.inner_pid,
+        backend.postmaster_pid or 0,
+        process.start_time_ticks,
+    )
 
 
 def _servers_of(backends: Sequence[Backend]) -> tuple[Server, ...]:
