@@ -49,7 +49,7 @@ enum pgt_kind {
 enum pgt_scope { OUTSIDE, IN_QUERY, SCOPES };
 enum pgt_performer { ITSELF, IO_URING, PERFORMERS };
 enum pgt_protocol { PROTOCOL_UNKNOWN, SIMPLE, EXTENDED };
-enum pgt_time { ON_CPU, RUN_QUEUE, SLEEP, STOLEN, TIMES };
+enum pgt_time { ON_CPU, RUN_QUEUE, SLEEP, STOLEN, QUEUE_IN_READ, TIMES };
 
 /* A slot's key within its task:
  * (((((scope * OPERATIONS + operation) * PERFORMERS + performer) * 2 + direct) * SIZES + size)
@@ -376,7 +376,9 @@ struct pgt_times {
 	__u64 start;	    /* seen.last_start then */
 	__u32 event;	    /* that it waits for since out_ns; 0: it could run */
 	__u32 busy;	    /* a program of ours is changing what others change, too */
-	__u32 slot[TIMED];  /* index + 1, or 0; stale once the slot says something else */
+	__u32 in_read;	    /* it left a CPU in the midst of one */
+	__u32 unused;
+	__u32 slot[TIMED]; /* index + 1, or 0; stale once the slot says something else */
 };
 
 /* What is known of one traced thread. Only that thread writes to it, except where it says so. What

@@ -120,6 +120,7 @@ static __always_inline int leave(bool preempted)
 	settle_times(task, now, query_of_stint(task, query));
 	task->times.event = event;
 	task->times.query = query;
+	task->times.in_read = !!task->start_ns;
 	task->times.run_delay = run_delay();
 	clock = queue_clock();
 	task->times.clock_ns = clock ? now - clock : 0;
@@ -136,6 +137,7 @@ static __always_inline void mend_leaving(struct pgt_task *task, struct task_stru
 	times->event = KERNEL_SLEEP;
 	if (times->out_ns)
 		return;
+	times->in_read = 0;
 	times->out_ns = times->in_ns;
 	times->run_delay = BPF_CORE_READ(next, sched_info.run_delay);
 	if (!options.light)

@@ -95,7 +95,8 @@ static __noinline int settle_times(struct pgt_task *task, __u64 now, __u64 query
 			queued = at_most(queued - at_most(preempted, queued), gap);
 			count_time(index, times->query, SLEEP, times->event, gap - queued);
 		}
-		count_time(index, times->query, RUN_QUEUE, 0, queued);
+		count_time(index, times->query, times->in_read ? QUEUE_IN_READ : RUN_QUEUE, 0,
+			   queued);
 	}
 	times->out_ns = 0;
 	ran = now - times->in_ns;

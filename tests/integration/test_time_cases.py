@@ -33,7 +33,7 @@ from pgtrace.reporters.sections.time_parts import is_idle
 from pgtrace.reporters.terminal.capture_report import render
 from pgtrace.tracing.tracer import trace
 from scans import ATTEMPTS
-from time_watch import MS, PROBE_TYPE, watching
+from time_watch import MS, PROBE_TYPE, kind_of, watching
 
 SLOW_US = 2000
 LASTING = SETTINGS | {"fsync": True, "synchronous_commit": True, "shared_buffers": "2MB"}
@@ -71,7 +71,7 @@ def by_name(times: Sequence[Time]) -> Counter[str]:
     else the process did."""
     found: Counter[str] = Counter()
     for each in times:
-        name = f"{each.wait_event_type}:{each.wait_event}" if each.wait_event else each.kind
+        name = f"{each.wait_event_type}:{each.wait_event}" if each.wait_event else kind_of(each)
         found[name.lower()] += each.total_ns
     return found
 
@@ -273,7 +273,7 @@ def test_each_second_has_its_part_of_a_wait_that_lasts_longer(cluster: PrivateCl
 def by_class(times: Iterable[Time | IntervalTime]) -> Counter[str]:
     found: Counter[str] = Counter()
     for each in times:
-        found[each.wait_event_type or each.kind] += each.total_ns
+        found[each.wait_event_type or kind_of(each)] += each.total_ns
     return found
 
 

@@ -19,6 +19,7 @@ from fix_cluster import SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
 from pgtrace.engines import QueryEvent, probes
+from pgtrace.lab.core.benchmark_table import TABLE
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf.objects import Object
 from pgtrace.model.capture import TimeKind
@@ -26,7 +27,7 @@ from pgtrace.postgres.blockers import Blocker
 from pgtrace.reporters.sections.time_parts import parts
 from pgtrace.tracing.tracer import Tracer, trace
 from scans import ATTEMPTS
-from time_watch import MS, PROBE_TYPE, Watched, schedstat, tracing, watching
+from time_watch import MS, PROBE_TYPE, Watched, kind_of, schedstat, tracing, watching
 from wire import Wire, query
 
 pytestmark = pytest.mark.vm
@@ -252,7 +253,7 @@ def test_a_query_that_began_before_tracing_is_known_by_what_it_shows(
         (query,) = tracer.capture().backends[0].queries
     slept = sum(each.total_ns for each in query.times if each.wait_event == "PgSleep")
     # On a busy host a process that was woken waits for a CPU, before it is cancelled
-    awake = sum(each.total_ns for each in query.times if each.kind in {"cpu", "run_queue"})
+    awake = sum(each.total_ns for each in query.times if kind_of(each) in {"cpu", "run_queue"})
     assert query.latency
     assert slept + awake == pytest.approx(query.latency.sum, rel=0.01)
     assert slept > 0.2e9
@@ -286,6 +287,29 @@ def test_what_goes_on_is_told_until_the_capture_ends(cluster: PrivateCluster) ->
     (backend,) = taken.backends
     whole = sum(each.total_ns for each in backend.times)
     assert whole == pytest.approx(taken.duration_s * 1e9, rel=0.01)
+
+
+def test_on_a_busy_cpu_the_work_of_a_query_that_reads_is_not_taken_for_reading(
+    watched: Watched, cluster: PrivateCluster
+) -> None:
+    """Woken by the device it waits for a CPU: that is reading. Its own work is CPU as before."""
+    work = (
+        "do $$ declare x text; begin for i in 1..300 loop "
+        f"perform * from {TABLE} where id = i * 6000000; "
+        "for k in 1..200 loop x := md5(i::text || k); end loop; end loop; end $$"
+    )
+    make_cold(cluster, watched.connection)
+    os.sched_setaffinity(watched.pid, {0})
+    with busy_loop(0), busy_loop(0):
+        watched.connection.execute(f"/* this */ {work}")
+    event = watched.query("/* this */")
+    times, reads = watched.times(event), watched.tracer.assembly.reads(event.reads)
+    in_reads = sum(each.total_ns for each in times if each.kind == "run_queue_in_read")
+    assert in_reads > 0
+    found = {p.name: p.ns for p in parts(times, reads, event.end_ns - event.start_ns)}
+    # What is left is what the CPU did in reads
+    assert found["CPU"] >= 0.7 * watched.waits(event)["cpu"]
+    assert found["reading"] >= in_reads
 
 
 def test_cpu_and_its_queue_are_as_the_kernel_counts_them(watched: Watched) -> None:
@@ -334,7 +358,7 @@ def sums(tracer: Tracer) -> dict[str, int]:
     tracer.poll()
     found = dict.fromkeys(get_args(TimeKind), 0)
     for each in tracer.assembly.times(tracer.account().reads):
-        found[each.kind] += each.total_ns
+        found[kind_of(each)] += each.total_ns
     return found
 
 

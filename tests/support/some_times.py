@@ -26,7 +26,8 @@ def probes(*, times: bool = True) -> Probes:
 
 times = st.one_of(
     st.builds(
-        spent, st.sampled_from(["cpu", "run_queue", "stolen"]), st.integers(1, 10**10),
+        spent, st.sampled_from(["cpu", "run_queue", "run_queue_in_read", "stolen"]),
+        st.integers(1, 10**10),
         scope=SCOPES, performed_by=st.sampled_from(["backend", "parallel worker"]),
     ),
     st.builds(spent, st.just("sleep"), st.integers(1, 10**10), EVENTS, scope=SCOPES),

@@ -21,6 +21,11 @@ MS = 10**6
 PROBE_TYPE: ProbeType = "tracepoint"
 
 
+def kind_of(time: Time) -> str:
+    """Waiting for a CPU is one, in a read or not."""
+    return time.kind.removesuffix("_in_read")
+
+
 class Watched:
     """A backend that is traced, and what it waited for."""
 
@@ -57,7 +62,8 @@ class Watched:
         found: dict[str, int] = {}
         for each in self.times(event):
             if each.performed_by == "backend":
-                name = f"{each.wait_event_type}:{each.wait_event}" if each.wait_event else each.kind
+                name = f"{each.wait_event_type}:{each.wait_event}"
+                name = name if each.wait_event else kind_of(each)
                 found[name] = found.get(name, 0) + each.total_ns
         return found
 

@@ -98,7 +98,13 @@ ENUMS: dict[str, dict[str, str]] = {
         "CHECKPOINT_END": "end",
     },
     "protocol": {"PROTOCOL_UNKNOWN": "unknown", "SIMPLE": "simple", "EXTENDED": "extended"},
-    "time": {"ON_CPU": "cpu", "RUN_QUEUE": "run_queue", "SLEEP": "sleep", "STOLEN": "stolen"},
+    "time": {
+        "ON_CPU": "cpu",
+        "RUN_QUEUE": "run_queue",
+        "SLEEP": "sleep",
+        "STOLEN": "stolen",
+        "QUEUE_IN_READ": "run_queue_in_read",
+    },
 }
 ORDERS = {
     "operation": layout.OPERATIONS,

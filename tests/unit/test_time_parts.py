@@ -133,6 +133,20 @@ def test_classes_of_the_answer(spent_: list[Time], io: list[Io], said: str) -> N
     assert told(spent_, io) == f"Of 100 ms in statements {said}"
 
 
+def test_waiting_for_a_cpu_in_a_read_is_reading() -> None:
+    """It is no work, and taken off the wait for a CPU alone, not off the CPU."""
+    own = [
+        spent("cpu", 100 * MS),
+        spent("run_queue", 50 * MS),
+        spent("run_queue_in_read", 60 * MS),
+        spent("sleep", 40 * MS, ("IO", "DataFileRead")),
+    ]
+    found = parts(own, [some_reads([(110 * MS, 1)], source="device")], 250 * MS)
+    assert [(part.name, part.ns) for part in found] == [
+        ("reading", 110 * MS), ("CPU", 90 * MS), ("waiting for a CPU", 50 * MS)
+    ]  # fmt: skip
+
+
 def test_without_times_the_answer_begins_with_reading() -> None:
     assert told([], [some_reads([(MS, 1)])]).startswith("Statements ran for")
 

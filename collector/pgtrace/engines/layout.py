@@ -68,7 +68,7 @@ PROTOCOLS: tuple[Protocol, ...] = ("unknown", "simple", "extended")
 KEYS = (
     len(SCOPES) * len(OPERATIONS) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
 )
-TIMES: tuple[TimeKind, ...] = ("cpu", "run_queue", "sleep", "stolen")
+TIMES: tuple[TimeKind, ...] = ("cpu", "run_queue", "sleep", "stolen", "run_queue_in_read")
 ALL_KEYS = KEYS + len(SCOPES) * len(TIMES)
 KERNEL_SLEEP = 0xFF000000
 SIMPLE = 1
@@ -440,6 +440,8 @@ class Times(ctypes.Structure):
         ("start", c_uint64),
         ("event", c_uint32),
         ("busy", c_uint32),
+        ("in_read", c_uint32),
+        ("unused", c_uint32),
         ("slot", c_uint32 * TIMED),
     )
 

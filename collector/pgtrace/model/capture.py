@@ -24,7 +24,7 @@ Pattern = Literal["sequential", "near", "random", "first", "unknown"]
 Size = Literal["1", "2-4", "5-15", "16+"]
 Performer = Literal["backend", "parallel worker", "io worker", "io_uring"]
 Scope = Literal["query", "outside"]
-TimeKind = Literal["cpu", "run_queue", "sleep", "stolen"]
+TimeKind = Literal["cpu", "run_queue", "sleep", "stolen", "run_queue_in_read"]
 """What a process does: it runs, or could and waits for a CPU, or it sleeps. stolen: it would run,
 but the hypervisor has taken the CPU; or, where the kernel counts these apart, interrupts have."""
 Kind = Literal[

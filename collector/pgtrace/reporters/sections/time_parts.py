@@ -13,7 +13,7 @@ from ..view import Choice
 LEAST = 0.01
 """Share of the time; what is less is summed up."""
 READING, CPU, RUN_QUEUE, STOLEN = "reading", "CPU", "waiting for a CPU", "stolen"
-NAMES = {"cpu": CPU, "run_queue": RUN_QUEUE, "stolen": STOLEN}
+NAMES = {"cpu": CPU, "run_queue": RUN_QUEUE, "stolen": STOLEN, "run_queue_in_read": RUN_QUEUE}
 OTHER, UNACCOUNTED = "other", "unaccounted"
 WAITED = ("device", "wait")
 """Sources of reads in which a process slept: for others than the device, if reads are on their way,
@@ -75,9 +75,9 @@ def parts(times: Iterable[Time], io: Sequence[Io], elapsed_ns: int | None) -> li
     """What a process did in that time, what took longest first; their sum is `elapsed_ns`. None:
     that is not known, or all that was measured. None if it was not measured.
 
-    A read that waits is the same as a sleep of the wait event IO:DataFileRead, and one from the
-    page cache is work of a CPU: both are in `reading`, and are taken off the others. What others
-    did for the process overlaps its time, and is not in it.
+    A read that waits is the same as a sleep of the wait event IO:DataFileRead, then it may wait for
+    a CPU, and one from the page cache is work of a CPU: all are in `reading`, and are taken off the
+    others. What others did for the process overlaps its time, and is not in it.
     """
     own = [each for each in times if each.performed_by == "backend"]
     if not own:
@@ -103,15 +103,15 @@ def parts(times: Iterable[Time], io: Sequence[Io], elapsed_ns: int | None) -> li
 def sums_of(own: Iterable[Time], reads: Iterable[Io]) -> Counter[str]:
     """Nanoseconds of each part, none of them twice."""
     sums: Counter[str] = Counter()
-    slept_reading = 0
+    waited_reading = 0
     for each in own:
-        if is_reading(each):
-            slept_reading += each.total_ns
+        if is_reading(each) or each.kind == "run_queue_in_read":
+            waited_reading += each.total_ns
         else:
             sums[name_of(each)] += each.total_ns
-    # Of a read that goes on, or failed, the sleep alone is counted
-    reading = max(sum(r.total_ns for r in reads), slept_reading)
-    busy = reading - slept_reading
+    # Of a read that goes on, or failed, what it waited alone is counted
+    reading = max(sum(r.total_ns for r in reads), waited_reading)
+    busy = reading - waited_reading
     for name in (CPU, RUN_QUEUE, STOLEN):
         # As much as is there: counted once, and no more than passed
         taken = max(min(busy, sums[name]), 0)
