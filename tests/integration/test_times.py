@@ -22,7 +22,7 @@ from pgtrace.engines import QueryEvent, probes
 from pgtrace.lab.core.benchmark_table import TABLE
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf.objects import Object
-from pgtrace.model.capture import TimeKind
+from pgtrace.model.capture import PieceKind
 from pgtrace.postgres.blockers import Blocker
 from pgtrace.reporters.sections.time_parts import parts
 from pgtrace.tracing.tracer import Tracer, trace
@@ -356,7 +356,7 @@ def once_asleep(watched: Watched) -> tuple[tuple[int, int], dict[str, int]]:
 def sums(tracer: Tracer) -> dict[str, int]:
     """Nanoseconds of the one backend, in and outside queries."""
     tracer.poll()
-    found = dict.fromkeys(get_args(TimeKind), 0)
+    found = dict.fromkeys(get_args(PieceKind), 0)
     for each in tracer.assembly.times(tracer.account().reads):
         found[kind_of(each)] += each.total_ns
     return found

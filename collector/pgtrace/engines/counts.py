@@ -10,6 +10,7 @@ from ..model.capture import (
     Operation,
     Pattern,
     Performer,
+    PieceKind,
     Scope,
     Size,
     Source,
@@ -39,7 +40,7 @@ class TimeKey(NamedTuple):
 
     scope: Scope
     performed_by: Performer
-    kind: TimeKind
+    kind: PieceKind
     event: int = 0
     """Of a sleep, what the server showed as its wait_event_info, or layout.KERNEL_SLEEP and the
     state of the process."""

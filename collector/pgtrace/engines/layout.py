@@ -12,11 +12,11 @@ from ..model.capture import (
     Operation,
     Pattern,
     Performer,
+    PieceKind,
     Protocol,
     Scope,
     Size,
     Source,
-    TimeKind,
 )
 
 SUBS = 16
@@ -68,7 +68,7 @@ PROTOCOLS: tuple[Protocol, ...] = ("unknown", "simple", "extended")
 KEYS = (
     len(SCOPES) * len(OPERATIONS) * len(PERFORMERS) * 2 * len(SIZES) * len(PATTERNS) * len(SOURCES)
 )
-TIMES: tuple[TimeKind, ...] = ("cpu", "run_queue", "sleep", "stolen", "run_queue_in_read")
+TIMES: tuple[PieceKind, ...] = ("cpu", "run_queue", "sleep", "stolen", "run_queue_in_read")
 ALL_KEYS = KEYS + len(SCOPES) * len(TIMES)
 KERNEL_SLEEP = 0xFF000000
 SIMPLE = 1

@@ -7,7 +7,7 @@ from ctypes import sizeof
 from typing import TypeVar
 
 from ..libbpf.objects import Object
-from ..model.capture import Call, Operation, Source
+from ..model.capture import Call, Operation, Source, TimeKind
 from . import (
     ByPower,
     Counts,
@@ -501,7 +501,7 @@ def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:
 
 def add_time(sums: TimeSums, key: TimeKey, ns: int) -> None:
     """Add to the sums of one key. Waiting for a CPU is one, in a read or not."""
-    kind = "run_queue" if key.kind == "run_queue_in_read" else key.kind
+    kind: TimeKind = "run_queue" if key.kind == "run_queue_in_read" else key.kind
     told = kind, key.scope, key.event
     sums[told] = sums.get(told, 0) + ns
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..errors import PgtraceError
 from ..model.buckets import bucket_index
-from ..model.capture import TimeKind
+from ..model.capture import PieceKind
 from ..postgres import binary
 from . import Counts, Member, ReadsByKey, TimeKey, TimeSums, add_reads, layout
 from .slot_table import BEGUN_BEFORE, add_time
@@ -62,7 +62,7 @@ def asleep(task: layout.Task) -> int | None:
 
 def _pending(
     task: layout.Task, now_ns: int, before: int
-) -> Iterator[tuple[int, TimeKind, int, int]]:
+) -> Iterator[tuple[int, PieceKind, int, int]]:
     times = task.times
     if task.ended_ns or not (times.in_ns or times.out_ns):
         return
@@ -70,7 +70,7 @@ def _pending(
     query = _query(task, before)
     if times.out_ns:
         # How much of it was waiting for a CPU the kernel tells when the task leaves that again
-        kind: TimeKind = "run_queue_in_read" if times.in_read else "run_queue"
+        kind: PieceKind = "run_queue_in_read" if times.in_read else "run_queue"
         kind = "sleep" if times.event else kind
         left_in = before if times.query == BEGUN_BEFORE else times.query
         yield left_in, kind, times.event, arrived - times.out_ns

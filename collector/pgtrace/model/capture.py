@@ -24,9 +24,11 @@ Pattern = Literal["sequential", "near", "random", "first", "unknown"]
 Size = Literal["1", "2-4", "5-15", "16+"]
 Performer = Literal["backend", "parallel worker", "io worker", "io_uring"]
 Scope = Literal["query", "outside"]
-TimeKind = Literal["cpu", "run_queue", "sleep", "stolen", "run_queue_in_read"]
+TimeKind = Literal["cpu", "run_queue", "sleep", "stolen"]
 """What a process does: it runs, or could and waits for a CPU, or it sleeps. stolen: it would run,
 but the hypervisor has taken the CPU; or, where the kernel counts these apart, interrupts have."""
+PieceKind = Literal[TimeKind, "run_queue_in_read"]
+"""The same, and waiting for a CPU in the midst of a read apart."""
 Kind = Literal[
     "relation",
     "heap",
@@ -205,7 +207,7 @@ class Time(msgspec.Struct, gc=False):
     """Where time went: how long a process ran, waited for a CPU, or slept, in pieces. Those of the
     backend itself (`performed_by`) add up to the time that passed; those of others overlap it."""
 
-    kind: TimeKind
+    kind: PieceKind
     scope: Scope
     latency: Latencies
     """Of each piece, how long it was: of running, until it slept or another took the CPU."""
