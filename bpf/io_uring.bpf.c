@@ -133,8 +133,11 @@ static __always_inline int request_end(__u64 key, __s64 ret)
 		return 0;
 	ns = bpf_ktime_get_ns() - request->start_ns;
 	backend = task_at(request->index);
-	if (!backend || backend->serial != request->charged_to || backend->ignored)
+	if (!backend || backend->serial != request->charged_to || backend->ignored) {
+		/* Its place is given up, too: the next request at that address is another's */
+		bpf_map_delete_elem(&pgt_requests, &key);
 		return 0;
+	}
 	own = (__u32)bpf_get_current_pid_tgid() == backend->tid;
 	if (own && backend->last_request == key) {
 		settle_request(backend, current_counters().read_bytes);
