@@ -260,6 +260,25 @@ def test_parallel_workers_that_read_before_they_have_a_title(disk_directory: Pat
     assert "parallel worker" in performers(traced.io)
 
 
+def test_what_processes_do_that_nobody_asked_for_is_not_under_way(disk_directory: Path) -> None:
+    """By its title another backend may be a helper: it is looked at, and told of no more."""
+    with CopiedCluster({"cluster_name": "a worker x"}, directory=disk_directory) as server:
+        file = server.datadir / "large"
+        file.touch()
+        os.truncate(file, 500 << 20)
+        file.chmod(0o644)
+        with server.connect() as mine, ThreadPoolExecutor() as threads:
+            for _ in range(5):
+                with trace(mine.info.backend_pid) as tracer, server.connect() as other:
+                    read = "select length(pg_read_binary_file('large'))"
+                    reading = threads.submit(other.execute, read)
+                    time.sleep(0.1)
+                    taken = tracer.stop()
+                    reading.result()
+                assert [each.pid for each in taken.backends] == [mine.info.backend_pid]
+                assert not anything_lost(taken), taken.lost
+
+
 @pytest.mark.parametrize("scan", SCANS)
 @pytest.mark.parametrize("method", METHODS)
 def test_reads_of_every_way_to_read(

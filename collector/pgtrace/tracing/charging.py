@@ -202,8 +202,9 @@ class Registry:
         for serial, task in live.items():
             with self._failures.kept(f"process {task.tgid} is in no number"):
                 process = self._processes.get(serial) or self._meet(serial)
-                traced_process.add_lost(found.lost, task)
-                traced_process.add_in_flight(found.lost, task)
+                if self._may_be_meant(process):
+                    traced_process.add_lost(found.lost, task)
+                    traced_process.add_in_flight(found.lost, task)
                 self.identities.learn_database(process, task)
                 if self.identities.is_meant(process):
                     found.accounts.append(self._accounts.of(process, task, live))
@@ -232,7 +233,10 @@ class Registry:
         may be for somebody who is meant.
         """
         process = self._processes.get(serial)
-        if process is None or process.title.backend_type == "io worker":
+        return process is None or self._may_be_meant(process)
+
+    def _may_be_meant(self, process: TracedProcess) -> bool:
+        if process.title.backend_type == "io worker":
             return True
         return self.identities.is_meant(process.leader or process)
 
@@ -336,8 +340,9 @@ class Registry:
             self._helped[process.leader.serial] = process.leader
         self.identities.learn_database(process, final)
         process.application_name = final.application_name or process.application_name
-        traced_process.add_lost(self._lost, final)
-        self._lost.read += final.requests  # nobody told of their end
+        if self._may_be_meant(process):
+            traced_process.add_lost(self._lost, final)
+            self._lost.read += final.requests  # nobody told of their end
         if not self.options.per_query:
             traced_process.fold_helpers(process, None)
         process.statements = self._accounts.statements(process, final, process.helped_by)
