@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -153,7 +154,7 @@ class Aside(io.TextIOBase):
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._said: list[str] = []
+        self._said: deque[str] = deque(maxlen=_REPEATED)
         self._begun = ""
 
     def write(self, text: str) -> int:
@@ -166,7 +167,7 @@ class Aside(io.TextIOBase):
 
     def repeat(self) -> None:
         """Say it where it stays."""
-        for line in self._said[-_REPEATED:]:
+        for line in self._said:
             print(line, file=sys.stderr)
 
 

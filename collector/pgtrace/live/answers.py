@@ -20,7 +20,7 @@ from ..model.since import since
 from ..tracing.accounts import Account
 from ..tracing.tracer import Tracer
 from .frame import Asked, Histograms, Look, Said, Told
-from .kept import MINUTES
+from .names import MINUTES
 from .teller import Teller
 
 _MOST_OF_TIME = 0.03

@@ -3,20 +3,14 @@
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
 from ..model.capture import Operation, Source, Tablespace
-from .frame import Cell, Doing, Frame, Place, Process, Spent
+from .frame import Doing, Frame
+from .names import MOST, SPARE, Names, Used
 
-MINUTES = 10
-_MOST = MINUTES * 60
-_SPARE = 10
-"""Frames that are kept a little longer, so that they can be taken away from sums."""
-_FORGET_EVERY = 60
-"""Frames after which it is looked which names nobody uses any more."""
 _decode = msgspec.msgpack.Decoder(Frame).decode
 
 
@@ -74,33 +68,6 @@ class Head(NamedTuple):
     reads: int
 
 
-class Names:
-    """What the numbers in frames are of."""
-
-    def __init__(self) -> None:
-        self.processes: dict[int, Process] = {}
-        self.statements: dict[int, str] = {}
-        self.places: dict[int, Place] = {}
-        self.events: dict[int, tuple[str, str | None]] = {}
-        self.became: dict[int, int] = {}
-
-    def learn(self, frame: Frame) -> None:
-        """Take over what a frame tells."""
-        self.processes |= frame.processes
-        self.statements |= frame.statements
-        self.places |= frame.places
-        self.events |= frame.events
-        self.became |= frame.became
-
-    def forget(self, processes: set[int], statements: set[int]) -> None:
-        """Nobody uses these any more."""
-        for process in processes:
-            self.processes.pop(process, None)
-        for statement in statements:
-            self.became.pop(statement, None)
-            self.statements.pop(statement, None)
-
-
 class _Sums:
     """Of frames from one to another, by their numbers; as they came, under their first names."""
 
@@ -143,19 +110,18 @@ class Kept:
     """Frames as they came, compressed; sums over those of a window."""
 
     def __init__(self) -> None:
-        self._frames: deque[bytes] = deque(maxlen=_MOST + _SPARE)
-        self.heads: deque[Head] = deque(maxlen=_MOST)
+        self._frames: deque[bytes] = deque(maxlen=MOST + SPARE)
+        self.heads: deque[Head] = deque(maxlen=MOST)
         self.names = Names()
         self.devices: list[Tablespace] = []
         self.came = 0
         """So many there were, of which the newest are kept."""
-        self._used: tuple[dict[int, int], dict[int, int]] = {}, {}
-        """Processes, and statements: which frame was the last that had each."""
+        self._used = Used()
         self._sums = _Sums(0)
         """Those that were asked for last: the next are a frame more and one less."""
 
     def __len__(self) -> int:
-        return min(len(self._frames), _MOST)
+        return min(len(self._frames), MOST)
 
     def add(self, frame: Frame) -> None:
         """Keep one more; the oldest goes where there are too many."""
@@ -169,15 +135,8 @@ class Kept:
         frame.devices = []
         self._frames.append(zlib.compress(msgspec.msgpack.encode(frame), 1))
         self.came += 1
-        processes, statements = self._used
-        for one in chain[Cell | Spent | Doing](frame.cells, frame.spent, frame.doing):
-            processes[one.process] = self.came
-        for cell in frame.cells:
-            statements[cell.statement] = self.came
-        for statement in frame.became.items():
-            statements |= dict.fromkeys(statement, self.came)
-        if self.came % _FORGET_EVERY == 0:
-            self._forget()
+        if old := self._used.add(frame):
+            self.names.forget(old)
 
     def window(self, frames: int, *, back: int = 0) -> Window:
         """The sums of so many frames, the last of which is so many before the newest."""
@@ -234,13 +193,3 @@ class Kept:
             else:
                 known.add(total.count, total.bytes, total.total_ns)
         return found
-
-    def _forget(self) -> None:
-        """Names that no frame has that is kept."""
-        gone = []
-        for used in self._used:
-            old = {number for number, came in used.items() if came <= self.came - _MOST - _SPARE}
-            for number in old:
-                del used[number]
-            gone.append(old)
-        self.names.forget(*gone)

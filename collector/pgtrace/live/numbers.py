@@ -1,11 +1,9 @@
 """Numbers for what is told often, so that its name is told once."""
 
-import time
+from collections.abc import Set
 from typing import Generic, TypeVar
 
 _What = TypeVar("_What")
-_KEPT_S = 700.0
-"""What was not heard of for so long is on no screen any more."""
 
 
 class Numbers(Generic[_What]):
@@ -13,13 +11,14 @@ class Numbers(Generic[_What]):
 
     def __init__(self) -> None:
         self._numbers: dict[_What, int] = {}
-        self._used: dict[_What, float] = {}
         self._last = 0
         self.news: dict[int, _What] = {}
 
+    def __len__(self) -> int:
+        return len(self._numbers)
+
     def of(self, what: _What) -> int:
         """Its number."""
-        self._used[what] = time.monotonic()
         if what not in self._numbers:
             self._last += 1
             self._numbers[what] = self._last
@@ -31,9 +30,10 @@ class Numbers(Generic[_What]):
         return self._numbers.get(what, 0)
 
     def take(self) -> dict[int, _What]:
-        """The news; and what was not used for long is forgotten: it would be news again."""
+        """The news."""
         news, self.news = self.news, {}
-        end = time.monotonic() - _KEPT_S
-        for what in [what for what, used in self._used.items() if used < end]:
-            del self._used[what], self._numbers[what]
         return news
+
+    def forget(self, old: Set[int]) -> None:
+        """Of what has one of these numbers: it would be news again, under another."""
+        self._numbers = {what: n for what, n in self._numbers.items() if n not in old}

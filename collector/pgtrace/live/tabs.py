@@ -9,7 +9,8 @@ from ..model.capture import Tablespace
 from ..reporters.document import Column, Table, Value
 from ..terminal_text import escape
 from .frame import Begin, Doing, Kind
-from .kept import Fact, Kept, Names, Sum, Window
+from .kept import Fact, Kept, Sum, Window
+from .names import Names
 
 KINDS: dict[Kind, str] = {
     "backend": "Backends",

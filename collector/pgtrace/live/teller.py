@@ -1,7 +1,7 @@
 """Makes frames of what a tracer records: in the process that traces."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .. import terminal_text
 from ..engines import StatementName
@@ -14,7 +14,8 @@ from ..tracing.traced_process import TracedProcess
 from ..tracing.tracer import Tracer
 from .activities import Activities
 from .buffers import Buffers
-from .frame import Begin, Cell, Doing, Frame, Place, Process, Spent
+from .frame import Begin, Cell, Frame, Place, Process, Spent
+from .names import Numbered, Used, drop, numbered
 from .numbers import Numbers
 
 _Statement = tuple[int, str | None]
@@ -29,11 +30,11 @@ class Teller:
         self._recorder = recorder
         self._told_ns = tracer.started_ns
         self._statements: Numbers[_Statement | tuple[int, int]] = Numbers()
-        self._places: Numbers[int] = Numbers()
         self._events: Numbers[tuple[str, str | None]] = Numbers()
         self._processes: dict[int, Process] = {}
-        self._place_names: dict[int, Place] = {}
-        self._texts: dict[int, str] = {}
+        self._places: dict[int, Place] = {}
+        """Both as they were told last."""
+        self._used = Used()
         self._activities = Activities(tracer.registry.servers)
         self._devices: list[str] = []
         self._buffers = Buffers()
@@ -81,7 +82,7 @@ class Teller:
         doing = self._activities.look(here, _heaviest(cells))
         became = self._became(taken)
         notices, self.notices[:] = list(self.notices), []
-        return Frame(
+        frame = Frame(
             at=self._tracer.wall_time(ended_ns).timestamp(),
             length_s=length_s,
             cells=cells,
@@ -91,14 +92,18 @@ class Teller:
             buffers=self._buffers.look(self._tracer.names),
             buffers_s=self._buffers.seconds,
             away=registry.servers.are_away(),
-            processes=self._new_processes(meant, here, doing),
-            statements=self._new_statements(taken),
-            places=self._new_places(cells),
-            events=self._events.take(),
             became=became,
             devices=self._new_devices(),
             notices=notices,
         )
+        has = numbered(frame)
+        frame.processes = self._new_processes(has.processes, here | meant)
+        frame.statements = self._new_statements(taken)
+        frame.places = self._new_places(has.places)
+        frame.events = self._events.take()
+        if old := self._used.add(frame):
+            self._forget(old)
+        return frame
 
     def number_of(self, query_id: int, text: object) -> int:
         """Under which number a statement was told, by what tells it from others; 0: never."""
@@ -148,20 +153,15 @@ class Teller:
         return found
 
     def _new_processes(
-        self,
-        did: dict[int, TracedProcess],
-        here: dict[int, TracedProcess],
-        doing: Sequence[Doing],
+        self, serials: Iterable[int], known: Mapping[int, TracedProcess]
     ) -> dict[int, Process]:
         found = {}
-        for process in [*did.values(), *(here[each.process] for each in doing)]:
+        for process in (known[serial] for serial in serials):
             name = terminal_text.decode(process.application_name) or None
             title = process.title
             told = Process(process.pid, title.backend_type, title.datname, title.usename, name)
             if self._processes.get(process.serial) != told:
-                found[process.serial] = told
-        alive = here.keys() | did.keys()
-        self._processes = {s: p for s, p in self._processes.items() if s in alive} | found
+                self._processes[process.serial] = found[process.serial] = told
         return found
 
     def _new_statements(self, taken: Recorder) -> dict[int, str]:
@@ -175,16 +175,24 @@ class Teller:
                 found[number] = text or f"query_id {what[0]}"
         return found
 
-    def _new_places(self, cells: Sequence[Cell]) -> dict[int, Place]:
+    def _new_places(self, files: Iterable[int]) -> dict[int, Place]:
         """A relation's name may come later than the reads of it."""
         found = {}
-        for file in {cell.place for cell in cells}:
+        for file in files:
             place = self._tracer.places.place(file)
             name = f"{place.relation} ({place.kind})" if place.relation else place.kind
             told = Place(name, place.tablespace)
-            if self._place_names.get(file) != told:
-                self._place_names[file] = found[file] = told
+            if self._places.get(file) != told:
+                self._places[file] = found[file] = told
         return found
+
+    def _forget(self, old: Numbered) -> None:
+        """What is in no frame any more that is kept is told anew should it come back."""
+        drop(self._processes, old.processes)
+        drop(self._places, old.places)
+        self._statements.forget(old.statements)
+        self._events.forget(old.events)
+        self._recorder.keep_texts(lambda query_id: self._statements.known((query_id, None)) > 0)
 
     def _new_devices(self) -> list[Tablespace]:
         found = self._tracer.places.tablespaces()

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from . import tabs
 from .frame import Begin, Kind
-from .kept import MINUTES, Kept, Window
+from .kept import Kept, Window
+from .names import MINUTES
 from .tabs import KINDS, Listing
 
 SPANS = {1: "1 s", 10: "10 s", 60: "1 min", MINUTES * 60: f"{MINUTES} min"}

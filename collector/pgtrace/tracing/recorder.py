@@ -1,6 +1,6 @@
 """What was done in each interval, by which process and statement and where: for a live screen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..engines import StatementName
@@ -81,6 +81,20 @@ class Recorder:
             setattr(self, name, type(getattr(self, name))())
         taken.texts = self.texts
         return taken
+
+    def keep_texts(self, is_needed: Callable[[int], bool]) -> None:
+        """Forget those of other query_ids: of who runs again they are asked for anew."""
+        for query_id in [each for each in self.texts if not is_needed(each)]:
+            del self.texts[query_id]
+
+    def fold_files(self, instead: Mapping[int, int]) -> None:
+        """Some files are gone, and have no names any more; others stand for them."""
+        rows, self.rows = self.rows, {}
+        for row, sums in rows.items():
+            known = self.rows.setdefault(
+                row._replace(file=instead.get(row.file, row.file)), [0, 0, 0]
+            )
+            known[:] = map(sum, zip(known, sums, strict=True))
 
     def _payer(self, serial: int) -> int:
         process = self._process(serial)

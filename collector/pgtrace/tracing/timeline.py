@@ -82,6 +82,9 @@ class Recorder(Protocol):
     def rename(self, running: Told, who: Who) -> None:
         """What this query did was for that statement."""
 
+    def fold_files(self, instead: Mapping[int, int]) -> None:
+        """Some files are gone; others stand for them."""
+
 
 class _Space(NamedTuple):
     """What stands for a tablespace: a directory's device and inode."""
@@ -228,6 +231,8 @@ class Intervals:
         for thread in self._threads.values():
             for query, sums in thread.sums.items():
                 thread.sums[query] = gains.with_files(sums, instead)
+        if self._recorder:
+            self._recorder.fold_files(instead)
 
     def listed(
         self,

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from datetime import UTC, datetime
 from textwrap import wrap
 from typing import ClassVar
@@ -12,8 +13,8 @@ from textual.widgets import Input
 from ...terminal_text import escape
 from .. import head, row_page
 from ..frame import Asked, Begin, Frame, Histograms, Kind, Look, Said, Told, Write
-from ..kept import MINUTES
 from ..link import Link
+from ..names import MINUTES
 from ..view import TABS, View
 from .keys import KEYS, before_focus, hints
 from .lines import BOLD, CHOSEN, DIM, NOTICE, PLAIN, Line, Lines, one, whole
@@ -22,6 +23,8 @@ from .parts import Prompt, Rows, Tabs
 
 _SAID_S = 12.0
 """So long it stands below what was said."""
+_SAID = 100
+"""So much of it stays, to be read with the keys."""
 _LOOK_EVERY_S = 2.0
 """A row's latencies are asked for."""
 _LEAST_ROWS = 8
@@ -84,7 +87,7 @@ class TopApp(App[None]):
         self.view = View(begin, tab=tab)
         self.failure: Exception | None = None
         self._link = link
-        self._said: list[tuple[float, str]] = []
+        self._said: deque[tuple[float, str]] = deque(maxlen=_SAID)
         """When (time.time()), and what."""
         self._said_at = -_SAID_S
         self._page: tuple[Kind, int] | None = None

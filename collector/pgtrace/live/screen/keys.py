@@ -2,7 +2,7 @@
 
 from textual.binding import Binding, BindingType
 
-from ..kept import MINUTES
+from ..names import MINUTES
 
 KEYS = (
     ("1 to 5, Tab", "another list"),
