@@ -143,3 +143,89 @@ def test_a_query_that_had_not_ended_is_counted_once() -> None:
     (backend,) = since(later, earlier).backends
     (query,) = backend.queries
     assert (query.calls, query.io[0].count, backend.io[0].count) == (1, 2, 2)
+
+
+_FILE = st.integers(0, 5)
+_NAME = st.sampled_from(["a", "b", "c", "(gone)"])
+_NAMES = st.lists(st.tuples(_NAME, st.sampled_from(["relation", "heap"])), min_size=6, max_size=6)
+_READ = st.tuples(_FILE, st.sampled_from(["page_cache", "device"]), st.integers(0, 99_999))
+
+
+def of_files(reads: list[tuple[Any, ...]], names: list[tuple[Any, ...]]) -> list[Io]:
+    """Reads of files, as they are told while these have such names."""
+    found = []
+    for told in sorted({(*names[file], source) for file, source, _ in reads}):
+        own = [ns for file, source, ns in reads if (*names[file], source) == told]
+        size = 8192 * len(own)
+        latency = histogram(own).to_data()
+        name, kind, source = told
+        found.append(
+            Io(source, "random", "1", "query", size, len(own), size // 2, latency,
+               kind=kind, tablespace="pg_default", relation=name)
+        )  # fmt: skip
+    return found
+
+
+def session(reads: list[tuple[Any, ...]], names: list[tuple[Any, ...]]) -> Capture:
+    own = of_files(reads, names)
+    query = Query(text="select 1", protocol="simple", calls=1, errors=0, latency=None, io=own)
+    return some_capture(Backend(pid=1, io=own, queries=[query]), duration_s=9.0)
+
+
+def sums(rows: list[Io]) -> dict[str, tuple[Any, ...]]:
+    """By source, as one file would have had them."""
+    found = {}
+    for source in {row.source for row in rows}:
+        own = [row for row in rows if row.source == source]
+        buckets = Buckets.sums(Buckets(row.latency.buckets) for row in own)
+        figures = [(r.count, r.total_ns, r.bytes, r.blocks, r.device_bytes) for r in own]
+        found[source] = (*map(sum, zip(*figures, strict=True)), buckets)
+    return found
+
+
+@given(st.lists(_READ), st.lists(_READ), _NAMES, _NAMES)
+def test_what_files_are_called_meanwhile_changes_no_sum(
+    first: list[Any], second: list[Any], before: list[Any], now: list[Any]
+) -> None:
+    """Relations are dropped, written anew, renamed; a connection tells their names at last."""
+    found = since(session(first + second, now), session(first, before))
+    (backend,) = found.backends
+    true = sums(of_files(second, now))
+    assert sums(backend.io) == true
+    for query in backend.queries:
+        assert sums(query.io) == true
+    for row in backend.io:
+        assert row.count == sum(count for _, _, count in row.latency.buckets) > 0
+        assert row.bytes == 8192 * row.count
+        assert min(row.total_ns, row.device_bytes) >= 0
+
+
+@given(st.lists(_READ, min_size=1), st.lists(_READ), _NAMES)
+def test_files_that_keep_their_names_are_told_as_they_are(
+    first: list[Any], second: list[Any], names: list[Any]
+) -> None:
+    (backend,) = since(session(first + second, names), session(first, names)).backends
+    found = {(row.relation, row.kind, row.source): row.count for row in backend.io}
+    true = of_files(second, names)
+    assert found == {(row.relation, row.kind, row.source): row.count for row in true}
+
+
+def test_what_was_read_of_a_table_before_it_was_dropped_was_not_read_since() -> None:
+    first = [(0, "device", 100)] * 1000 + [(1, "device", 100)] * 5
+    names = [("orders", "heap"), ("(gone)", "heap")]
+    now = [("(gone)", "heap")] * 2
+    (backend,) = since(session([*first, (1, "device", 100)], now), session(first, names)).backends
+    assert [(row.relation, row.count) for row in backend.io] == [("(gone)", 1)]
+
+
+def test_a_statement_whose_id_was_not_known_is_not_counted_twice() -> None:
+    """In the light tier, what it read while it was parsed."""
+    reads = io([(1, None, "device", "read", 5)] * 10)
+    usual: dict[str, Any] = {"text": "select 1", "protocol": "simple"}
+    usual |= dict.fromkeys(("calls", "errors", "latency"))
+    then = Query(**usual, text_hash="00ff", io=reads)
+    now = Query(**usual, query_id=7, io=io([(1, None, "device", "read", 5)] * 12))
+    earlier = some_capture(Backend(pid=1, io=reads, queries=[then]))
+    later = some_capture(Backend(pid=1, io=now.io, queries=[now]), duration_s=20.0)
+    (backend,) = since(later, earlier).backends
+    assert [(query.query_id, query.io[0].count) for query in backend.queries] == [(7, 2)]

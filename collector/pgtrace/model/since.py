@@ -1,12 +1,14 @@
 """What was measured since an earlier moment of the same session: a capture less an earlier one.
 
-Everything in a capture that is counted only grows, so that this is exact, but for two things: the
-shortest of some latencies is not known, and the longest at most that of their highest bucket.
+Everything in a capture that is counted only grows, so that this is exact, but for three things: the
+shortest of some latencies is not known, the longest at most that of their highest bucket, and which
+of several relations was meant where their files got other names between the two moments.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from typing import TypeVar
 
@@ -27,11 +29,11 @@ from .capture import (
     Query,
     Time,
 )
+from .moved import paired
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _MEASURED = frozenset(
-    {"bytes", "blocks", "device_bytes", "latency", "queued_ns", "calls", "errors", "waited_ns"}
-    | {"io", "times", "text", "text_cut"}
+    {"latency", "calls", "errors", "waited_ns", "io", "times", "text", "text_cut"}
 )
 """Fields that are counted, or that follow from what tells rows apart."""
 
@@ -100,33 +102,36 @@ def _backend(backend: Backend, before: Sequence[Backend]) -> Backend:
     )
 
 
-def _rows(rows: Iterable[_S]) -> dict[tuple[object, ...], list[_S]]:
-    found: dict[tuple[object, ...], list[_S]] = {}
-    told: attrgetter[tuple[object, ...]] | None = None
+def _rows(rows: Iterable[_S]) -> dict[object, list[_S]]:
+    found: dict[object, list[_S]] = {}
     for row in rows:
-        told = told or attrgetter(*(n for n in row.__struct_fields__ if n not in _MEASURED))
-        found.setdefault(told(row), []).append(row)
+        found.setdefault(_told(row), []).append(row)
     return found
 
 
+def _told(row: msgspec.Struct) -> object:
+    return _telling(type(row))(row)
+
+
+@cache
+def _telling(kind: type[msgspec.Struct]) -> "attrgetter[object]":
+    return attrgetter(*(name for name in kind.__struct_fields__ if name not in _MEASURED))
+
+
 def _io(rows: Sequence[Io], before: Sequence[Io]) -> list[Io]:
-    earlier, found = _rows(before), []
-    for key, (row, *_) in _rows(rows).items():
-        old = earlier.get(key, [])
+    found = []
+    for row, old in ((pair.row, pair.before) for pair in paired(rows, before)):
         latency = _latencies(row.latency, [each.latency for each in old])
         if latency.count <= 0:
             continue
-        queued = row.queued_ns
-        if queued is not None:
-            queued -= sum(each.queued_ns or 0 for each in old)
         found.append(
             msgspec.structs.replace(
                 row,
                 latency=latency,
-                bytes=row.bytes - sum(each.bytes for each in old),
-                blocks=row.blocks - sum(each.blocks for each in old),
-                device_bytes=row.device_bytes - sum(each.device_bytes for each in old),
-                queued_ns=queued,
+                bytes=max(row.bytes - sum(each.bytes for each in old), 0),
+                blocks=max(row.blocks - sum(each.blocks for each in old), 0),
+                device_bytes=max(row.device_bytes - sum(each.device_bytes for each in old), 0),
+                queued_ns=_less(row.queued_ns, [each.queued_ns for each in old]),
             )
         )
     return found
@@ -142,14 +147,11 @@ def _times(rows: Sequence[Time], before: Sequence[Time]) -> list[Time]:
 
 
 def _queries(rows: Sequence[Query], before: Sequence[Query]) -> list[Query]:
-    now = _rows(rows)
-    # One that had not ended then is a call of its statement now
-    ended = [
-        msgspec.structs.replace(q, unfinished=False) if q.unfinished and key not in now else q
-        for key, several in _rows(before).items()
-        for q in several
-    ]
-    earlier, found = _rows(ended), []
+    now, ids = _rows(rows), defaultdict[str | None, set[int]](set)
+    for row in rows:
+        if row.query_id and row.text:
+            ids[row.text].add(row.query_id)
+    earlier, found = _rows(_as_now(q, now, ids.get(q.text, set())) for q in before), []
     for key, (row, *_) in now.items():
         old = earlier.get(key, [])
         latency = row.latency and _latencies(row.latency, [q.latency for q in old if q.latency])
@@ -167,8 +169,19 @@ def _queries(rows: Sequence[Query], before: Sequence[Query]) -> list[Query]:
     return found
 
 
+def _as_now(query: Query, now: Container[object], ids: set[int]) -> Query:
+    """One that had not ended then is a call of its statement now, and one whose id was not known
+    yet has that of the only one with its text.
+    """
+    ended = msgspec.structs.replace(query, unfinished=False)
+    found = [query, ended]
+    if not query.query_id and len(ids) == 1:
+        found.append(msgspec.structs.replace(ended, query_id=next(iter(ids)), text_hash=None))
+    return next((each for each in found if _told(each) in now), query)
+
+
 def _less(number: int | None, before: Iterable[int | None]) -> int | None:
-    return None if number is None else number - sum(each or 0 for each in before)
+    return None if number is None else max(number - sum(each or 0 for each in before), 0)
 
 
 def _latencies(now: Latencies, before: Sequence[Latencies]) -> Latencies:
@@ -182,7 +195,7 @@ def _latencies(now: Latencies, before: Sequence[Latencies]) -> Latencies:
     count = now.count - sum(each.count for each in before)
     return Latencies(
         count=max(count, sum(left.values())),  # of a sleep that went on, the begin was one
-        sum=now.sum - sum(each.sum for each in before),
+        sum=max(now.sum - sum(each.sum for each in before), 0),
         min=None,
         max=min(now.max, highest) if left else 0,
         buckets=Buckets.counted(left),
