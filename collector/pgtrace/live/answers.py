@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..engines import Counts, ReadsByKey, io_of
+from ..engines import Counts, QueryEvent, ReadsByKey, io_of
 from ..errors import PgtraceError
 from ..files import output_file
 from ..linux import heap
@@ -18,6 +18,7 @@ from ..model import decoding, encoding
 from ..model.capture import Operation, Source
 from ..model.since import since
 from ..tracing.accounts import Account
+from ..tracing.statements import shown_text
 from ..tracing.tracer import Tracer
 from .frame import Asked, Histograms, Look, Said, Told
 from .names import MINUTES
@@ -117,6 +118,12 @@ class Answers:
             for name, total in account.statements.totals() if account.statements else ():
                 if self._teller.number_of(name.query_id, total.text) == asked.number:
                     yield total.reads
+            if (runs := account.running) and self._number_of(runs) == asked.number:
+                yield runs.reads
+
+    def _number_of(self, runs: QueryEvent) -> int:
+        text = shown_text(runs.text, runs.text_cut, literals=False)
+        return self._teller.number_of(runs.query_id, text)
 
     def _is_in(self, asked: Look, file: int) -> bool:
         if asked.kind == "relation":

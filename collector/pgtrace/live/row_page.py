@@ -15,6 +15,7 @@ from .tabs import KINDS, Row
 from .view import View
 
 _MOST_ROWS = 10
+_NO_LATENCIES = "Latencies are kept of statements alone."
 
 
 def lines(
@@ -37,7 +38,26 @@ def lines(
         said += ["", *_table(most.fitting(width), width)]
         if len(most.rows) > _MOST_ROWS:
             said.append(f"… and {units.count(len(most.rows) - _MOST_ROWS)} more.")
-    return [*said, "", *_latencies(kind, latencies, width)]
+    if not has_latencies(kind, number):
+        return [*said, "", *_folded(_NO_LATENCIES, width)] if kind == "statement" else said
+    if latencies and not latencies.by_source:
+        return [*said, "", *_folded(_no_latencies(view, latencies), width)]
+    return [*said, "", *_latencies(latencies, width)]
+
+
+def has_latencies(kind: Kind, number: int) -> bool:
+    """Whether they are kept of such a row."""
+    return kind != "wait event" and (kind, number) != ("statement", 0)
+
+
+def _no_latencies(view: View, told: Histograms) -> str:
+    """Why there are none: what was done is seen above them."""
+    if told.kind == "statement" and told.number not in view.kept.names.statements:
+        return "Latencies: not known before it has ended."
+    within = told.kind, told.number
+    if tabs.listing("relation", view.window(), view.kept, view.begin, within).rows:
+        return "Latencies: not kept of it any more."
+    return f"Latencies: none {_began(told)}."
 
 
 def _whole(row: Row | None, width: int) -> list[str]:
@@ -56,16 +76,11 @@ def _table(listing: tabs.Listing, width: int) -> list[str]:
     return drawn([Section(listing.kind, [listing.table(_MOST_ROWS)])], width)
 
 
-def _latencies(kind: Kind, told: Histograms | None, width: int) -> list[str]:
+def _latencies(told: Histograms | None, width: int) -> list[str]:
     """By source; all since the start of tracing, for a shorter time they are not kept."""
-    if kind == "wait event":
-        return []
     if told is None:
         return ["Latencies: looking …"]
-    began = f"since {units.duration(told.seconds * 1e9, 2)} ago, when tracing began"
-    if not told.by_source:
-        return _folded(f"Latencies: nothing was done {began}.", width)
-    said = _folded(f"Latencies, {began}:", width)
+    said = _folded(f"Latencies, {_began(told)}:", width)
     for operation, name in PLURALS.items():
         for of, source, total_ns, buckets in told.by_source:
             if of == operation:
@@ -74,6 +89,10 @@ def _latencies(kind: Kind, told: Histograms | None, width: int) -> list[str]:
                 found = Histogram.from_buckets(buckets, total_ns, None, most)
                 said += ["", *_one(f"{name}{where}", found, width), *chart(found, width, name)]
     return said
+
+
+def _began(told: Histograms) -> str:
+    return f"since {units.duration(told.seconds * 1e9, 2)} ago, when tracing began"
 
 
 def _one(title: str, found: Histogram, width: int) -> list[str]:

@@ -176,7 +176,7 @@ class TopApp(App[None]):
         return whole(hints(width), width, CHOSEN)
 
     def _ask(self) -> None:
-        if self._page:
+        if self._page and row_page.has_latencies(*self._page):
             self._link.send(Look(*self._page))
 
     # What can be done
