@@ -432,6 +432,81 @@ def test_a_sorted_column_is_marked_and_a_second_time_turned_round() -> None:
     }
 
 
+def head_line(ends: Ends) -> str:
+    """That of the list."""
+    return next(line for line in ends.screen().splitlines() if "reads/s" in line)
+
+
+@pytest.mark.parametrize("width", [60, 80, 130])
+def test_a_list_is_sorted_by_a_column_that_is_seen(ends: Ends, width: int) -> None:
+    """Whichever are left out where there is little room; all that are seen have their turn."""
+
+    async def work(pilot: Pilot[None]) -> None:
+        await pilot.resize_terminal(width, 30)
+        await pilot.pause(0.1)
+        shown = head_line(ends).split()[:-5]  # without "state, and what it runs"
+        for key, mark, step in (("greater_than_sign", "▼", 1), ("less_than_sign", "▼", -1)):
+            came = []
+            for _ in shown:
+                await pilot.press(key)
+                assert head_line(ends).count(mark) == 1
+                came.append(head_line(ends).split(mark)[1].split()[0])
+            first = [title.strip(mark) for title in shown]
+            at = first.index("device/s") + step
+            assert came == [first[(at + n * step) % len(first)] for n in range(len(first))]
+
+    ends.run(work)
+
+
+def test_the_column_of_the_order_stays_where_a_screen_shrinks(ends: Ends) -> None:
+    async def work(pilot: Pilot[None]) -> None:
+        await pilot.press("less_than_sign", "r")
+        assert "▲who" in head_line(ends)
+        await pilot.resize_terminal(50, 30)
+        await pilot.pause(0.1)
+        assert "▲who" in head_line(ends)
+        await pilot.press("r")
+        assert "▼who" in head_line(ends)
+
+    ends.run(work, size=(130, 30))
+
+
+def test_q_goes_back_from_a_page_and_leaves_from_a_list(ends: Ends) -> None:
+    """As the keys have it."""
+
+    async def work(pilot: Pilot[None]) -> None:
+        for key in ("enter", "question_mark"):
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            assert "Esc leaves this page" in ends.screen()
+            assert key == "enter" or "on a page, q goes back to the list" in ends.screen()
+            await pilot.press("q")
+            await pilot.pause(0.1)
+            assert "reads/s" in ends.screen()
+        await pilot.press("q")
+        await pilot.pause(0.2)
+        assert not ends.app.is_running
+
+    ends.run(work)
+
+
+def test_a_background_process_has_its_name_on_a_small_screen(ends: Ends) -> None:
+    async def work(pilot: Pilot[None]) -> None:
+        processes = {
+            1: Process(11, "walwriter", None, None, None),
+            2: Process(12, "checkpointer", None, None, None),
+        }
+        doing = [Doing(2, "active", None, "IO", None)]
+        cells = [device_read(1, 0, 1, 25, 9 * MS), device_read(2, 0, 1, 25, 9 * MS)]
+        ends.tracing.send(some_frame(31, cells, doing=doing, processes=processes))
+        await pilot.pause(0.2)
+        told = {line.split()[0]: line for line in ends.screen().splitlines() if line[:4].strip()}
+        assert told["11"].rstrip().endswith("  walwriter")
+        assert told["12"].rstrip().endswith("  checkpointer, active, IO")
+
+    ends.run(work, size=(80, 24))
+
+
 def test_lines_are_drawn_only_if_they_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     lines, drawn = Lines(), list[int]()
     monkeypatch.setattr(lines, "refresh", lambda region: drawn.append(region.y))

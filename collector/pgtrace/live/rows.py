@@ -27,7 +27,7 @@ def drawn(listing: Listing, order: Order, top: int, rows: int, width: int) -> Dr
     part = Listing(
         listing.kind, listing.first, listing.columns, listing.rows[top : top + rows], listing.empty
     )
-    fitting = part.fitting(width)
+    fitting = part.fitting(width, order.title)
     cells = [
         [cell(column, value) for column, value in zip(fitting.columns, row.values, strict=True)]
         for row in fitting.rows

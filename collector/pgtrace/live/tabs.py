@@ -55,11 +55,13 @@ class Listing:
         rows.sort(key=lambda row: _rank(row.values[column]), reverse=most_first)
         return Listing(self.kind, self.first, self.columns, rows, self.empty)
 
-    def fitting(self, width: int) -> "Listing":
-        """With fewer columns, where else there is little room for what rows are of."""
+    def fitting(self, width: int, by: str = "") -> "Listing":
+        """With fewer columns, where else there is little room for what rows are of; not without the
+        one `by` which they are sorted.
+        """
         columns = list(range(len(self.columns)))
         widths = [self._width(at) + 2 for at in columns]
-        for spare in _SPARE:
+        for spare in (title for title in _SPARE if title != by):
             if sum(widths[at] for at in columns) + _NAME <= width:
                 break
             columns = [at for at in columns if self.columns[at].title != spare]
@@ -222,16 +224,18 @@ def _backends(
         values = _values(each, whole, window.seconds or 1.0, begin)
         client = process.backend_type in (None, "client backend")
         who = "/".join(filter(None, (process.usename, process.datname))) if client else ""
-        row: list[Value] = [str(process.pid), who or process.backend_type or "", *values]
-        rows.append(Row(number, _does(doing.get(number), client=client), row))
+        row: list[Value] = [str(process.pid), who, *values]
+        does = _does(doing.get(number), None if client else process.backend_type)
+        rows.append(Row(number, does, row))
     columns = [Column("pid", "text"), Column("who", "text"), *_columns(begin)]
     return Listing("backend", "state, and what it runs", columns, rows)
 
 
-def _does(doing: Doing | None, *, client: bool) -> str:
+def _does(doing: Doing | None, helper: str | None) -> str:
+    """In words; `helper` is what the process is, if it is none of a client's."""
     if doing is None:
-        return "idle, or not looked at" if client else ""
-    said = doing.state
+        return helper or "idle, or not looked at"
+    said = f"{helper}, {doing.state}" if helper else doing.state
     if doing.seconds is not None:
         said += f" {units.duration(doing.seconds * 1e9, 2)}"
     if doing.wait_event_type:

@@ -98,11 +98,14 @@ class View:
         old = self.order(listing)
         self.orders[listing.kind] = Order(title, not (old.title == title and old.most_first))
 
-    def sort_beside(self, listing: Listing, step: int) -> None:
-        """By the next column to the right, or with -1 to the left."""
-        titles = [column.title for column in listing.columns]
-        at = (titles.index(self.order(listing).title) + step) % len(titles)
-        self.orders[listing.kind] = Order(titles[at])
+    def sort_beside(self, listing: Listing, titles: Sequence[str], step: int) -> None:
+        """By the next of these columns to the right, or with -1 to the left; they are those that
+        are seen, among which is the one by which it is sorted.
+        """
+        title = self.order(listing).title
+        if title in titles:
+            at = (titles.index(title) + step) % len(titles)
+            self.orders[listing.kind] = Order(titles[at])
 
     def where(self) -> str:
         """What is looked at, in words: of which seconds, in which rows."""

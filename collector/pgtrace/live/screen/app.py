@@ -208,7 +208,7 @@ class TopApp(App[None]):
 
     def action_sort_beside(self, step: int) -> None:
         """Sort by another column."""
-        self.view.sort_beside(self.view.listing(), step)
+        self.view.sort_beside(self.view.listing(), self.rows.titles(), step)
         self.draw()
 
     def action_turn(self) -> None:

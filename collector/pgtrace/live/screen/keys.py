@@ -9,13 +9,13 @@ KEYS = (
     ("↑ ↓ PgUp PgDn Home End", "another row"),
     ("< >", "sort by the column to the left, to the right; r turns the order round"),
     ("/", "only rows with this text, as it is typed; Esc: all again"),
-    ("Enter", "a row's own page; Esc leaves it"),
+    ("Enter", "a row's own page; Esc or q leaves it"),
     ("t", "add up the last second, 10 s, 1 min, 10 min"),
     ("space", "pause, and go on"),
     ("[ ] { }", f"a second, a minute back and forth in the last {MINUTES} minutes"),
     ("w", f"write the last minutes, at most {MINUTES}, as a capture"),
     ("?", "these keys, and what was said below"),
-    ("q, Ctrl-C", "leave"),
+    ("q, Ctrl-C", "leave; on a page, q goes back to the list"),
 )
 """As the guide has them."""
 HINTS = (

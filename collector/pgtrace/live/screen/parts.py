@@ -90,6 +90,10 @@ class Rows(Lines, can_focus=True):
             return None
         return self.listing.rows[self._at].number
 
+    def titles(self) -> list[str]:
+        """The columns that are seen."""
+        return [title for _, title in self._drawn.columns] if self._drawn else []
+
     def begin(self) -> None:
         """Choose the first row of another list."""
         self.chosen, self._at, self._top = None, 0, 0
