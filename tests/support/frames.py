@@ -14,6 +14,7 @@ BEGIN = Begin(
     times=False,
     queries="memory",
     by_relation=True,
+    no_buffers="yet",
 )
 FIRST_S = 1_767_268_800.0
 """2026-01-01 12:00:00 UTC."""

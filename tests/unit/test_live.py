@@ -176,10 +176,59 @@ def test_the_answer_stands_above() -> None:
     assert "Blocks found: 75 % shared_buffers, 19 % page cache, 6.2 % device." in said
 
 
+@st.composite
+def _seconds(draw: st.DrawFn) -> Frame:
+    """Of a busy server, of one where nobody asks, and of one whose devices are not measured."""
+    source = st.sampled_from(["device", "page_cache", "unknown"])
+    cells = [
+        Cell(1, 1, 1, "read", draw(source), count, 8192 * count, draw(st.integers(0, 10**12)))
+        for count in draw(st.lists(st.integers(1, 10**5), max_size=3))
+    ]
+    buffers = draw(st.sampled_from([None, (0, 0), (10**6, 1), (1, 10**6)]))
+    return some_frame(1, cells, buffers=buffers, buffers_s=1.0, away=draw(st.booleans()))
+
+
+@given(
+    st.lists(_seconds(), min_size=2, max_size=2), st.integers(20, 132),
+    st.sampled_from(["yet", "without a connection", "of several servers"]),
+)  # fmt: skip
+def test_the_head_is_as_high_whatever_the_numbers_are(
+    frames: list[Frame], width: int, no_buffers: str
+) -> None:
+    """Else all that is below would jump from second to second."""
+    begin = msgspec.structs.replace(BEGIN, no_buffers=no_buffers)
+    several = [kept_of(frame) for frame in frames]
+    one, other = (head.lines(begin, kept.window(1), kept, width=width) for kept in several)
+    assert len(one) == len(other)
+    assert max(map(len, [*one, *other])) <= width
+
+
+def test_at_eighty_columns_a_sentence_of_the_head_is_a_line() -> None:
+    """In the units of the lists below."""
+    cells = [device_read(1, 1, 1, 55, 500 * MS), cached_read(1, 1, 1, 20_000, 5 * MS)]
+    kept = kept_of(some_frame(1, cells, buffers=(600, 100), buffers_s=2.0))
+    said = head.lines(BEGIN, kept.window(1), kept, width=80)
+    assert "Reads: 20,055/s, 156.2 MiB/s from page cache, 440.0 KiB/s from device." in said
+    assert len(said) == 7
+    assert "" not in said
+
+
+def test_where_nothing_was_read_it_stands_in_the_place_of_the_answer() -> None:
+    kept = kept_of(some_frame(1, [], buffers=(600, 0), buffers_s=2.0))
+    said = head.lines(BEGIN, kept.window(1), kept, width=80)
+    assert said[2:6] == [
+        "Nothing was read: all was found in shared_buffers, or nobody asked.",
+        "Reads: 0/s, 0 B/s from page cache, 0 B/s from device.",
+        "Blocks found: 100 % shared_buffers, 0 % page cache, 0 % device.",
+        "Time of reads: none.",
+    ]
+    assert len(said) == 7
+
+
 def test_what_is_not_known_of_shared_buffers_has_its_reason() -> None:
     kept = kept_of(some_frame(1, [cached_read(1, 1, 1, 3, MS)]))
-    begin = msgspec.structs.replace(BEGIN, no_buffers="yet")
-    for begun, reason in ((BEGIN, "without a connection"), (begin, "yet")):
+    begin = msgspec.structs.replace(BEGIN, no_buffers="without a connection")
+    for begun, reason in ((begin, "without a connection"), (BEGIN, "yet")):
         said = head.lines(begun, kept.window(1), kept, width=120)
         found = "Blocks found: 100 % page cache, 0 % device"
         assert f"{found}; shared_buffers not known {reason}." in said

@@ -1,8 +1,9 @@
 """What stands above the lists: the answer, in a few lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from textwrap import wrap
+from typing import NamedTuple
 
 from .. import units
 from ..model.capture import Source
@@ -16,14 +17,38 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 _CACHED: tuple[Source, ...] = ("page_cache", "readahead_issued")
 
 
+_NOTHING = "Nothing was read: all was found in shared_buffers, or nobody asked."
+_SHARE, _TIME, _SIZE, _NUMBER, _CLIENTS = ">99.9 %", "9,999 ms", "1,023.9 MiB", "1,234,567", "9,999"
+"""As wide as they get, but for the extraordinary."""
+
+
+class _Said(NamedTuple):
+    """A sentence, and those of other seconds that take most room: as many lines are its own, lest
+    the screen jump from one second to the next.
+    """
+
+    text: str
+    widest: Sequence[str]
+
+
 def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0) -> list[str]:
-    """Return them, folded at words to fit `width`."""
+    """Return them, folded at words to fit `width`; as many whatever the numbers are."""
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
-    said = [*_server(begin, window, _ago(window, kept)), *_answer(begin, window)]
-    found = [
-        line for one in said for line in wrap(escape(one), max(width, 1), break_on_hyphens=False)
-    ]
+    found = []
+    for text, widest in (*_server(begin, window, _ago(window, kept)), *_answer(begin, window)):
+        folded, *others = (_folded(each, width) for each in (text, *widest))
+        found += folded + [""] * (max(map(len, others), default=0) - len(folded))
     return [*found, *filter(None, [sparkline(heads, width)])]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    return wrap(escape(text), max(width, 1), break_on_hyphens=False)
+
+
+def _said(form: str, *parts: tuple[str, str]) -> _Said:
+    """Of what is said in each place, and what is the widest there."""
+    now, widest = zip(*parts, strict=True) if parts else ((), ())
+    return _Said(form.format(*now), [form.format(*widest)])
 
 
 def _ago(window: Window, kept: Kept) -> str:
@@ -32,65 +57,79 @@ def _ago(window: Window, kept: Kept) -> str:
     return f", {units.duration(ago * 1e9, 2)} ago" if ago >= 0.5 else ""
 
 
-def _server(begin: Begin, window: Window, ago: str) -> list[str]:
+def _server(begin: Begin, window: Window, ago: str) -> list[_Said]:
     version = f"PostgreSQL {begin.version}, " if begin.version else ""
+    server = _Said(f"{version}{begin.server}.", [])
     if not window.ended:
-        return [f"{version}{begin.server}."]
+        return [server]
     ended = datetime.fromtimestamp(window.ended, UTC)
     clients = f"{units.count(window.clients)} client{'' if window.clients == 1 else 's'}"
     active = sum(each.state == "active" for each in window.doing)
     said = "the server is away" if window.away else f"{clients}, {units.count(active)} active"
-    return [f"{ended:%H:%M:%S} UTC{ago}: {said}.", f"{version}{begin.server}."]
+    widest = f"{_CLIENTS} clients, {_CLIENTS} active"
+    return [_said(f"{ended:%H:%M:%S} UTC{{}}: {{}}.", (ago, ago), (said, widest)), server]
 
 
-def _answer(begin: Begin, window: Window) -> list[str]:
-    seconds = window.seconds or 1.0
+def _answer(begin: Begin, window: Window) -> list[_Said]:
     if not window.ended:
-        return ["Tracing has begun; the first second is not over."]
+        return [_Said("Tracing has begun; the first second is not over.", [])]
     if "read" not in begin.operations:
-        return ["Reads are not measured."]
+        return [_Said("Reads are not measured.", [])]
     by_source: dict[Source, Sum] = {}
     for fact, total in window.facts.items():
         if fact.operation == "read":
             of = by_source.setdefault(fact.source, Sum())
             of.add(total.count, total.bytes, total.total_ns)
-    everything = Sum()
-    for each in by_source.values():
-        everything.add(each.count, each.bytes, each.total_ns)
-    if not everything.count:
-        return ["Nothing was read: all was found in shared_buffers, or nobody asked."]
-    known = by_source.keys() - {"unknown"}
+    every = _sum(by_source.values())
+    cached = _sum(by_source[source] for source in _CACHED if source in by_source)
     device = by_source.get("device", Sum())
-    if not known:
-        return [f"{units.number(everything.count / seconds)} reads/s; devices are not measured."]
-    cached = Sum()
-    for source in _CACHED:
-        if source in by_source:
-            more = by_source[source]
-            cached.add(more.count, more.bytes, more.total_ns)
-    return [
-        f"Waiting for the device: {units.duration(device.total_ns / seconds)} a second"
-        f"{_share_of_all(begin, window, device.total_ns)}.",
-        f"Reads: {units.number(everything.count / seconds)} a second, "
-        f"{units.rate(cached.bytes / seconds)} from the page cache, "
-        f"{units.rate(device.bytes / seconds)} from the device.",
+    seconds = window.seconds or 1.0
+    reads = units.number(every.count / seconds)
+    times = "none"
+    if every.total_ns:
+        shares = (units.share(each.total_ns / every.total_ns) for each in (device, cached))
+        times = "{} device, {} page cache".format(*shares)
+    waited = _said(
+        "Waiting for the device: {} a second{}.",
+        (units.duration(device.total_ns / seconds), _TIME),
+        _share_of_all(begin, window, device.total_ns),
+    )
+    said = [
+        waited._replace(widest=[*waited.widest, _NOTHING]),
+        _said(
+            "Reads: {}/s, {}/s from page cache, {}/s from device.",
+            (reads, _NUMBER),
+            (units.size(cached.bytes / seconds), _SIZE),
+            (units.size(device.bytes / seconds), _SIZE),
+        ),
         _levels(begin, window, cached, device),
-        f"Time of reads: {units.share(device.total_ns / everything.total_ns)} device, "
-        f"{units.share(cached.total_ns / everything.total_ns)} page cache."
-        if everything.total_ns
-        else "",
+        _said("Time of reads: {}.", (times, f"{_SHARE} device, {_SHARE} page cache")),
     ]
+    if not every.count:
+        said[0] = said[0]._replace(text=_NOTHING)
+    elif not by_source.keys() - {"unknown"}:
+        texts = f"{reads} reads/s; devices are not measured.", "", "", ""
+        said = [each._replace(text=text) for each, text in zip(said, texts, strict=True)]
+    return said
 
 
-def _share_of_all(begin: Begin, window: Window, device_ns: int) -> str:
+def _sum(several: Iterable[Sum]) -> Sum:
+    found = Sum()
+    for each in several:
+        found.add(each.count, each.bytes, each.total_ns)
+    return found
+
+
+def _share_of_all(begin: Begin, window: Window, device_ns: int) -> tuple[str, str]:
     """Of all running time: what processes spent, but for waits for work."""
-    whole = sum(window.spent.values())
-    if not begin.times or not whole:
-        return ""
-    return f", {units.share(min(device_ns / whole, 1.0))} of all time"
+    if not begin.times:
+        return "", ""
+    form, whole = ", {} of all time", sum(window.spent.values())
+    now = form.format(units.share(min(device_ns / whole, 1.0))) if whole else ""
+    return now, form.format(_SHARE)
 
 
-def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> str:
+def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> _Said:
     """How many of all blocks were found at each of three levels."""
     seconds = window.seconds or 1.0
     hit = window.buffers[0] / window.buffers_s if window.buffers and window.buffers_s else None
@@ -98,11 +137,17 @@ def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> str:
     blocks["page cache"] = cached.bytes / begin.block_size / seconds
     blocks["device"] = device.bytes / begin.block_size / seconds
     whole = sum(blocks.values())
-    shares = [
-        f"{units.share(rate / whole) if whole else '?'} {name}" for name, rate in blocks.items()
-    ]
-    unknown = "" if hit is not None else f"; shared_buffers not known {begin.no_buffers}"
-    return f"Blocks found: {', '.join(shares)}{unknown}."
+    shares = [f"{units.share(rate / whole)} {name}" for name, rate in blocks.items() if whole]
+    unknown = f"; shared_buffers not known {begin.no_buffers}"
+    names = "shared_buffers", "page cache", "device"
+    widest = [f"{_SHARE} {name}" for name in names]
+    return _Said(
+        f"Blocks found: {', '.join(shares) or 'none'}{unknown if hit is None else ''}.",
+        [
+            f"Blocks found: {', '.join(widest)}.",
+            f"Blocks found: {', '.join(widest[1:])}{unknown}.",
+        ],
+    )
 
 
 def sparkline(heads: Sequence[Head], width: int) -> str:
