@@ -1,6 +1,10 @@
 """Paths of files, as the kernel tells their last components."""
 
+import os
+from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -91,3 +95,33 @@ def test_a_file_of_no_server_has_its_kind() -> None:
         lambda: files, list, lambda _: None, attrgetter("data_directory"), by_relation=False
     )
     assert {grouped.place(index).relation for index in range(3)} == {None}
+
+
+def test_what_lies_elsewhere_has_its_whole_path_where_that_is_all() -> None:
+    """The kernel tells the last four parts alone, and so of shorter paths all; whether it is all
+    shows where the server has a file.
+    """
+    me = replace(SERVER, postmaster=replace(SERVER.postmaster, pid=os.getpid()))
+    with TemporaryDirectory(prefix="pgt", dir="/tmp") as above:
+        below = Path(above) / "a" / "b"
+        below.mkdir(parents=True)
+        files = {}
+        for index, directory in enumerate((Path(above), below)):
+            path = directory / "log"
+            path.write_text("")
+            found = path.stat()
+            device = os.major(found.st_dev), os.minor(found.st_dev)
+            files[index] = File("other", device, found.st_ino, 0, path.parts[1:][-4:])
+        files[2] = files[0]._replace(inode=1)  # another's by now
+        places = Places(
+            lambda: files, lambda: [me], lambda _: None, attrgetter("cluster_name"),
+            by_relation=True,
+        )  # fmt: skip
+        name = Path(above).name
+        assert [places.place(index).relation for index in files] == [
+            f"/tmp/{name}/log",
+            f"…/{name}/a/b/log",
+            f"…/tmp/{name}/log",
+        ]
+        (Path(above) / "log").unlink()
+        assert not places._is_gone(0), "its name is kept"

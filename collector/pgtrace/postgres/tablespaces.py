@@ -97,6 +97,20 @@ class Spaces:
                     return "/".join(decode(os.fsencode(part)) for part in path[first:])
         return None
 
+    def is_whole(self, path: Sequence[str], device: tuple[int, int], inode: int) -> bool:
+        """Whether a server has the file by this path from its root on, so that it is no end of a
+        longer one.
+        """
+        for server in self._servers() if inode else ():
+            root = Path(f"/proc/{server.postmaster_pid}/root")
+            with contextlib.suppress(OSError, ValueError):
+                found = root.joinpath(*path).lstat()
+                known = os.major(found.st_dev), os.minor(found.st_dev)
+                # stat() shows numbers of its own where the device is none, see _anonymous
+                if found.st_ino == inode and (not device[0] or known == device):
+                    return True
+        return False
+
     def look(self) -> None:
         """Look where they are now."""
         for server in self._servers():

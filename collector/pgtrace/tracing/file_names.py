@@ -130,8 +130,9 @@ class Places:
             return False
         if space is None:
             gone = self._spaces.within(file.path, file.inode) is None
-            # One that was gone before it was looked at has no whole path
-            return gone and (not path.startswith(ELLIPSIS) or self._spaces.was_within(file.path))
+            # One that was gone before it was looked at is told as what lies elsewhere
+            elsewhere = path.startswith((ELLIPSIS, "/"))
+            return gone and (not elsewhere or self._spaces.was_within(file.path))
         inside = _below(file.path, space)
         return inside is not None and self._spaces.is_gone(
             file.device, file.space, file.inode, inside
@@ -171,8 +172,11 @@ class Places:
         file, _, _ = self._seen[index]
         space = self._spaces.find(file.device, file.space)
         path = None if file.gone else path_of(file, space)
-        if file.kind == "other" and not file.gone and space is None:
+        if file.kind == "other" and path and space is None:
             path = self._spaces.within(file.path, file.inode) or path
+            if path.startswith(ELLIPSIS):
+                whole = self._spaces.is_whole(file.path, file.device, file.inode)
+                path = path.removeprefix(ELLIPSIS) if whole else path
         if file.space and space is None:
             self._unplaced.append(index)
         self._seen[index] = (file, space, path)
@@ -224,7 +228,7 @@ def path_of(file: File, space: Space | None) -> str | None:
     """Where it is, from the data directory on: `base/5/16385`; None if that was not seen.
 
     Without the suffix of a fork and the number of a segment. Of temporary files, of WAL and of
-    an SLRU it is the directory. What lies elsewhere begins with "…": all of its path is not told.
+    an SLRU it is the directory. What lies elsewhere begins with "…": it may not be all of its path.
     """
     if not file.path:
         return None
