@@ -71,7 +71,8 @@ class Attachments:
             binaries = [each for each in request.binaries if each not in refused]
             self._not_measured += probes.attach_waits(self._object, binaries)
             if any(postmaster.io_workers for postmaster in request.postmasters):
-                self._attach_io_workers([each for each in request.askers if each not in refused])
+                askers = [each for each in request.askers if each not in refused]
+                self._not_measured += self._attach_io_workers(askers)
         if request.checkpoints:
             self._not_measured += probes.attach_checkpoints(self._object, request.checkpoints)
         if self._uring:
@@ -82,9 +83,25 @@ class Attachments:
         attached to that yet.
         """
         if binary:
-            self._attach_to_another(binary)
+            self._attach_later("queries", lambda: self._attach_to_another(binary))
         elif self._request.aio and new.io_workers and not self._io_workers:
-            self._attach_io_workers([(f"/proc/{new.pid}/exe", -1)])
+            path = f"/proc/{new.pid}/exe"
+            self._attach_later(
+                "charging reads of I/O workers", lambda: self._attach_io_workers([(path, -1)])
+            )
+
+    def _attach_later(self, what: str, attach: Callable[[], list[str]]) -> None:
+        """Attach, and note what cannot be; of what failed nothing stays."""
+        before = self._object.attached
+        try:
+            missing = attach()
+        except (probes.MissingProbesError, PgtraceError) as error:
+            self._object.detach(keep=before)
+            missing = [f"{what} of the server started since: {error}"]
+        except BaseException:
+            self._object.detach(keep=before)
+            raise
+        self._not_measured += [each for each in missing if each not in self._not_measured]
 
     def _attach_times(self) -> None:
         if not self._request.options.times:
@@ -128,23 +145,19 @@ class Attachments:
             return probes.attach_functions(self._object, binary, pid)
         return probes.attach_queries(self._object, binary, pid, done=self.done)
 
-    def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> None:
+    def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
+        missing = probes.attach_io_workers(self._object, binaries)
         self._io_workers = True
-        self._not_measured += probes.attach_io_workers(self._object, binaries)
+        return missing
 
-    def _attach_to_another(self, binary: str) -> None:
-        before, everybody = self._object.attached, [(binary, -1)]
-        missing = []
-        try:
-            if self.query_source in COUNT_CALLS:
-                missing += self._attach_to(binary, -1)
-                if self._request.query_ids and not self._no_usdt:
-                    missing += probes.attach_query_ids(self._object, everybody)
-            if self._request.aio:
-                if self.query_source != "memory":
-                    missing += probes.attach_waits(self._object, everybody)
-                self._attach_io_workers(everybody)
-        except (probes.MissingProbesError, PgtraceError) as error:
-            self._object.detach(keep=before)
-            missing = [f"queries of the server started since: {error}"]
-        self._not_measured += [each for each in missing if each not in self._not_measured]
+    def _attach_to_another(self, binary: str) -> list[str]:
+        everybody, missing = [(binary, -1)], []
+        if self.query_source in COUNT_CALLS:
+            missing += self._attach_to(binary, -1)
+            if self._request.query_ids and not self._no_usdt:
+                missing += probes.attach_query_ids(self._object, everybody)
+        if self._request.aio:
+            if self.query_source != "memory":
+                missing += probes.attach_waits(self._object, everybody)
+            missing += self._attach_io_workers(everybody)
+        return missing

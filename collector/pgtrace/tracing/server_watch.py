@@ -22,6 +22,8 @@ from .targets import FIRST_AIO, Target, all_unfollowed, postmaster, unfollowed
 from .traced_process import TracedProcess
 
 _LOOK_EVERY_S = 0.5
+_AGAIN_S = 5.0
+"""After a server could not be traced that came in the place of another."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -42,6 +44,8 @@ class Servers:
         """Of successors, the postmaster that their server had when tracing began."""
         self._names = discovery.told_apart(target.servers)
         self._next_look = 0.0
+        self._not_before: dict[int, float] = {}
+        """By postmasters: when their successors are tried again."""
         self._gaps = Gaps()
         self._life = Life(set(self._servers)) if target.whole else None
         self._heard: list[Event] = []
@@ -171,11 +175,23 @@ class Servers:
             return
         self._next_look = now + _LOOK_EVERY_S
         self._learn(told)
+        failed: Exception | None = None
         for server in self._look_at_servers():
-            for successor in discovery.servers():
-                if _place(successor).is_that_of(self._places[server.postmaster_pid]):
-                    self._follow(server, successor)
-                    break
+            if now < self._not_before.get(server.postmaster_pid, 0.0):
+                continue
+            try:
+                self._look_for_successor(server)
+            except Exception as error:  # others have successors, too
+                self._not_before[server.postmaster_pid] = now + _AGAIN_S
+                failed = error
+        if failed:
+            raise failed
+
+    def _look_for_successor(self, server: Server) -> None:
+        for successor in discovery.servers():
+            if _place(successor).is_that_of(self._places[server.postmaster_pid]):
+                self._follow(server, successor)
+                return
 
     def _look_at_servers(self) -> list[Server]:
         """Notice what is seen of gaps in /proc; those that do not run."""
@@ -238,36 +254,36 @@ class Servers:
                     self._titles[pid] = title
 
     def _follow(self, server: Server, successor: Server) -> None:
-        del self._servers[server.postmaster_pid], self._places[server.postmaster_pid]
-        self._servers[successor.postmaster_pid] = successor
-        self._first[successor.postmaster_pid] = self.first(server.postmaster_pid)
-        self._places[successor.postmaster_pid] = _place(successor)
+        """What raises here is tried again, so that nothing is changed before it is done."""
+        old, new = server.postmaster_pid, successor.postmaster_pid
         if self._life:
-            self._life.follow(server.postmaster_pid, successor.postmaster_pid)
+            self._life.follow(old, new)  # whoever starts meanwhile is heard of
+        reason, path = unfollowed(successor), successor.postmaster.binary
+        is_another = not reason and foreign_files.inode(path) not in self._binaries
         with capabilities.raised():
             self._engine.follow_postmaster(
-                server.postmaster_pid,
+                old,
                 postmaster(successor, memory=self._engine.query_source == "memory"),
-                self._new_binary(server, successor),
+                str(path) if is_another else None,
             )
+        self._say_missing(server, successor, reason)
+        if is_another:
+            self._binaries.add(foreign_files.inode(path))
+        self._first[new] = self.first(old)
         self._gaps.started(self.name(server), time.monotonic_ns())
+        del self._servers[old], self._places[old]
+        self._servers[new], self._places[new] = successor, _place(successor)
 
-    def _new_binary(self, server: Server, successor: Server) -> str | None:
-        """Where probes have to be put, because it runs another file than the server before."""
-        reason, path = unfollowed(successor), successor.postmaster.binary
+    def _say_missing(self, server: Server, successor: Server, reason: str | None) -> None:
+        """What is not measured of it that was of the one before."""
         if reason:
             self._unfollowed.add(successor.postmaster_pid)
             if self.follows(server.postmaster_pid):
                 self._engine.not_measured.append(f"queries of the server started since: {reason}")
-            return None
-        if (server.major or 0) < FIRST_AIO <= (successor.major or 0):
+        elif (server.major or 0) < FIRST_AIO <= (successor.major or 0):
             self._engine.not_measured.append(
                 "charging reads of I/O workers: tracing began with an older server"
             )
-        if foreign_files.inode(path) in self._binaries:
-            return None
-        self._binaries.add(foreign_files.inode(path))
-        return str(path)
 
 
 class _Place(NamedTuple):

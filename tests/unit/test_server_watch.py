@@ -1,0 +1,165 @@
+"""A server that comes in the place of another is traced, also where that fails at first."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pgtrace.engines import attachments
+from pgtrace.errors import PgtraceError
+from pgtrace.postgres import discovery
+from pgtrace.postgres.discovery import Server
+from pgtrace.postgres.proc import Process
+from pgtrace.tracing import server_watch
+from pgtrace.tracing.server_watch import Servers
+
+BINARIES = Path("/bin/true"), Path("/bin/false")
+
+
+def server(pid: int, directory: str = "/srv/data", *, binary: Path = BINARIES[0]) -> Server:
+    process = Process(pid, 0, pid, 0, 0, "postgres", str(binary), False, "postgres", False)
+    return Server(process, "17.6", directory, 8192, 5432, None, "")
+
+
+class Watched:
+    """Servers that are restarted by hand; the engine does as it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *servers: Server) -> None:
+        self.now = 1000.0
+        self.runs = {each.postmaster_pid: each for each in servers}
+        self.failing: set[int] = set()
+        self.tried: list[tuple[int, int, str | None]] = []
+        self.engine: Any = SimpleNamespace(
+            not_measured=[], query_source="memory", follow_postmaster=self.follow
+        )
+        patch = monkeypatch.setattr
+        patch(server_watch, "Life", Life)
+        patch(Process, "binary", property(lambda process: Path(process.exe)))
+        patch(server_watch, "postmaster", lambda one, memory: one.postmaster_pid)
+        patch(server_watch, "unfollowed", lambda _: None)
+        patch(server_watch, "all_unfollowed", lambda _: [])
+        patch(server_watch, "_runs", lambda process: process.pid in self.runs)
+        patch(server_watch, "_place", lambda one: Place(one.data_directory))
+        patch(Servers, "_learn", lambda *_: None)
+        patch(discovery, "servers", lambda: list(self.runs.values()))
+        patch("time.monotonic", lambda: self.now)
+        target: Any = SimpleNamespace(servers=servers, whole=True)
+        self.servers = Servers(self.engine, target)
+
+    def follow(self, old: int, new: int, binary: str | None) -> None:
+        self.tried.append((old, new, binary))
+        if new in self.failing:
+            raise PgtraceError("no room")
+
+    def restart(self, old: int, new: Server) -> None:
+        del self.runs[old]
+        self.runs[new.postmaster_pid] = new
+
+    def watch(self, seconds: int) -> int:
+        """Look ten times a second, and return how often that failed."""
+        failed = 0
+        for _ in range(10 * seconds):
+            self.now += 0.1
+            try:
+                self.servers.watch({})
+            except PgtraceError:
+                failed += 1
+        return failed
+
+    def traced(self) -> set[int]:
+        return {each.postmaster_pid for each in self.servers.all()}
+
+
+class Life:
+    def __init__(self, postmasters: set[int]) -> None:
+        pass
+
+    def follow(self, old: int, new: int) -> None:
+        pass
+
+
+class Place(str):
+    def is_that_of(self, other: str) -> bool:
+        return self == other
+
+
+def test_a_successor_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, server(1))
+    watched.restart(1, server(2, binary=BINARIES[1]))
+    assert watched.watch(2) == 0
+    assert watched.tried == [(1, 2, str(BINARIES[1]))]
+    assert watched.traced() == {2}
+    assert watched.servers.first(2) == 1
+    watched.restart(2, server(3, binary=BINARIES[1]))
+    watched.watch(2)
+    assert watched.tried[1:] == [(2, 3, None)]
+    assert watched.servers.first(3) == 1
+
+
+def test_what_failed_is_tried_again_but_not_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same probes; until then all is as it was, and no gap has ended."""
+    watched = Watched(monkeypatch, server(1))
+    watched.failing = {2}
+    watched.restart(1, server(2, binary=BINARIES[1]))
+    assert watched.watch(20) == len(watched.tried) in range(3, 6)
+    assert watched.traced() == {1}
+    assert watched.servers.are_away()
+    watched.failing.clear()
+    assert watched.watch(6) == 0
+    assert watched.traced() == {2}
+    assert set(watched.tried) == {(1, 2, str(BINARIES[1]))}
+    assert not watched.servers.are_away()
+    assert watched.engine.not_measured == []
+
+
+def test_another_comes_in_the_place_of_the_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, server(1))
+    watched.failing = {2}
+    watched.restart(1, server(2))
+    watched.watch(1)
+    watched.restart(2, server(3))
+    watched.watch(6)
+    assert watched.traced() == {3}
+    assert watched.servers.first(3) == 1
+
+
+def test_one_that_fails_keeps_no_other_from_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, server(1), server(11, "/srv/other"))
+    watched.failing = {2}
+    watched.restart(1, server(2))
+    watched.restart(11, server(12, "/srv/other"))
+    assert watched.watch(2) == 1
+    assert watched.traced() == {1, 12}
+
+
+@pytest.mark.parametrize("binary", [None, "/bin/true"])
+@pytest.mark.parametrize("error", [PgtraceError("no room"), OSError("gone")])
+def test_of_probes_that_cannot_all_be_attached_none_stays(
+    monkeypatch: pytest.MonkeyPatch, binary: str | None, error: Exception
+) -> None:
+    """What says why is not measured; all else is for who tries again."""
+    links = ["of before"]
+    loaded: Any = SimpleNamespace(
+        attached=1, detach=lambda keep: links.__delitem__(slice(keep, None))
+    )
+    request: Any = SimpleNamespace(binaries=[], aio=True, query_ids=False)
+    missing: list[str] = []
+    tried = attachments.Attachments(loaded, request, "kprobe", missing, no_usdt=False, uring={})
+    tried.query_source = "memory"
+
+    def attach(*_: object) -> list[str]:
+        links.append("half of it")
+        raise error
+
+    monkeypatch.setattr(attachments.probes, "attach_io_workers", attach)
+    new: Any = SimpleNamespace(pid=2, io_workers=True)
+    for _ in range(2):
+        if isinstance(error, OSError):
+            with pytest.raises(OSError, match="gone"):
+                tried.follow(new, binary)
+        else:
+            tried.follow(new, binary)
+            (reason,) = missing
+            assert reason.endswith("of the server started since: no room")
+        assert links == ["of before"]
