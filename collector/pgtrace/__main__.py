@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import errno
 import io
+import itertools
 import resource
 import signal
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,9 @@ MOST_FILES = 4096
 class _Parser(argparse.ArgumentParser):
     """Option names are whole; errors are UsageError. --version, -v and -q are everywhere."""
 
+    given: Sequence[str] = ()
+    """What is parsed."""
+
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("allow_abbrev", False)
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -54,7 +58,20 @@ class _Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
+        """What an unknown option's value was taken for says less than that it is unknown."""
+        if not message.startswith(("argument -", "unrecognized")) and (unknown := self._unknown()):
+            message = f"unrecognized arguments: {' '.join(unknown)}"
         raise UsageError(f"{message}; see `{self.prog} --help`")
+
+    def _unknown(self) -> list[str]:
+        known = {name for action in self._actions for name in action.option_strings}
+        words = itertools.takewhile(lambda word: word != "--", self.given)
+        return [
+            word
+            for word in words
+            if word[:1] == "-" and word[1:2] and not (word[1].isdecimal() or " " in word)
+            if word.partition("=")[0] not in known and (word[1] == "-" or word[:2] not in known)
+        ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -156,6 +173,7 @@ def _run(argv: list[str], args: argparse.Namespace) -> int:
             found, prog, rest = found.load(rest[at]), f"{prog} {rest[at]}", rest[at + 1 :]
         parser = _parser(found, prog)
         found.prepare_parser(parser)
+        parser.given = rest
         parser.parse_args(rest, args)
     except SystemExit as error:  # --help and --version
         if sys.stdout:

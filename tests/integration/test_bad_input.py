@@ -422,6 +422,12 @@ def test_report_of_no_file(tmp_path: Path) -> None:
         ("report", "required: FILE"),
         ("report file --format xml", "invalid choice: 'xml'"),
         ("report file --out f", "unrecognized arguments: --out"),
+        ("top -o x", "unrecognized arguments: -o"),
+        ("top --batch 1 --output=x y", "unrecognized arguments: --output=x"),
+        ("top -v -- -o", "'-o' is not a pid"),
+        ("top --dsn -o", "argument --dsn: expected one argument"),
+        ("attach -q -o x", "unrecognized arguments: -o;"),
+        ("report --frob", "unrecognized arguments: --frob"),
     ],
 )
 def test_usage(arguments: str, says: str) -> None:
