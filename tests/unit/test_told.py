@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from pgtrace.live.frame import Frame
 from pgtrace.live.kept import Kept
 from pgtrace.live.names import MOST, SPARE
 from pgtrace.live.teller import Teller
+from pgtrace.model.capture import Tablespace
 from pgtrace.postgres.titles import Title
 from pgtrace.tracing.file_names import Place
 from pgtrace.tracing.gains import Gain
@@ -36,6 +38,7 @@ class Server:
         self.processes: dict[int, TracedProcess] = {}
         self.texts: dict[int, bytes] = {}
         self.names: dict[int, str] = {}
+        self.spaces = ["pg_default"]
         self.recorder = Recorder(self.statement, self.processes.get)
         self.teller = Teller(self.tracer(), self.recorder)
         self.begin = self.teller.begin(by_relation=True)
@@ -77,14 +80,19 @@ class Server:
                 identities=SimpleNamespace(is_meant=lambda _: True),
             ),
             places=SimpleNamespace(
-                place=lambda file: Place("heap", "pg_default", self.names[file]),
-                tablespaces=list,
+                place=self.place,
+                tablespaces=lambda: [Tablespace(each) for each in sorted(self.spaces)],
             ),
         )
 
     def statement(self, serial: int, query: int) -> StatementName:
         self.asked += 1
         return StatementName(query, self.texts[query])
+
+    def place(self, file: int) -> Place:
+        if file not in self.names:
+            return Place("unknown")
+        return Place("heap", self.spaces[0], self.names[file])
 
     def connect(self, serial: int) -> None:
         title = Title("client backend", "postgres", "mydb")
@@ -101,8 +109,9 @@ class Server:
         self.seconds += 1
         frame = self.teller.frame()
         assert frame is not None
-        self.kept.add(frame)
-        return frame
+        told = msgspec.structs.replace(frame)
+        self.kept.add(frame)  # which keeps the names elsewhere
+        return told
 
     def shown(self, kind: tabs.Kind) -> set[str]:
         listing = tabs.listing(kind, self.kept.window(1), self.kept, self.begin)
@@ -204,3 +213,40 @@ def test_what_was_read_of_a_file_that_is_gone_has_the_name_that_stands_for_it(
     frame = server.second()
     assert [(cell.place, cell.count) for cell in frame.cells] == [(9, 2)]
     assert server.shown("relation") == {"(gone) (heap)"}
+
+
+def test_a_file_that_is_gone_keeps_the_name_that_it_had(server: Server) -> None:
+    server.connect(1)
+    server.read(1, 7, 3)
+    server.second()
+    server.names = {}
+    server.read(1, 7, 4)
+    server.spaces = ["another"]
+    frame = server.second()
+    assert frame.places.keys() == {4}
+    assert server.kept.names.places[3].name == "public.t3 (heap)"
+
+
+def test_where_a_tablespace_has_its_name_at_last_all_files_are_in_it(server: Server) -> None:
+    """Also those that nobody reads again."""
+    server.spaces = ["16400"]
+    server.connect(1)
+    server.read(1, 7, 3)
+    server.second()
+    server.spaces = ["fast"]
+    server.second()
+    listing = tabs.listing("device", server.kept.window(2), server.kept, server.begin)
+    assert [row.name for row in listing.rows] == ["fast"]
+
+
+def test_a_text_that_comes_later_is_told_then(server: Server) -> None:
+    server.connect(1)
+    server.texts[7] = b""
+    server.read(1, 7, 3)
+    server.second()
+    assert server.shown("statement") == {"query_id 7"}
+    server.texts[7] = b"select 1"
+    server.read(1, 7, 3)
+    server.second()
+    assert server.shown("statement") == {"select $1"}
+    assert server.second().statements == {}

@@ -32,8 +32,10 @@ class Teller:
         self._statements: Numbers[_Statement | tuple[int, int]] = Numbers()
         self._events: Numbers[tuple[str, str | None]] = Numbers()
         self._processes: dict[int, Process] = {}
+        self._nameless: dict[int, int] = {}
+        """Statements that were told without their texts: the query_ids."""
         self._places: dict[int, Place] = {}
-        """Both as they were told last."""
+        """As they were told last; and so the processes."""
         self._used = Used()
         self._activities = Activities(tracer.registry.servers)
         self._devices: list[str] = []
@@ -99,7 +101,9 @@ class Teller:
         has = numbered(frame)
         frame.processes = self._new_processes(has.processes, here | meant)
         frame.statements = self._new_statements(taken)
-        frame.places = self._new_places(has.places)
+        # Of another name of a tablespace, those in it have to be told that were not read again
+        again = self._places.keys() if frame.devices else set[int]()
+        frame.places = self._new_places(has.places | again)
         frame.events = self._events.take()
         if old := self._used.add(frame):
             self._forget(old)
@@ -165,14 +169,20 @@ class Teller:
         return found
 
     def _new_statements(self, taken: Recorder) -> dict[int, str]:
+        """Also those whose text has come by now: another backend may have told it."""
         found = {}
         for number, what in self._statements.take().items():
             if isinstance(what[1], str):
                 found[number] = what[1]
             elif what[1] is None:
-                name = taken.texts.get(what[0])
-                text = shown_text(name.text, name.text_cut, literals=False) if name else None
-                found[number] = text or f"query_id {what[0]}"
+                self._nameless[number] = what[0]
+                found[number] = f"query_id {what[0]}"
+        for number, query_id in [*self._nameless.items()]:
+            name = taken.texts.get(query_id)
+            text = shown_text(name.text, name.text_cut, literals=False) if name else None
+            if text:
+                found[number] = text
+                del self._nameless[number]
         return found
 
     def _new_places(self, files: Iterable[int]) -> dict[int, Place]:
@@ -180,6 +190,8 @@ class Teller:
         found = {}
         for file in files:
             place = self._tracer.places.place(file)
+            if place.kind == "unknown" and file in self._places:
+                continue  # it is gone by now
             name = f"{place.relation} ({place.kind})" if place.relation else place.kind
             told = Place(name, place.tablespace)
             if self._places.get(file) != told:
@@ -190,6 +202,7 @@ class Teller:
         """What is in no frame any more that is kept is told anew should it come back."""
         drop(self._processes, old.processes)
         drop(self._places, old.places)
+        drop(self._nameless, old.statements)
         self._statements.forget(old.statements)
         self._events.forget(old.events)
         self._recorder.keep_texts(lambda query_id: self._statements.known((query_id, None)) > 0)
