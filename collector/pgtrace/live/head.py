@@ -47,7 +47,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 def _said(form: str, *parts: tuple[str, str]) -> _Said:
     """Of what is said in each place, and what is the widest there."""
-    now, widest = zip(*parts, strict=True) if parts else ((), ())
+    now, widest = zip(*parts, strict=True)
     return _Said(form.format(*now), [form.format(*widest)])
 
 
