@@ -31,6 +31,7 @@ from pgtrace.reporters.sections.statements import statements
 from pgtrace.reporters.terminal import form, server_report
 from pgtrace.reporters.view import ORDERS, Choice, Order, View
 from pgtrace_command import run
+from some_times import MS, probes, spent
 
 SLOW = some_reads([(1_000_000, 300)], source="device", kind="heap", relation="public.orders",
                   tablespace="pg_default", pattern="random")  # fmt: skip
@@ -394,6 +395,42 @@ def test_statements_keep_what_they_did() -> None:
     assert sum(r.count for r in query.io) == 2_000
     assert len(query.io) == 2
     assert json.loads(encode(some_capture(some_backend(queries=[query]))))["backends"]
+
+
+def test_where_its_time_went_is_of_all_its_backends(tmp_path: Path) -> None:
+    """The parts of a statement add up to the time of its calls in both, and nothing is missing."""
+    slept = ("IO", "DataFileRead")
+    read = some_reads([(1_300 * MS, 1)], source="device")
+    latency = some_histogram([(1_500 * MS, 1)]).to_data()
+    query = some_query(
+        calls=1,
+        latency=latency,
+        io=[read],
+        times=[spent("cpu", 200 * MS), spent("sleep", 1_300 * MS, slept)],
+    )
+    both = some_capture(
+        *(some_backend(pid=pid, io=[read], queries=[query]) for pid in (1, 2)), probes=probes()
+    )
+    path = tmp_path / "both.json"
+    path.write_bytes(encode(both))
+    out = run("report", path, "--statement", "select").out
+    assert "Of 2 backends:" in out
+    assert "  reading 2.60 s (87 %: device 2.60 s) · CPU 0.40 s (13 %)\n" in out
+
+
+def test_a_statement_of_many_backends_has_the_text_that_is_known_best() -> None:
+    """Whichever of them came first; the application is told where it is one."""
+    texts = [(None, False), ("select * fr", True), ("select * from orders", False)]
+    queries = [
+        some_query(query_id=7, text=text, text_cut=cut, application_name=f"app {cut}")
+        for text, cut in texts
+    ]
+    (one,) = statements(some_capture(*(some_backend(queries=[query]) for query in queries)))
+    assert (one.text, one.as_query().text) == ("select * from orders",) * 2
+    assert not one.as_query().text_cut
+    assert one.as_query().application_name is None
+    (of_two,) = statements(some_capture(*(some_backend(queries=[query]) for query in queries[::2])))
+    assert of_two.as_query().application_name == "app False"
 
 
 def test_devices_are_not_named_where_there_are_several() -> None:

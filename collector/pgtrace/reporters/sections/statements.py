@@ -21,6 +21,7 @@ class Statement:
     """Calls of one statement in every backend."""
 
     queries: list[Query] = field(default_factory=list)
+    """The first is one of those that tell most of the text."""
     backends: int = 0
     executed: Executions | None = None
     """Its calls and their time, where the server alone has counted them."""
@@ -60,12 +61,15 @@ class Statement:
         """All of it as one query, such as one backend has."""
         counted = [query for query in self.queries if query.calls is not None]
         waits = [query.waited_ns for query in self.queries if query.waited_ns is not None]
+        applications = {query.application_name for query in self.queries}
         return msgspec.structs.replace(
             self.queries[0],
             calls=sum(query.calls or 0 for query in counted) if counted else None,
             errors=sum(query.errors or 0 for query in counted) if counted else None,
             latency=self.latency.to_data() if counted else None,
             io=alike((r for query in self.queries for r in query.io), _TOLD + _PLACES),
+            times=[time for query in self.queries for time in query.times],
+            application_name=applications.pop() if len(applications) == 1 else None,
             waited_ns=sum(waits) if waits else None,
         )
 
@@ -84,6 +88,7 @@ def statements(capture: Capture) -> list[Statement]:
             seen.add(key)
     executed = {each.query_id: each for each in capture.executions}
     for statement in found.values():
+        statement.queries.sort(key=lambda query: (query.text is None, query.text_cut))
         statement.executed = executed.get(statement.queries[0].query_id or 0)
         statement.latency = Histogram.of(
             query.latency for query in statement.queries if query.latency
