@@ -55,6 +55,11 @@ def shown(text: str | None, *, cut: bool) -> str:
     return f"{text.rstrip()} {ELLIPSIS}" if cut and not text.endswith(ELLIPSIS) else text
 
 
+def without_end(statement: str) -> str:
+    """A statement without the semicolons and white space at its end."""
+    return statement.rstrip("; \t\r\n")
+
+
 def shortened(text: str, most: int) -> str:
     """Its begin, which ends with a word or in one, if it has more characters than that."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}{ELLIPSIS}"

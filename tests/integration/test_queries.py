@@ -611,7 +611,7 @@ def benches(
 def test_pgbench(benches: dict[str, captures.Backend], mode: str) -> None:
     """Exactly its 500 queries, by their protocol, and the one that it waited in before."""
     lock, queries = sorted(benches[mode].queries, key=lambda query: query.calls)
-    assert lock.text == "select pg_advisory_lock_shared($1);"
+    assert lock.text == "select pg_advisory_lock_shared($1)"
     assert (lock.begun_before, lock.calls, lock.errors) == (True, 1, 0)
     protocol = "simple" if mode == "simple" else "extended"
     assert (queries.protocol, queries.begun_before) == (protocol, False)

@@ -1,13 +1,16 @@
 """What is said of a comparison: the cause that it has, in words that name it, and no other."""
 
+import re
 from typing import Any
 
 import pytest
 
 from pgtrace.comparing.captures import compare
 from pgtrace.comparing.comparison import Comparison, Finding, Share, Subject
+from pgtrace.comparing.selection import Selection
 from pgtrace.comparing.side import side_of
-from pgtrace.model.capture import Capture, Pattern
+from pgtrace.model.capture import Capture, Executions, Pattern
+from pgtrace.reporters.comparison import text as drawn
 from pgtrace.reporters.sections.comparison_answer import answer
 from pgtrace.reporters.sections.comparison_causes import moved
 from seeded_captures import at_once, seeded_capture
@@ -211,3 +214,44 @@ def test_that_no_statement_is_in_both_is_said() -> None:
 def test_a_client_that_never_pauses_reads_more_where_blocks_are_faster() -> None:
     text = said(seeded_capture("a"), seeded_capture("b", slower=0.5, calls=40.0))
     assert "Reading takes as much of each second as in A, at a faster pace." in text
+
+
+def of_light_tier(name: str, **fields: Any) -> Capture:
+    """Its calls are those of pg_stat_statements, of the whole server: ten backends did as much."""
+    found = seeded_capture(name, **fields)
+    found.probes.queries = "memory"
+    (query,) = found.backends[0].queries
+    assert query.calls is not None and query.query_id is not None
+    found.executions = [Executions(query.query_id, 10 * query.calls, 1)]
+    query.calls = query.errors = query.latency = None
+    return found
+
+
+def test_calls_of_the_whole_server_are_not_those_of_one_backend() -> None:
+    """They are not known then: a tenth of the blocks a call were another plan."""
+    a, b = of_light_tier("a"), seeded_capture("b")
+    calls = a.executions[0].calls
+    whole, part = side_of(a), side_of(a, Selection(backend=a.backends[0].pid))
+    assert [each.calls for each in whole.statements.values()] == [calls]
+    assert [each.calls for each in part.statements.values()] == [None]
+    found = compare(part, side_of(b))
+    assert found.factor is None
+    (one,) = found.statements
+    assert one.a_calls_per_s is None and one.a_blocks_per_call is None
+    assert one.b_calls_per_s and one.b_blocks_per_call
+    shown = drawn(found, 80)
+    assert "blocks a call" not in shown
+    assert re.search(r"^ +\? +\d+\.\d +\? +10\.0 ", shown, re.MULTILINE)
+
+
+def test_a_semicolon_at_the_end_makes_no_other_statement() -> None:
+    """Files of before have it where pg_stat_statements told no text."""
+    a = seeded_capture("a", text="select * from t where id = $1;")
+    b = seeded_capture("b", text="select * from t where id = $1")
+    found = compared(a, b)
+    assert [s.text for s in found.statements] == ["select * from t where id = $1"]
+    assert found.statements[0].a_blocks_per_s and found.statements[0].b_blocks_per_s
+    assert "nothing_in_common" not in {c.name for c in found.cautions}
+    assert [f.of.statement for f in found.findings if f.of.statement] == [
+        f.of.statement for f in compared(b, seeded_capture("c")).findings if f.of.statement
+    ]

@@ -12,12 +12,12 @@ from ..model.capture import (
     Kind,
     Operation,
     Pattern,
-    Query,
     Source,
     of_operation,
 )
 from ..model.histogram import Histogram
 from ..stats.batch_means import Sum
+from ..terminal_text import without_end
 from . import selection as selections
 from .pieces import Piece, Stratum
 from .selection import Selection, SelectionError
@@ -39,7 +39,7 @@ class Statement:
     text: str
     query_ids: set[int] = field(default_factory=set)
     calls: int | None = None
-    """None: not measured."""
+    """None: not measured, or not of this part."""
     blocks: int = 0
     total_ns: int = 0
     reads: Counter[Reads] = field(default_factory=Counter)
@@ -130,8 +130,12 @@ def _statements(capture: Capture, selection: Selection) -> dict[object, Statemen
         if selection.backend not in (None, backend.pid):
             continue
         for query in filter(selection.calls, backend.queries):
-            key = _key(query)
-            each = found.setdefault(key, Statement(query.text or "(text not known)"))
+            # Files of before kept the semicolon at the end where pg_stat_statements told no text
+            text = without_end(query.text or "")
+            # By its text, which is the same in another session, and on another server; its id may
+            # not be
+            key = text or query.query_id or query.text_hash
+            each = found.setdefault(key, Statement(text or "(text not known)"))
             if query.query_id is not None:
                 each.query_ids.add(query.query_id)
             if query.calls is not None:
@@ -140,18 +144,14 @@ def _statements(capture: Capture, selection: Selection) -> dict[object, Statemen
                 each.blocks += io.blocks
                 each.total_ns += io.total_ns
                 each.reads[io.pattern, io.kind, io.relation] += io.blocks
+    if selection.backend is not None:
+        return found  # what pg_stat_statements counts are calls of the whole server
     executed = {each.query_id: each.calls for each in capture.executions}
     for each in found.values():
         counted = [executed[number] for number in each.query_ids if number in executed]
         if each.calls is None and counted:
             each.calls = sum(counted)
     return found
-
-
-def _key(query: Query) -> object:
-    """By its text, which is the same in another session, and on another server; its id may not
-    be."""
-    return query.text or query.query_id or query.text_hash
 
 
 def _with_gaps(

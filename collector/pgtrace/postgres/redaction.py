@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import pairwise
 
-from ..terminal_text import ELLIPSIS
+from ..terminal_text import ELLIPSIS, without_end
 from .tokens import Token, both_readings, signs
 
 UNPARSED = re.compile(r"<unparsed [0-9a-f]{12}>")
@@ -44,7 +44,8 @@ def redact(text: str, cut: bool) -> str:
     own parameters; and what a setting is SET to, and what is given as a password, however it is
     written.
 
-    Comments go, white space becomes single spaces. `cut` says that the text ends too early: a
+    Comments go, and the semicolon at the end, which pg_stat_statements leaves out as well; white
+    space becomes single spaces. `cut` says that the text ends too early: a
     literal that it ends in is lost, and "…" marks the end. What cannot be told apart for certain
     becomes "<unparsed HASH>", the same for the same text in this process. Nothing is raised.
     """
@@ -76,7 +77,9 @@ def redact(text: str, cut: bool) -> str:
             token = text[start:end]
         out += f" {token}" if space and out else token
         space = False
-    if cut and not out.endswith(ELLIPSIS):
+    if not cut:
+        return without_end(out)
+    if not out.endswith(ELLIPSIS):
         out += f" {ELLIPSIS}" if space and out else ELLIPSIS
     return out
 

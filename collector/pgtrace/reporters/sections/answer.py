@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ... import units
 from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
-from ...terminal_text import ELLIPSIS, shortened
+from ...terminal_text import ELLIPSIS, shortened, without_end
 from . import time_answer
 from .statements import Statement
 from .sums import PERFORMERS, by_name, device_ns, file_of, reads_of, time_of, written
@@ -212,4 +212,4 @@ def ended(words: str) -> str:
 
 def short(text: str, most: int = 60) -> str:
     """A statement in a sentence, which goes on behind it."""
-    return shortened(" ".join(text.split()).rstrip("; "), most)
+    return shortened(" ".join(without_end(text).split()), most)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ...errors import TargetError
 from ...model.capture import Capture, Time
-from ...terminal_text import escape
+from ...terminal_text import escape, without_end
 from .time_parts import NAMES, is_idle
 
 BETWEEN = "(between statements)"
@@ -47,4 +47,4 @@ def _ends(time: Time) -> tuple[str, ...]:
 
 def _frame(text: str) -> str:
     """In one line."""
-    return " ".join(escape(text.rstrip("; ")).split())
+    return " ".join(escape(without_end(text)).split())
