@@ -262,6 +262,24 @@ def test_attach_shows_who_holds_the_lock(small: PrivateCluster, connects: bool) 
     assert "Lock:relation" in ended.out
 
 
+def test_attach_into_a_pipe_shows_it_before_its_next_look(small: PrivateCluster) -> None:
+    """Once, however long it is until then, and of a wait that began when tracing had begun."""
+    with small.connect() as waiting, transaction(small, "lock table two") as holder:
+        command = "attach", "--every", 600, waiting.info.backend_pid
+        with Pgtrace(*command, connects=True) as attached:
+            attached.attached()
+            time.sleep(1.5)  # its first look is over
+            thread = threading.Thread(target=waiting.execute, args=["select count(*) from two"])
+            thread.start()
+            attached.wait_for(rf"Process {holder.info.backend_pid} is before it")
+            time.sleep(2.5)
+            holder.execute("commit")
+            thread.join()
+            attached.wait_for("■ ")
+            ended = attached.stop()
+    assert ended.out.count("is before it") == 1
+
+
 @pytest.mark.parametrize("literals", [False, True])
 def test_json_has_who_holds_the_lock(small: PrivateCluster, literals: bool) -> None:
     """Once for as long as it is so, and its statement without literals unless they are kept."""

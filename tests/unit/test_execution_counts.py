@@ -97,3 +97,11 @@ def test_a_capture_without_calls_says_why() -> None:
         "Calls of statements and their time are those of pg_stat_statements; --queries full adds "
         "errors and latencies." in " ".join(capture_report.render(capture).split())
     )
+
+
+def test_reads_of_a_statement_that_is_in_no_backend_are_not_known() -> None:
+    """Its time of reading is no 0."""
+    capture = some_capture(some_backend(queries=[]))
+    capture.executions = [Executions(1, 5, 2_000_000)]
+    (_, line) = executed.table(capture, 80)
+    assert line.split() == ["5", "2.00", "ms", "?", "?", "(text", "not", "known)"]

@@ -8,6 +8,7 @@ from typing import Protocol
 from .. import terminal_text, units
 from ..engines import QueryEvent, ReadsByKey, add_reads
 from ..model.capture import COUNT_CALLS, Capture, Io, Latencies, of_operation
+from ..postgres.blockers import Blocker
 from ..reporters import losses
 from ..reporters.sections import time_parts
 from ..reporters.terminal import block, capture_report, files
@@ -57,6 +58,8 @@ class TextScreen:
         self._second_ends = time.monotonic() + 1
         self._next_look = time.monotonic() + FIRST_LOOK_S
         self._announced_ns = 0
+        self._blocked_by: tuple[int, frozenset[int]] | None = None
+        """Of which query, by its start, who was shown to keep it from a lock, by their pids."""
         self._queries = self._errors = 0
 
     def begin(self) -> None:
@@ -97,6 +100,8 @@ class TextScreen:
         now = time.monotonic()
         if now >= self._second_ends:
             self._sum_up()
+            if self._is_newly_blocked():
+                self._next_look = now
             self._second_ends = now + 1
         if now >= self._next_look:
             self._look()
@@ -212,12 +217,22 @@ class TextScreen:
         lead = f"… {units.duration(elapsed)}"
         self._place.draw([*self._block(reads, elapsed, lead, waited_ns), *self._blocked(account)])
 
+    def _is_newly_blocked(self) -> bool:
+        """Whether others than were shown keep the query that runs from a lock: nobody who waits for
+        a lock wants to wait for the next look."""
+        account = self._tracer.account()
+        waits = self._tracer.blockers(account)
+        if waits is None or not waits[2]:
+            return False
+        return self._blocked_by != _who_blocks(account, waits[2])
+
     def _blocked(self, account: Account) -> list[str]:
         """Who holds the lock that it waits for since a while."""
         waits = self._tracer.blockers(account)
         if waits is None:
             return []
         lock, waited_ns, holders = waits
+        self._blocked_by = _who_blocks(account, holders)
         least = "at least " if account.running and account.running.begun_before else ""
         lines = [f"It waits for a lock ({lock}), for {least}{units.duration(waited_ns)} so far."]
         for each in holders:
@@ -225,9 +240,11 @@ class TextScreen:
                 lines.append("A prepared transaction is before it: see pg_prepared_xacts.")
                 continue
             who = " ".join(part for part in (each.usename, each.application_name) if part)
-            state = f", {each.state} for {units.duration((each.state_s or 0) * 1e9)}"
+            state = f", {each.state}" if each.state else ""
+            if state and each.state_s is not None:
+                state += f" for {units.duration(each.state_s * 1e9)}"
             lines.append(
-                f"Process {each.pid} is before it: {who or '?'}{state if each.state else ''}: "
+                f"Process {each.pid} is before it: {who or '?'}{state}: "
                 f"{' '.join((each.query or '(not shown)').split())}"
             )
         return [part for line in lines for part in sentence(line, WIDTH, 2)]
@@ -294,3 +311,8 @@ class TextScreen:
     def _lines(self, lines: list[str]) -> None:
         for line in lines:
             self._print(line)
+
+
+def _who_blocks(account: Account, holders: Sequence[Blocker]) -> tuple[int, frozenset[int]]:
+    began = account.running.start_ns if account.running else 0
+    return began, frozenset(each.pid for each in holders)

@@ -48,11 +48,12 @@ def _by_id(capture: Capture) -> Mapping[int | None, list[Query]]:
 def _line(each: Executions, queries: Mapping[int | None, list[Query]], width: int) -> str:
     own = queries[each.query_id]
     reads = of_operation(r for query in own for r in query.io)
+    read_ns = sum(r.total_ns for r in reads) if own else None
     waited_ns = device_ns(reads) if own else None
     return (
         f"{units.count(each.calls):>11}"
         f"{units.duration(each.total_ns):>11}"
-        f"{units.duration(sum(r.total_ns for r in reads)):>11}"
+        f"{'?' if read_ns is None else units.duration(read_ns):>11}"
         f"{'?' if waited_ns is None else units.duration(waited_ns):>11}"
         f"  {_shortened(own, max(width - _NUMBERS - 2, 20))}"
     )
