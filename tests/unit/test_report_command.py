@@ -17,6 +17,7 @@ from pgtrace.model.capture import Backend, Capture, Host, Lost, Probes, Server
 from pgtrace.model.histogram import Histogram
 from pgtrace.reporters import hlog
 from pgtrace.reporters.terminal import capture_report
+from pgtrace_command import run
 
 COLLECTOR = Path(commands.__file__).parents[2]
 
@@ -81,6 +82,29 @@ def test_output_goes_to_a_file_and_the_message_to_stderr(
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert main(["report", str(file), "-o", str(out), "--force", "-q"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["taken.json", "linked.json", "up/../taken.json", "stdin"])
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+def test_what_is_read_is_never_overwritten(
+    taken: Capture, tmp_path: Path, name: str, form: str
+) -> None:
+    """By whatever name it is written to, or read from, and whether --force is given or not."""
+    file = tmp_path / "taken.json"
+    (tmp_path / "up").mkdir()
+    documents.write(taken, file)
+    os.link(file, tmp_path / "linked.json")
+    whole = file.read_bytes()
+    out = file if name == "stdin" else tmp_path / name
+    for force in [], ["--force"]:
+        with file.open("rb") as stdin:
+            read = "-" if name == "stdin" else file
+            ended = run("report", read, "--format", form, "-o", out, *force, stdin=stdin)
+        said = f"pgtrace: {out} is the file that is read, and would be lost: name another with -o\n"
+        assert (ended.code, ended.out, ended.err) == (2, "", said)
+        ended = run("compare", tmp_path / "none.json", file, "-o", out, *force)
+        assert (ended.code, ended.err) == (2, said)
+    assert file.read_bytes() == whole
 
 
 def test_nothing_is_overwritten_without_force(

@@ -88,6 +88,7 @@ class CompareCommand:
             except selection.SelectionError as error:
                 raise UsageError(f"--{'ab'[len(parts)]}: {error}") from error
         if args.output is not None:
+            output_file.check_apart(args.output, [args.a_file, args.b_file or args.a_file])
             output_file.check(args.output, args.force)
         if args.a_file == "-" == args.b_file:
             raise UsageError("stdin is one file: name the other, as in `pgtrace compare A.json -`")

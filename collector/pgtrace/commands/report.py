@@ -72,6 +72,7 @@ class ReportCommand:
             raise UsageError("--dsn is for --planner: without it a report needs no connection")
         report_views.check(args)
         if args.output is not None:
+            output_file.check_apart(args.output, [args.file])
             output_file.check(args.output, args.force)
         document, to_file = result_file.load_any(args.file), args.output is not None
         gc.freeze()  # what was read stays to the end: the collector need not look at it

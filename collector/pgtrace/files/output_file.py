@@ -8,7 +8,7 @@ import errno
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,6 +37,27 @@ def check(path: Path | str, force: bool = False) -> None:
         raise UsageError(f"{path.parent}: no such directory") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be written: {reason(error)}") from error
+
+
+def check_apart(path: Path | str, read: Sequence[Path | str]) -> None:
+    """Raise UsageError if `path` is one of the files that are read, "-" for stdin, by whatever
+    name: --force overwrites what was written before, never what was measured."""
+    written = _status(path)
+    for each in read:
+        if written and (status := _status(each)) and os.path.samestat(written, status):
+            raise UsageError(
+                f"{path} is the file that is read, and would be lost: name another with -o"
+            )
+
+
+def _status(path: Path | str) -> os.stat_result | None:
+    """None of what is no regular file, or not there."""
+    number = 0 if str(path) == "-" else output_stream.descriptor(path)
+    try:
+        found = os.stat(path if number is None else number)
+    except (OSError, ValueError, OverflowError):
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def write(data: bytes, path: Path | str, force: bool = False) -> str:
