@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,7 +88,9 @@ class Counting:
             self.intervals.look()
 
     def listed(self) -> list[Interval]:
-        return self.intervals.listed(8192, {1: "one", 2: "one", 3: "two"}.get, TELLING, EVENTS)
+        return self.intervals.listed(
+            8192, {1: "one", 2: "one", 3: "two"}.get, TELLING, EVENTS, self.now_ns
+        )
 
 
 def costs(listed: list[Interval]) -> list[tuple[str | None, int, int, int]]:
@@ -105,6 +108,20 @@ def test_each_second_with_reads_is_an_interval() -> None:
     listed = counting.listed()
     assert [round(i.second, 3) for i in listed] == [0, 3, 4]
     assert costs(listed) == [("one", 3, 3, 3000), ("one", 5, 5, 5000), ("two", 7, 7, 7000)]
+
+
+def test_the_last_interval_ends_with_tracing_however_long_it_takes_to_add_up() -> None:
+    counting = Counting()
+    counting.read(1)
+    counting.wait(1.5)
+    counting.read(1)
+    ended_ns = counting.now_ns
+    counting.intervals.end()
+    counting.wait(3)
+    counting.read(1)
+    listed = counting.intervals.listed(8192, {1: "one"}.get, TELLING, EVENTS, ended_ns)
+    assert sum(each.length or 0 for each in listed) == pytest.approx(1.5)
+    assert sum(reads for _, reads, _, _ in costs(listed)) == 3
 
 
 def test_only_relations_count_with_their_forks() -> None:
@@ -215,7 +232,10 @@ def test_a_tablespace_keeps_its_name_when_the_file_that_told_it_is_gone() -> Non
     counting.wait(1)
     counting.intervals.fold_files({1: 9})
     assert {
-        cost[0] for cost in costs(counting.intervals.listed(8192, {9: "one"}.get, TELLING, EVENTS))
+        cost[0]
+        for cost in costs(
+            counting.intervals.listed(8192, {9: "one"}.get, TELLING, EVENTS, counting.now_ns)
+        )
     } == {"one"}
 
 

@@ -51,6 +51,14 @@ def test_one_end_is_enough(
     assert shown(capture, since, until)[0] == said
 
 
+def test_a_part_is_never_longer_than_the_session(capture: Capture) -> None:
+    """The last interval of a file of before went on until all was added up."""
+    capture.duration_s = 5.4
+    capture.intervals[-1].length = 1.7
+    assert shown(capture, "12:00:00")[0] == "From 12:00:00 to 12:00:05, 5.40 s:"
+    assert shown(capture, "12:00:05")[0] == "From 12:00:05 to 12:00:05, 400 ms:"
+
+
 def test_a_session_goes_on_after_midnight(capture: Capture) -> None:
     capture.started = "2026-01-31T23:59:58.500000Z"
     assert shown(capture, "00:00:00")[0] == "From 23:59:59 to 00:00:04, 5.00 s:"

@@ -1,5 +1,6 @@
 """The session cut into pieces of about a second: what was done in each, by whom, and its cost."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -196,6 +197,10 @@ class Intervals:
         pause_ns = round((self._busy_clock() - busy) / MOST_OF_TIME)
         self._due_ns = max(began + self._every_ns, self._clock() + pause_ns)
 
+    def end(self) -> None:
+        """Cut off no more: tracing has ended."""
+        self._due_ns = sys.maxsize
+
     @property
     def cut_ns(self) -> int:
         """Until when the last interval that was cut off went."""
@@ -240,8 +245,10 @@ class Intervals:
         tablespace: Callable[[int], str | None],
         telling: Telling,
         event: Callable[[int], WaitEvent],
+        ended_ns: int,
     ) -> list[Interval]:
-        """All so far, the last of which may be short; those in which nothing was done are left out.
+        """All until then, the last of which may be short; those in which nothing was done are left
+        out. What took time after the end, to detach and to add up, is of no interval.
 
         `tablespace` names that of a file, by its index; `telling` what the heaviest are; `event`
         what a sleep was for.
@@ -249,7 +256,7 @@ class Intervals:
         rest = self._next = self._piece()
         names = {space: tablespace(file) for space, file in self._files.items()}
         pieces = [*self._kept, (self._last_ns, rest)]
-        ends = [*(at for at, _ in pieces[1:]), self._clock()]
+        ends = [*(at for at, _ in pieces[1:]), ended_ns]
         return [
             Interval(
                 second=(at - self._began_ns) / 1e9,

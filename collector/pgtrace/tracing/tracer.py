@@ -295,6 +295,7 @@ class Tracer:
             ended_ns, kept = time.monotonic_ns(), self.failures.kept
             with kept("the end of tracing"):
                 ended_ns = self.engine.detach()  # until then it is told what goes on
+            self.intervals.end()
             self._poll()
             with kept("backends that ended"):
                 self._events += self.registry.finish()
@@ -427,6 +428,7 @@ class Tracer:
                     lambda file: tablespace(file).tablespace,
                     self.assembly.telling(backends),
                     self.assembly.event,
+                    ended_ns,
                 ),
                 [],
             ),

@@ -36,10 +36,11 @@ def sections(capture: Capture, span: Span, choice: Choice) -> list[Section]:
     chosen = [i for i in capture.intervals if i.second < end and i.second + (i.length or 0) > first]
     if not chosen:
         return [Section("span", [Paragraph("Nothing was read, written or synced then.")])]
-    last = chosen[-1].second + (chosen[-1].length or 0)
+    ends = [min(i.second + (i.length or 0), capture.duration_s) for i in chosen]
+    seconds = sum(max(end - i.second, 0) for i, end in zip(chosen, ends, strict=True))
     said = (
-        f"From {moment(capture, chosen[0].second)} to {moment(capture, last)}, "
-        f"{units.duration(1e9 * sum(i.length or 0 for i in chosen))}:"
+        f"From {moment(capture, chosen[0].second)} to {moment(capture, ends[-1])}, "
+        f"{units.duration(1e9 * seconds)}:"
     )
     kept = "Of each second the five that took longest are known; all else is in the sums alone."
     return [
