@@ -179,7 +179,16 @@ def _run(argv: list[str], args: argparse.Namespace) -> int:
         if sys.stdout:
             sys.stdout.flush()
         return error.code if isinstance(error.code, int) else 0
+    _check_stdout(args, prog)
     return found.run(args)
+
+
+def _check_stdout(args: argparse.Namespace, prog: str) -> None:
+    """Raise UsageError if nobody is there to get what will be printed, rather than after hours."""
+    if sys.stdout is not None or (getattr(args, "output", None) and not getattr(args, "json", 0)):
+        return
+    with_o, where = hasattr(args, "output") and not args.output, f"`{prog} … > FILE`"
+    raise UsageError(f"stdout is closed: {'name a file with -o FILE' if with_o else where}")
 
 
 def _first_word(argv: Sequence[str]) -> int:

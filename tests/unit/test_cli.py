@@ -214,6 +214,37 @@ def test_a_full_disk_is_an_error(unbuffered: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("attach 1 --duration 1", "`pgtrace attach … > FILE`"),
+        ("capture --duration 1", "name a file with -o FILE"),
+        ("capture --duration 1 --json -o none.json", "`pgtrace capture … > FILE`"),
+        ("compare none.json other.json", "name a file with -o FILE"),
+        ("doctor", "`pgtrace doctor … > FILE`"),
+        ("doctor --json", "`pgtrace doctor … > FILE`"),
+        ("lab pages", "name a file with -o FILE"),
+        ("list", "`pgtrace list … > FILE`"),
+        ("list --json", "`pgtrace list … > FILE`"),
+        ("report none.json", "name a file with -o FILE"),
+        ("report --json none.json", "name a file with -o FILE"),
+        ("report --planner none.json", "name a file with -o FILE"),
+        ("top", "`pgtrace top … > FILE`"),
+        ("top --batch 1", "`pgtrace top … > FILE`"),
+    ],
+)
+def test_a_stdout_that_is_closed_is_told_before_anything_is_done(line: str, said: str) -> None:
+    command = f"{sys.executable} -m pgtrace {line} >&-"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, f"pgtrace: stdout is closed: {said}\n")
+
+
+def test_what_goes_to_a_file_needs_no_stdout(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m pgtrace report none.json -o {tmp_path}/out >&-"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.stderr == "pgtrace: none.json: no such file\n"
+
+
 def test_help_imports_no_command_and_no_library() -> None:
     done = subprocess.run(
         [

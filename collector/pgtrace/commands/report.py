@@ -131,11 +131,7 @@ def _planner(capture: "Capture", args: argparse.Namespace, *, to_file: bool) -> 
 
 
 def width(to_file: bool) -> int:
-    """How wide text may be: as the terminal, where it goes to one. UsageError if nobody is there to
-    get it.
-    """
-    if not to_file and sys.stdout is None:
-        raise UsageError("stdout is closed: name a file with -o FILE")
+    """How wide text may be: as the terminal, where it goes to one."""
     return WIDTH if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
 

@@ -54,7 +54,7 @@ def _status(path: Path | str) -> os.stat_result | None:
     """None of what is no regular file, or not there."""
     number = 0 if str(path) == "-" else output_stream.descriptor(path)
     try:
-        found = os.stat(path if number is None else number)
+        found = Path(path).stat() if number is None else os.fstat(number)
     except (OSError, ValueError, OverflowError):
         return None
     return found if stat.S_ISREG(found.st_mode) else None
