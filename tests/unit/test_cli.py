@@ -106,6 +106,25 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert capsys.readouterr() == ("", f"pgtrace: {message}\n")
 
 
+@pytest.mark.parametrize("name", [*commands.TABLE, *(f"lab {name}" for name in TABLE)])
+@pytest.mark.parametrize("text", ["", "x", "-1", "0", "1_0", "\u0663", "9" * 5000, "nan", "\0"])
+def test_what_is_no_value_of_an_option_is_said_in_words(name: str, text: str) -> None:
+    """Never as `invalid _positive value`, which is what argparse makes of a ValueError."""
+    command, _, experiment = name.partition(" ")
+    found = commands.load(command)
+    if isinstance(found, commands.Group):
+        if not experiment:
+            return
+        found = found.load(experiment)
+    parser = argparse.ArgumentParser()
+    found.prepare_parser(parser)
+    for convert in (action.type for action in parser._actions if callable(action.type)):
+        try:
+            convert(text)
+        except argparse.ArgumentTypeError as error:
+            assert str(error).startswith(repr(text))
+
+
 @pytest.mark.parametrize("word", ["-v", "--verbose", "-q", "--quiet"])
 def test_shared_options_go_before_and_after_the_command(fake: Fake, word: str) -> None:
     wanted = {"verbose": "v" in word, "quiet": "q" in word}

@@ -366,8 +366,9 @@ def test_one_backend_needs_no_summary(tmp_path: Path) -> None:
     [
         (["--backend", "77"], 3, "has no backend 77: --backends shows those that it has"),
         (["--statement", "nobody"], 3, "has no statement 'nobody': --statements shows those"),
-        (["--top", "0"], 2, "0 is less than 1"),
-        (["--top", "many"], 2, "argument --top: invalid"),
+        (["--top", "0"], 2, "argument --top: '0' is not a number above 0"),
+        (["--top", "many"], 2, "argument --top: 'many' is not a number above 0"),
+        (["--backend", "abc"], 2, "argument --backend: 'abc' is not a pid"),
         (["--sort", "size"], 2, "invalid choice: 'size'"),
         (["--backend", "7", "--sort", "p99"], 2, "--backend is one in full: leave --sort out"),
         (["--statement", "x", "--top", "3"], 2, "--statement is one in full: leave --top out"),

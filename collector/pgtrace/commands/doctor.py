@@ -15,6 +15,7 @@ from ..doctor import Ability, Group
 from ..doctor.verdict import verdict
 from ..errors import PgtraceError
 from ..terminal_text import escape
+from . import tracing_options
 
 _SIGNS = {True: "ok", False: "no", None: "- "}
 
@@ -34,7 +35,11 @@ class DoctorCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
         parser.add_argument(
-            "-p", "--pid", type=int, metavar="PID", help="look at this process's server alone"
+            "-p",
+            "--pid",
+            type=tracing_options.pid,
+            metavar="PID",
+            help="look at this process's server alone",
         )
         parser.add_argument(
             "--measure",

@@ -111,7 +111,7 @@ def _how_to_name(server: "Server", servers: Sequence["Server"]) -> str:
 
 def _is_named(server: "Server", name: str) -> bool:
     if name.isascii() and name.isdecimal():
-        return server.port == int(name)
+        return str(server.port) == (name.lstrip("0") or "0")
     asked = Path(name)
     if server.data_directory == str(asked.absolute()):
         return True

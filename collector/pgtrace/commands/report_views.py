@@ -4,6 +4,7 @@ import argparse
 
 from ..errors import UsageError
 from ..reporters.view import ORDERS, PARTS, Choice, View
+from . import tracing_options
 
 _VIEWS = (*PARTS, "backend", "statement")
 _TIMES = ("since", "until")
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("text of a capture of several backends, or its table as csv")
     group.add_argument(
         "--top",
-        type=_positive,
+        type=_rows,
         metavar="N",
         help="rows of each table; 10, or as many as fit a screen, if not given",
     )
@@ -30,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--backends", action="store_true", help="each backend with all that it read, in full"
     )
-    group.add_argument("--backend", type=_positive, metavar="PID", help="one of them in full")
+    group.add_argument(
+        "--backend", type=tracing_options.pid, metavar="PID", help="one of them in full"
+    )
     group.add_argument(
         "--statement",
         metavar="ID|TEXT",
@@ -42,11 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--until", metavar="TIME", help="and until then")
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
+def _rows(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < len(text) < 10 or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
 
 
 def given(args: argparse.Namespace) -> str | None:

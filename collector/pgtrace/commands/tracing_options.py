@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> 
     if several:
         what = "a backend's process ID, or a postmaster's for its whole server"
         again += "; may be given several times"
-    target.add_argument("target", nargs="?", type=_pid, metavar="PID", help=what)
-    target.add_argument("-p", "--pid", type=_pid, metavar="PID", action="append", help=again)
+    target.add_argument("target", nargs="?", type=pid, metavar="PID", help=what)
+    target.add_argument("-p", "--pid", type=pid, metavar="PID", action="append", help=again)
     if several:
         _add_servers(target)
     _add_measures(parser.add_argument_group("what to measure"), several=several)
@@ -156,10 +156,16 @@ def output_group(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
-def _pid(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 22:
+def pid(text: str) -> int:
+    """An option's value that is the number of a process; for argparse."""
+    if not _is_number(text) or not 0 < int(text) < 1 << 22:
         raise argparse.ArgumentTypeError(f"{text!r} is not a pid")
     return int(text)
+
+
+def _is_number(text: str) -> bool:
+    """Whether int() takes it, which of thousands of digits raises ValueError."""
+    return text.isascii() and text.isdecimal() and len(text) < 20
 
 
 def _operations(text: str) -> "tuple[Operation, ...]":
@@ -176,7 +182,7 @@ def _operations(text: str) -> "tuple[Operation, ...]":
 
 def count(text: str) -> int:
     """An option's value from 1 to 65536; for argparse."""
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 1 << 16:
+    if not _is_number(text) or not 0 < int(text) <= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 65536")
     return int(text)
 

@@ -70,7 +70,7 @@ def parse(texts: list[str]) -> Selection:
                 )
             found = replace(found, interval=(first.strip(), last.strip()))
         elif kind == "backend":
-            if not value.isdecimal():
+            if not value.isascii() or not value.isdecimal() or len(value) > 10:
                 raise SelectionError(f"{value!r} is no pid: say it as in 'backend 4711'")
             found = replace(found, backend=int(value))
         else:

@@ -146,6 +146,6 @@ def number(text: str) -> int:
 
 
 def _cpu(text: str) -> int:
-    if not text.isascii() or not text.isdecimal():
+    if not text.isascii() or not text.isdecimal() or len(text) > 6:
         raise argparse.ArgumentTypeError(f"{text!r} is not the number of a CPU")
     return int(text)
