@@ -57,6 +57,13 @@ class _Parser(argparse.ArgumentParser):
                 short, name, action="store_true", default=argparse.SUPPRESS, help=text
             )
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Refuse what is empty, such as a variable that a script has not set: it is no option left
+        out. Of --dsn it says that libpq's environment does."""
+        if not arg_string and action.dest != "dsn":
+            raise argparse.ArgumentError(action, "it is empty: give a value, or leave it out")
+        return super()._get_value(action, arg_string)
+
     def error(self, message: str) -> NoReturn:
         """What an unknown option's value was taken for says less than that it is unknown."""
         if not message.startswith(("argument -", "unrecognized")) and (unknown := self._unknown()):

@@ -106,6 +106,43 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert capsys.readouterr() == ("", f"pgtrace: {message}\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("capture --server ''", "--server"),
+        ("capture --server=", "--server"),
+        ("capture --all --datname ''", "--datname"),
+        ("capture --all --usename ''", "--usename"),
+        ("capture --all -o ''", "-o/--output"),
+        ("top --batch 1 --server ''", "--server"),
+        ("attach ''", "PID"),
+        ("attach -p ''", "-p/--pid"),
+        ("report --statement '' none.json", "--statement"),
+        ("report --since '' none.json", "--since"),
+        ("report --until= none.json", "--until"),
+        ("report ''", "FILE"),
+        ("report -o '' none.json", "-o/--output"),
+        ("compare none.json ''", "FILE"),
+        ("compare none.json other.json --a ''", "--a"),
+        ("lab pages --storage ''", "--storage"),
+        ("lab pages --storage ssd=/mnt --user ''", "--user"),
+    ],
+)
+def test_an_empty_value_is_not_an_option_left_out(
+    line: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script with an empty variable would trace what nobody asked for."""
+    assert main(shlex.split(line)) == 2
+    out, err = capsys.readouterr()
+    said = f"pgtrace: argument {option}: it is empty: give a value, or leave it out; see `pgtrace "
+    assert (out, err[: len(said)]) == ("", said)
+
+
+def test_an_empty_dsn_stands_for_libpqs_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--planner", "--dsn", "", "none.json"]) == 2
+    assert capsys.readouterr().err == "pgtrace: none.json: no such file\n"
+
+
 @pytest.mark.parametrize("name", [*commands.TABLE, *(f"lab {name}" for name in TABLE)])
 @pytest.mark.parametrize("text", ["", "x", "-1", "0", "1_0", "\u0663", "9" * 5000, "nan", "\0"])
 def test_what_is_no_value_of_an_option_is_said_in_words(name: str, text: str) -> None:
