@@ -162,7 +162,7 @@ complete -c pgtrace -n '_shtab_pgtrace_using capture' -l force -d 'overwrite FIL
 complete -c pgtrace -n '_shtab_pgtrace_using capture' -l json -d 'print the capture as JSON, and no report'
 complete -c pgtrace -n '_shtab_pgtrace_using capture' -l literals -d 'keep the literals of queries, which are people'"'"'s data'
 complete -c pgtrace -n '_shtab_pgtrace_using capture; and test $_shtab_pgtrace_npos -eq 0' -ka "(__pgtrace_pids)" -d 'a backend'"'"'s process ID, or a postmaster'"'"'s for its whole server'
-complete -c pgtrace -n '_shtab_pgtrace_using; and test $_shtab_pgtrace_npos -eq 0' -a report -d 'a captured file as text, JSON or HdrHistogram log'
+complete -c pgtrace -n '_shtab_pgtrace_using; and test $_shtab_pgtrace_npos -eq 0' -a report -d 'a capture or lab result, as text, HTML, JSON, CSV, folded stacks, …'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -s h -l help -d 'show this help message and exit'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -l version -d 'show program'"'"'s version number and exit'
 complete -c pgtrace -n '_shtab_pgtrace_using report' -s v -l verbose -d 'say more: libbpf'"'"'s words; of an unexpected error, the traceback'

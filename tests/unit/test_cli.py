@@ -94,6 +94,30 @@ def test_every_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixt
         (["a\x1b[31m"], r"there is no command 'a\x1b[31m'; `pgtrace --help` lists them"),
         (["--frob", "list"], "unrecognized arguments: --frob; see `pgtrace --help`"),
         (["list", "--frob"], "unrecognized arguments: --frob; see `pgtrace list --help`"),
+        (
+            ["report", "--json", "--format", "html", "f"],
+            "argument --format: not allowed with argument --json; see `pgtrace report --help`",
+        ),
+        (
+            ["report", "--format=text", "--json", "f"],
+            "argument --json: not allowed with argument --format; see `pgtrace report --help`",
+        ),
+        (
+            ["compare", "--json", "--format", "html", "f", "g"],
+            "argument --format: not allowed with argument --json; see `pgtrace compare --help`",
+        ),
+        (
+            ["attach", "--literals", "1"],
+            "--literals is for --json: the screen shows texts as they are",
+        ),
+        (
+            ["attach", "--json", "--every", "2", "1"],
+            "--every is for the screen: --json prints each query as it ends",
+        ),
+        (
+            ["attach", "--json", "--per-query", "1"],
+            "--per-query is for the screen: --json prints each query as it ends",
+        ),
         (["report"], "the following arguments are required: FILE; see `pgtrace report --help`"),
         (["list", "--verb"], "unrecognized arguments: --verb; see `pgtrace list --help`"),
         (["--verb", "list"], "unrecognized arguments: --verb; see `pgtrace --help`"),

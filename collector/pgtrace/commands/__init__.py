@@ -37,7 +37,7 @@ TABLE = {
     "attach": ("attach", "one backend, live: each query with its reads"),
     "top": ("top", "a whole server, live: who reads, for what, and from where"),
     "capture": ("capture", "trace for a while; print a report, or write a file"),
-    "report": ("report", "a captured file as text, JSON or HdrHistogram log"),
+    "report": ("report", "a capture or lab result, as text, HTML, JSON, CSV, folded stacks, …"),
     "compare": ("compare", "two captures, or two parts of one: what differs, and how certain"),
     "lab": ("lab", "repeat a published experiment on a server of its own"),
 }

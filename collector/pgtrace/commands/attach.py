@@ -2,6 +2,7 @@
 
 import argparse
 
+from ..errors import UsageError
 from . import find_target, notes, session, tracing_options
 
 
@@ -41,6 +42,11 @@ class AttachCommand:
         from ..tracing import run_loop
         from . import json_lines, live_screen
 
+        if args.literals and not args.json:
+            raise UsageError("--literals is for --json: the screen shows texts as they are")
+        if args.json and (args.every or args.per_query):
+            option = "--every" if args.every else "--per-query"
+            raise UsageError(f"{option} is for the screen: --json prints each query as it ends")
         with session.attached(
             args, find_target.find_one, literals=args.literals or not args.json, per_query=True
         ) as parts:

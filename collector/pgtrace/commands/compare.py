@@ -64,8 +64,9 @@ class CompareCommand:
             metavar="CONDITION",
             help="exit with 8 if it is certain: 'p99(device) > 1.2x', 'mean > 20%%'; repeatable",
         )
-        parser.add_argument("--format", choices=_FORMATS, default="text", help="text if not given")
-        parser.add_argument(
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument("--format", choices=_FORMATS, default="text", help="text if not given")
+        form.add_argument(
             "--json", dest="format", action="store_const", const="json", help="--format json"
         )
         parser.add_argument("-o", "--output", metavar="OUT", help="write it there, not to stdout")

@@ -37,14 +37,15 @@ class ReportCommand:
         parser.add_argument(
             "file", metavar="FILE", help="what `capture -o` or `lab … -o` wrote; - is stdin"
         )
-        parser.add_argument(
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument(
             "--format",
             choices=FORMATS,
             metavar="FORM",
             default="text",
             help=f"{', '.join(FORMATS)}; text if not given",
         )
-        parser.add_argument(
+        form.add_argument(
             "--json", dest="format", action="store_const", const="json", help="--format json"
         )
         parser.add_argument(
