@@ -129,11 +129,11 @@ def test_nothing_given_is_the_only_server(other: PrivateCluster) -> None:
 
 
 def test_nothing_given_and_several_servers(cluster: PrivateCluster, other: PrivateCluster) -> None:
-    """The choices are named, ready to be typed."""
+    """The choices are named, a line each, ready to be typed."""
     ended = run("capture", "--duration", 1, command=seeing(cluster, other))
     assert (ended.code, ended.out) == (2, "")
     for server in cluster, other:
-        assert f"--server {server.inside(server.datadir)}" in ended.err
+        assert f"\n  --server {server.inside(server.datadir)}\n" in ended.err
     assert "--all" in ended.err
 
 

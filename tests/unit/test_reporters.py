@@ -85,6 +85,15 @@ def test_an_unknown_source_is_never_shown_as_zero() -> None:
     assert "device 0" not in drawn
 
 
+def test_where_no_read_waited_for_the_device_it_says_never() -> None:
+    """Not where some of them are not known."""
+    said = " ".join(" ".join(block([CACHED, WAITED], 4_330_000_000, [])).split())
+    assert "of 4.33 s (20 %), never waiting for the device, other waits 25.7 ms." in said
+    unknown = some_reads([(5000, 3)], source="unknown")
+    said = " ".join(" ".join(block([CACHED, unknown], 4_330_000_000, [])).split())
+    assert "waiting for the device at least 0" in said
+
+
 def test_partly_unknown_sources_make_the_wait_a_lower_bound() -> None:
     reads = [some_reads([(5000, 3)], source="unknown"), some_reads([(10**8, 1)], source="device")]
     drawn = "\n".join(block(reads, 10**9, [], width=100))

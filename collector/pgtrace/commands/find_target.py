@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import PermissionDeniedError, TargetError, UsageError
+from ..terminal_text import escape
 from .notes import note
 
 if TYPE_CHECKING:
@@ -58,8 +59,9 @@ def find_any(args: argparse.Namespace) -> "Target":
         if hidden:
             note(args, f"Not traced: {hidden}")
         if len(servers) > 1 and not args.all:
-            known = ", ".join(_how_to_name(server, servers) for server in servers)
-            raise UsageError(f"several servers are running: {known}; or --all")
+            names = (escape(_how_to_name(server, servers)) for server in servers)
+            listed = "".join(f"\n  {name}" for name in names)
+            raise UsageError(f"several servers are running: name one, or --all{listed}")
         if len(servers) > MOST_SERVERS:
             # Whoever starts more, later, does not take the place of those that were there
             servers.sort(key=lambda server: server.postmaster.start_time_ticks)

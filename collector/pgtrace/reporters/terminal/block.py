@@ -170,7 +170,10 @@ def _own(reads: Sequence[Io], elapsed_ns: int | None) -> str:
     if set(times) == {"unknown"}:
         return took + ", waiting for the device: not measured"
     least = "at least " if "unknown" in times else ""
-    took += f", waiting for the device {least}{part(times['device'])}"
+    if times["device"] or least:
+        took += f", waiting for the device {least}{part(times['device'])}"
+    else:
+        took += ", never waiting for the device"
     if times["wait"]:
         took += f", other waits {units.duration_beside(times['wait'], whole)}"
     return took
