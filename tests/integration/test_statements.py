@@ -99,7 +99,7 @@ def test_literals_do_not_make_statements(cluster: PrivateCluster) -> None:
             'select "Person"."id" from (values ($1)) as "Person" ("id") where "Person"."id" = $2',
         ),
         ("select 1 /*traceparent='00-{0}-{0}-01'*/", "select $1"),
-        ("/* {} /* it is */ */ select 1 -- {}\n;", "select $1 ;"),
+        ("/* {} /* it is */ */ select 1 -- {}\n;", "select $1"),
         ("/* {} /* it's */ */ select 1 -- {}\n;", "<unparsed ...>"),
         ("select $tag$ {} $$ ' $tag$, E'it\\'s {}'", "select $1, $2"),
         ("set my.token to 'x{}'", "set my.token to $1"),
