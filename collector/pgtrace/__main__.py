@@ -59,8 +59,11 @@ class _Parser(argparse.ArgumentParser):
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """Refuse what is empty, such as a variable that a script has not set: it is no option left
-        out. Of --dsn it says that libpq's environment does."""
-        if not arg_string and action.dest != "dsn":
+        out. Of --dsn it says that libpq's environment does; what is parsed says itself what it
+        may be."""
+        takes_any = action.type is None or isinstance(action.type, type)  # such as Path
+        is_parsed = not takes_any or action.dest in ("a", "b", "fail_if")
+        if not arg_string and action.dest != "dsn" and not is_parsed:
             raise argparse.ArgumentError(action, "it is empty: give a value, or leave it out")
         return super()._get_value(action, arg_string)
 

@@ -139,15 +139,12 @@ def test_wrong_usage_is_one_line_and_exit_2(
         ("capture --all --usename ''", "--usename"),
         ("capture --all -o ''", "-o/--output"),
         ("top --batch 1 --server ''", "--server"),
-        ("attach ''", "PID"),
-        ("attach -p ''", "-p/--pid"),
         ("report --statement '' none.json", "--statement"),
         ("report --since '' none.json", "--since"),
         ("report --until= none.json", "--until"),
         ("report ''", "FILE"),
         ("report -o '' none.json", "-o/--output"),
         ("compare none.json ''", "FILE"),
-        ("compare none.json other.json --a ''", "--a"),
         ("lab pages --storage ''", "--storage"),
         ("lab pages --storage ssd=/mnt --user ''", "--user"),
     ],
@@ -160,6 +157,23 @@ def test_an_empty_value_is_not_an_option_left_out(
     out, err = capsys.readouterr()
     said = f"pgtrace: argument {option}: it is empty: give a value, or leave it out; see `pgtrace "
     assert (out, err[: len(said)]) == ("", said)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("attach ''", "argument PID: '' is not a pid"),
+        ("attach -p ''", "argument -p/--pid: '' is not a pid"),
+        ("attach --duration= 1", "argument --duration: '' is not a number of seconds above 0"),
+        ("compare none.json other.json --a ''", "--a: '' is no part of a capture; it is"),
+        ("compare none.json other.json --fail-if ''", "--fail-if: ''"),
+    ],
+)
+def test_what_is_parsed_says_what_it_may_be(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(shlex.split(line)) == 2
+    assert capsys.readouterr().err.startswith(f"pgtrace: {said}")
 
 
 def test_an_empty_dsn_stands_for_libpqs_environment(capsys: pytest.CaptureFixture[str]) -> None:
