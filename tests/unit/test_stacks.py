@@ -6,7 +6,7 @@ from collections import Counter
 from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from captures import HOSTILE, some_backend, some_capture, some_query
@@ -23,6 +23,7 @@ from some_times import MS, probes, spent, times
 
 
 @given(st.lists(times, max_size=6), st.lists(times, max_size=6), st.text(max_size=30))
+@example([spent("cpu", 10**6)], [], " ;")
 def test_stacks_have_all_time_once(of_query: list[Time], others: list[Time], text: str) -> None:
     query = some_query(text=text or "x", query_id=5, times=of_query)
     taken = some_capture(

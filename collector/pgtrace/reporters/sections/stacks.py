@@ -24,7 +24,7 @@ def stacks(capture: Capture) -> Counter[tuple[str, ...]]:
         for time in _told(backend.times):
             left[_ends(time)] += time.total_ns
         for query in backend.queries:
-            name = _frame(query.text or f"(query_id {query.query_id})")
+            name = _frame(query.text or "") or f"(query_id {query.query_id})"
             for time in _told(query.times):
                 found[who, name, *_ends(time)] += time.total_ns
                 left[_ends(time)] -= time.total_ns
