@@ -73,6 +73,11 @@ class _Parser(argparse.ArgumentParser):
             message = f"unrecognized arguments: {' '.join(unknown)}"
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Of newer Pythons (3.11.7), argparse keeps to itself that it could not be written."""
+        if message:
+            (file or sys.stderr).write(message)
+
     def _unknown(self) -> list[str]:
         known = {name for action in self._actions for name in action.option_strings}
         words = itertools.takewhile(lambda word: word != "--", self.given)

@@ -42,15 +42,15 @@ BY_LIBBPF = [
     "of_reads[libbpf-fentry]",
     "of_reads[libbpf-kprobe]",
     "of_each[libbpf-fentry-pread]",
-    "of_each[libbpf-kprobe-pread]",
     "of_each[libbpf-tracepoint-pread]",
+    "of_each[libbpf-kprobe-pread]",
     "of_queries[libbpf]",
     "of_no_engine[libbpf]",
 ]
 BY_BCC = [
     "of_reads[bcc-kprobe]",
-    "of_each[bcc-kprobe-pread]",
     "of_each[bcc-tracepoint-pread]",
+    "of_each[bcc-kprobe-pread]",
     "of_queries[bcc]",
 ]
 CORE = [
