@@ -242,6 +242,7 @@ __attribute__((constructor)) static void here(void) { pthread_atfork(0, 0, child
 """
 
 
+@pytest.mark.pg("15")
 def test_parallel_workers_that_read_before_they_have_a_title(disk_directory: Path) -> None:
     """As all do of a server that was built without OpenSSL: InitProcessGlobals()."""
     query = "select sum(length(filler)) from small"
@@ -260,6 +261,7 @@ def test_parallel_workers_that_read_before_they_have_a_title(disk_directory: Pat
     assert "parallel worker" in performers(traced.io)
 
 
+@pytest.mark.pg("15")
 def test_what_processes_do_that_nobody_asked_for_is_not_under_way(disk_directory: Path) -> None:
     """By its title another backend may be a helper: it is looked at, and told of no more."""
     with CopiedCluster({"cluster_name": "a worker x"}, directory=disk_directory) as server:

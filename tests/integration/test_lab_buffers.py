@@ -169,7 +169,7 @@ def test_the_report_has_levels_and_scans(result: Result, tmp_path: Path) -> None
     [
         ("many", 'PostgreSQL says: invalid value for parameter "shared_buffers": "many"'),
         ("64kB", 'outside the valid range for parameter "shared_buffers"'),
-        ("", "PostgreSQL says:"),
+        ("", "argument --shared-buffers: it is empty"),
         ("512GB", "is more than the memory that is available"),
         ("1MB,1024kB", "are one size"),
     ],

@@ -100,7 +100,7 @@ class TextScreen:
         now = time.monotonic()
         if now >= self._second_ends:
             self._sum_up()
-            if self._is_newly_blocked():
+            if self._next_look > now + 1 and self._is_newly_blocked():
                 self._next_look = now
             self._second_ends = now + 1
         if now >= self._next_look:

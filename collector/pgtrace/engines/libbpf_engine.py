@@ -299,9 +299,10 @@ class LibbpfEngine:
 
     def detach(self) -> int:
         """See Engine."""
-        self._ended_ns = self._ended_ns or time.monotonic_ns()
         for serial, _, _ in self._tasks.serials():
             self._tasks.ignore(serial)
+        # Not before: what the kernel counts until then would be beyond the end
+        self._ended_ns = self._ended_ns or time.monotonic_ns()
         if self._light and not self._detached:
             self.not_measured += self._light.finish()
         self._detached = True
