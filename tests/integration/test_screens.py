@@ -622,6 +622,7 @@ _MASKS = [
     (r"\b[\d,]+(?:\.\d+)?", "N"),
     (r"\[(?:\[N(?:,N)*\],?)*\]", "[BUCKETS]"),
     (r", other waits AMOUNT", ""),
+    (r", never waiting for the device", ", waiting for the device AMOUNT (N %)"),
     (r"\b(read|query|call|error)\b", r"\1s"),
     (r"\bquerys\b", "queries"),
     (r"\bCPUs?\b", "CPUs"),
