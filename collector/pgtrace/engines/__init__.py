@@ -134,6 +134,9 @@ class Engine(Protocol):
     def losses(self) -> Losses:
         """What was lost so far: cheap."""
 
+    def missed(self) -> int:
+        """How often the kernel left out a probe so far: it is asked of each program."""
+
     def statements_full(self) -> bool:
         """Whether there is no room for another statement now."""
 

@@ -275,9 +275,12 @@ class LibbpfEngine:
             live.no_chunk,
             live.lost_latencies,
             live.lost_times,
-            self._object.misses(),
             live.by_kind,
         )
+
+    def missed(self) -> int:
+        """See Engine."""
+        return self._object.misses()
 
     def statements_full(self) -> bool:
         """See Engine."""

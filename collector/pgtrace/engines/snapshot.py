@@ -135,7 +135,6 @@ class Losses(NamedTuple):
     no_chunk: int
     latencies: int
     times: int
-    missed: int
     by_kind: int
     """Not lost: counted on all files of a kind, because there was no room for each."""
 

@@ -101,7 +101,7 @@ class TaskTable:
                 first = index * _SIZE + _TIMES_AT
                 self._memory[first : first + sizeof(began)] = bytes(began)
             for at in (_BEGAN_AT, _QUERY_START_AT):
-                self._memory[index * _SIZE + at : index * _SIZE + at + _TIME.size] = now
+                self._set_time(index, at, now)
             if _runs(member):
                 self._set_ignored(index, 0)
             else:
@@ -242,7 +242,7 @@ class TaskTable:
         if self._leaders.value(leader) == _NUMBER.pack(index):
             self._leaders.delete(leader)
         if not self._ended_ns(index):
-            self._memory[index * _SIZE + _ENDED_AT : index * _SIZE + _ENDED_AT + _TIME.size] = now
+            self._set_time(index, _ENDED_AT, now)
 
     def _forget(self, tid: int, index: int) -> None:
         """That this is the thread's index, unless its id is another's by now."""
@@ -260,6 +260,10 @@ class TaskTable:
 
     def _ended_ns(self, index: int) -> int:
         return int(_TIME.unpack_from(self._memory, index * _SIZE + _ENDED_AT)[0])
+
+    def _set_time(self, index: int, at: int, time: bytes) -> None:
+        at += index * _SIZE
+        self._memory[at : at + _TIME.size] = time
 
     def _set_ignored(self, index: int, value: int) -> None:
         at = index * _SIZE + layout.Task.ignored.offset

@@ -70,10 +70,9 @@ def _pending(
     query = _query(task, before)
     if times.out_ns:
         # How much of it was waiting for a CPU the kernel tells when the task leaves that again
-        kind: PieceKind = "run_queue_in_read" if times.in_read else "run_queue"
-        kind = "sleep" if times.event else kind
+        queued: PieceKind = "run_queue_in_read" if times.in_read else "run_queue"
         left_in = before if times.query == BEGUN_BEFORE else times.query
-        yield left_in, kind, times.event, arrived - times.out_ns
+        yield left_in, "sleep" if times.event else queued, times.event, arrived - times.out_ns
     yield query, "cpu", 0, now_ns - arrived
 
 

@@ -36,13 +36,14 @@ def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
     found = []
     for text, widest in (*_server(begin, window, _ago(window, kept)), *_answer(begin, window)):
-        folded, *others = (_folded(each, width) for each in (text, *widest))
-        found += folded + [""] * (max(map(len, others), default=0) - len(folded))
+        now, *others = (folded(each, width) for each in (text, *widest))
+        found += now + [""] * (max(map(len, others), default=0) - len(now))
     return [*found, *filter(None, [sparkline(heads, width)])]
 
 
-def _folded(text: str, width: int) -> list[str]:
-    return wrap(escape(text), max(width, 1), break_on_hyphens=False)
+def folded(text: str, width: int) -> list[str]:
+    """A text in lines of at most `width`, folded at words; at least one."""
+    return wrap(escape(text), max(width, 1), break_on_hyphens=False) or [""]
 
 
 def _said(form: str, *parts: tuple[str, str]) -> _Said:

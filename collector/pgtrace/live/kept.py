@@ -9,7 +9,7 @@ import msgspec
 
 from ..model.capture import Operation, Source, Tablespace
 from .frame import Doing, Frame
-from .names import MOST, SPARE, Names, Used
+from .names import MOST, SPARE, Names, Used, numbered
 
 _decode = msgspec.msgpack.Decoder(Frame).decode
 
@@ -135,7 +135,7 @@ class Kept:
         frame.devices = []
         self._frames.append(zlib.compress(msgspec.msgpack.encode(frame), 1))
         self.came += 1
-        if old := self._used.add(frame):
+        if old := self._used.add(numbered(frame)):
             self.names.forget(old)
 
     def window(self, frames: int, *, back: int = 0) -> Window:

@@ -37,12 +37,12 @@ class Used:
         self._last: tuple[dict[int, int], ...] = {}, {}, {}, {}
         """As Numbered: which frame was the last that had each."""
 
-    def add(self, frame: Frame) -> Numbered | None:
-        """Take in the next frame. Once in a while, return what is in none of those that are kept:
-        it is to be forgotten.
+    def add(self, frame: Numbered) -> Numbered | None:
+        """Take in what the next frame has. Once in a while, return what is in none of those that
+        are kept: it is to be forgotten.
         """
         self._frames += 1
-        for last, numbers in zip(self._last, numbered(frame), strict=True):
+        for last, numbers in zip(self._last, frame, strict=True):
             last.update(dict.fromkeys(numbers, self._frames))
         if self._frames % _EVERY:
             return None

@@ -1,16 +1,14 @@
 """A row's own page: what it did, how long its reads took, and for whom, where and why."""
 
-from textwrap import wrap
-
 from .. import units
 from ..model.histogram import Histogram
 from ..reporters.document import Section
 from ..reporters.sections.sums import PLURALS, SOURCES
 from ..reporters.terminal.chart import chart
 from ..reporters.terminal.drawing import lines as drawn
-from ..terminal_text import escape
 from . import tabs
 from .frame import Histograms, Kind
+from .head import folded
 from .tabs import KINDS, Row
 from .view import View
 
@@ -39,9 +37,9 @@ def lines(
         if len(most.rows) > _MOST_ROWS:
             said.append(f"… and {units.count(len(most.rows) - _MOST_ROWS)} more.")
     if not has_latencies(kind, number):
-        return [*said, "", *_folded(_NO_LATENCIES, width)] if kind == "statement" else said
+        return [*said, "", *folded(_NO_LATENCIES, width)] if kind == "statement" else said
     if latencies and not latencies.by_source:
-        return [*said, "", *_folded(_no_latencies(view, latencies), width)]
+        return [*said, "", *folded(_no_latencies(view, latencies), width)]
     return [*said, "", *_latencies(latencies, width)]
 
 
@@ -65,11 +63,7 @@ def _whole(row: Row | None, width: int) -> list[str]:
     if row is None:
         return ["Nothing was done by it in that time."]
     texts = [value for value in row.values if isinstance(value, str) and value]
-    return _folded(" ".join([*texts, row.name]), width)
-
-
-def _folded(text: str, width: int) -> list[str]:
-    return wrap(escape(text), max(width, 1), break_on_hyphens=False) or [""]
+    return folded(" ".join([*texts, row.name]), width)
 
 
 def _table(listing: tabs.Listing, width: int) -> list[str]:
@@ -80,7 +74,7 @@ def _latencies(told: Histograms | None, width: int) -> list[str]:
     """By source; all since the start of tracing, for a shorter time they are not kept."""
     if told is None:
         return ["Latencies: looking …"]
-    said = _folded(f"Latencies, {_began(told)}:", width)
+    said = folded(f"Latencies, {_began(told)}:", width)
     for operation, name in PLURALS.items():
         for of, source, total_ns, buckets in told.by_source:
             if of == operation:
@@ -101,4 +95,4 @@ def _one(title: str, found: Histogram, width: int) -> list[str]:
         f"{title}: {units.count(found.count)}, mean {units.duration(found.mean_ns or 0)}, "
         f"p50 {units.duration(p50, 2)}, p99 {units.duration(p99, 2)}"
     )
-    return _folded(said, width)
+    return folded(said, width)

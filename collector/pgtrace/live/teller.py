@@ -105,7 +105,7 @@ class Teller:
         again = self._places.keys() if frame.devices else set[int]()
         frame.places = self._new_places(has.places | again)
         frame.events = self._events.take()
-        if old := self._used.add(frame):
+        if old := self._used.add(has):
             self._forget(old)
         return frame
 

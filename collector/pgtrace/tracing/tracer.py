@@ -245,7 +245,8 @@ class Tracer:
             if self._finished:
                 return self._finished.lost
             losses = self.engine.losses()._asdict()
-            return Lost(unplaced=losses.pop("by_kind"), **losses)
+            by_kind, missed = losses.pop("by_kind"), self.engine.missed()
+            return Lost(unplaced=by_kind, missed=missed, **losses)
 
     def kept(self) -> tuple[dict[Operation, Total], int]:
         """What was not lost so far: how many of each operation, and how many calls."""
@@ -392,7 +393,7 @@ class Tracer:
         found.lost.backends = losses.backends
         found.lost.no_slot, found.lost.no_chunk = losses.no_slot, losses.no_chunk
         found.lost.latencies = losses.latencies
-        found.lost.times, found.lost.missed = losses.times, losses.missed
+        found.lost.times, found.lost.missed = losses.times, engine.missed()
         found.lost.unplaced = self._part("losses", lambda: self._unplaced(found.accounts), 0)
         found.lost.statements = _unnamed(found.accounts)
         tablespace = self.places.place
