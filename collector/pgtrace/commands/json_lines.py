@@ -3,6 +3,7 @@
 import time
 
 from ..model.capture import COUNT_CALLS
+from ..postgres.blockers import Wait, wait_of
 from ..tracing import statements
 from ..tracing.tracer import Tracer
 from ..units import stamp
@@ -19,8 +20,7 @@ class JsonLines:
         self._literals = literals
         self._queries = 0
         self._next_look = time.monotonic() + LOOK_EVERY_S
-        self._told: tuple[int, set[int]] | None = None
-        """Of which query, by its start, who keeps it from a lock, by their pids."""
+        self._told: Wait | None = None
 
     def begin(self) -> None:
         """Nothing is data yet."""
@@ -61,7 +61,7 @@ class JsonLines:
         if waits is None or account.running is None:
             return
         lock, waited_ns, holders = waits
-        told = account.running.start_ns, {each.pid for each in holders}
+        told = wait_of(account.running.start_ns, holders)
         if told == self._told:
             return
         self._told = told

@@ -8,7 +8,7 @@ from typing import Protocol
 from .. import terminal_text, units
 from ..engines import QueryEvent, ReadsByKey, add_reads
 from ..model.capture import COUNT_CALLS, Capture, Io, Latencies, of_operation
-from ..postgres.blockers import Blocker
+from ..postgres.blockers import Blocker, Wait, wait_of
 from ..reporters import losses
 from ..reporters.sections import time_parts
 from ..reporters.terminal import block, capture_report, files
@@ -58,8 +58,7 @@ class TextScreen:
         self._second_ends = time.monotonic() + 1
         self._next_look = time.monotonic() + FIRST_LOOK_S
         self._announced_ns = 0
-        self._blocked_by: tuple[int, frozenset[int]] | None = None
-        """Of which query, by its start, who was shown to keep it from a lock, by their pids."""
+        self._shown_wait: Wait | None = None
         self._queries = self._errors = 0
 
     def begin(self) -> None:
@@ -224,7 +223,7 @@ class TextScreen:
         waits = self._tracer.blockers(account)
         if waits is None or not waits[2]:
             return False
-        return self._blocked_by != _who_blocks(account, waits[2])
+        return self._shown_wait != _wait_of(account, waits[2])
 
     def _blocked(self, account: Account) -> list[str]:
         """Who holds the lock that it waits for since a while."""
@@ -232,7 +231,7 @@ class TextScreen:
         if waits is None:
             return []
         lock, waited_ns, holders = waits
-        self._blocked_by = _who_blocks(account, holders)
+        self._shown_wait = _wait_of(account, holders)
         least = "at least " if account.running and account.running.begun_before else ""
         lines = [f"It waits for a lock ({lock}), for {least}{units.duration(waited_ns)} so far."]
         for each in holders:
@@ -313,6 +312,5 @@ class TextScreen:
             self._print(line)
 
 
-def _who_blocks(account: Account, holders: Sequence[Blocker]) -> tuple[int, frozenset[int]]:
-    began = account.running.start_ns if account.running else 0
-    return began, frozenset(each.pid for each in holders)
+def _wait_of(account: Account, holders: Sequence[Blocker]) -> Wait:
+    return wait_of(account.running.start_ns if account.running else 0, holders)

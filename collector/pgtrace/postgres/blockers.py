@@ -1,5 +1,6 @@
 """Who holds a lock that a process waits for, by a connection."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..errors import ConnectionLostError, DatabaseError
@@ -23,6 +24,17 @@ MOST = 3
 """So many are told, as in queries/blockers.sql."""
 PREPARED = Blocker(0, None, None, None, None, None)
 """A prepared transaction, which holds its locks without a process: its pid is 0."""
+
+
+Wait = tuple[int, frozenset[int]]
+"""A query, by when it began, that others, by their pids, keep from a lock."""
+
+
+def wait_of(began_ns: int, holders: Iterable[Blocker]) -> Wait:
+    """By what one wait is known from the next, whatever the order in which it is told who holds the
+    lock.
+    """
+    return began_ns, frozenset(each.pid for each in holders)
 
 
 class Blockers:
