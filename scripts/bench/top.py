@@ -73,6 +73,7 @@ def measured(server: Path, args: argparse.Namespace) -> dict[str, float | int | 
     """Of all its processes together: Pss shares what they share."""
     starts = []
     for _ in range(args.starts):
+        time.sleep(SETTLE_S)  # while probes of the one before go, the next start waits for them
         with Screen(server) as screen:
             starts.append(round(screen.first_s, 2))
     with Screen(server) as screen:

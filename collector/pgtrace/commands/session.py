@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,7 @@ def attached(
                 once_attached=lambda: _let_go(args, hurry, whole=target.whole, live=live),
             )
             stopper.hurry = tracer.hurry
+            gc.freeze()  # what is there by now stays to the end: the collector need not look at it
             try:
                 stopper.start()
                 for warning in dict.fromkeys(too_new(s.version) for s in target.servers):

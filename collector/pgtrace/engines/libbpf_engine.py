@@ -402,7 +402,8 @@ class LibbpfEngine:
         if not any(postmaster.text for postmaster in request.postmasters):
             return False  # it was said why
         self._light = Light(self._object, self._live, request)
-        self._light.wait(self._records.consume)
+        if not request.options.live:
+            self._light.wait(self._records.consume)
         return True
 
     def _take_record(self, data: bytes) -> None:

@@ -63,6 +63,8 @@ class EngineOptions:
     """Kept apart, of all backends together; more are added up for each backend."""
     emit_durations: bool = False
     """Hand over how long each read took, one by one."""
+    live: bool = False
+    """A screen shows what is done as it is done, the sooner the better: see Tracer.recorder."""
 
 
 @dataclass(frozen=True, slots=True)

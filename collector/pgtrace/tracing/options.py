@@ -25,8 +25,6 @@ class TraceOptions(EngineOptions):
     """Backends of pgtrace's own connections are no different from others."""
     checkpoints: bool = False
     """The phases of checkpoints are timed."""
-    live: bool = False
-    """A screen shows what is done as it is done: see Tracer.recorder."""
     most_backends: int = MOST_BACKENDS
     """At once, of whole servers."""
 
