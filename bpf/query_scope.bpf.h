@@ -55,7 +55,7 @@ static __always_inline void open_scope(struct pgt_task *task, __u64 now)
 	struct pgt_query *query = &task->query;
 
 	if (options.times && now)
-		settle_times(task, now, 0);
+		settle_times(task->index, now, 0);
 	if (!query->number)
 		read_title(task->title, TITLE); /* now its user and database stand in it */
 	query->record = RECORD_QUERY;
@@ -108,7 +108,7 @@ __noinline int close_scope(__u32 task_index)
 	now = bpf_ktime_get_ns();
 	query = &task->query;
 	if (options.times && query->open)
-		settle_times(task, now, query->number);
+		settle_times(task->index, now, query->number);
 	query->open = 0;
 	if (!query->executed && !query->failed && query->protocol != SIMPLE &&
 	    !query->begun_before) {
@@ -179,7 +179,7 @@ static __always_inline int simple_start(const char *text)
 	/* Its CPU, since the scope was opened: that is counted in it */
 	left = options.times && task->query.start_ns && task->times.in_ns > task->query.start_ns;
 	if (options.times && !left)
-		settle_times(task, now, 0);
+		settle_times(task->index, now, 0);
 	if (!left)
 		task->query.start_ns = now;
 	end_change(task);

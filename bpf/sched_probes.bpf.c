@@ -81,14 +81,13 @@ static __always_inline __u64 query_of_stint(struct pgt_task *task, __u64 query)
 	return found;
 }
 
-static __always_inline int leave(bool preempted)
+/* Not static, so that the verifier looks at it once for all ways that lead here. */
+__noinline int leave(__u32 preempted)
 {
 	__u32 state, event = 0, place;
 	struct pgt_task *task;
 	__u64 id, now, query, clock;
 
-	if (!is_candidate(parent()))
-		return 0;
 	id = bpf_get_current_pid_tgid();
 	/* A thread of io_uring works for its process beside it */
 	if (options.children && (__u32)id != id >> 32)
@@ -117,7 +116,7 @@ static __always_inline int leave(bool preempted)
 			event = KERNEL_SLEEP | (state & (0xff | TASK_FROZEN));
 	}
 	query = query_of(task, now);
-	settle_times(task, now, query_of_stint(task, query));
+	settle_times(task->index, now, query_of_stint(task, query));
 	task->times.event = event;
 	task->times.query = query;
 	task->times.in_read = !!task->start_ns;
@@ -144,7 +143,8 @@ static __always_inline void mend_leaving(struct pgt_task *task, struct task_stru
 		times->query = task->query.open ? task->query.number : 0;
 }
 
-static __always_inline int arrive(__u32 tid, struct task_struct *next)
+/* Not static, as leave(). */
+__noinline int arrive(__u32 tid, __u64 next)
 {
 	struct pgt_task *task = known_task(tid);
 	struct pgt_times *times;
@@ -162,7 +162,7 @@ static __always_inline int arrive(__u32 tid, struct task_struct *next)
 	}
 	/* Of a thread that works beside its process nobody looks at that */
 	if (times->in_ns > times->out_ns && (!options.children || task->tid == task->tgid))
-		mend_leaving(task, next);
+		mend_leaving(task, (void *)next);
 	times->in_ns = now;
 	times->stolen = stolen_time(); /* who leaves is on the same CPU */
 	return 0;
@@ -175,17 +175,19 @@ int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *next = (void *)ctx->args[2];
 
-	leave(ctx->args[0]);
+	if (is_candidate(parent()))
+		leave(!!ctx->args[0]);
 	if (!is_candidate((__u64)BPF_CORE_READ(next, real_parent)))
 		return 0;
-	return arrive(BPF_CORE_READ(next, pid), next);
+	return arrive(BPF_CORE_READ(next, pid), (__u64)next);
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(pgt_sb_switch, bool preempt, struct task_struct *previous, struct task_struct *next)
 {
-	leave(preempt);
+	if (is_candidate(parent()))
+		leave(preempt);
 	if (!is_candidate((__u64)next->real_parent))
 		return 0;
-	return arrive(next->pid, next);
+	return arrive(next->pid, (__u64)next);
 }

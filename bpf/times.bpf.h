@@ -67,17 +67,17 @@ static __always_inline void mend_arrival(struct pgt_times *times, __u64 now)
 /* Counts what is over of the current task's time, for its query `query`. Of a gap between two
  * stints on a CPU the kernel tells how much was spent waiting for one once it is over: the rest
  * was sleep. A wait event that a task left with is true until it runs again: only the process
- * itself changes it. Without the probe of the switch all would be taken for time on a CPU. */
-static __noinline int settle_times(struct pgt_task *task, __u64 now, __u64 query)
+ * itself changes it. Without the probe of the switch all would be taken for time on a CPU. Not
+ * static, as count_time(). */
+__noinline int settle_times(__u32 index, __u64 now, __u64 query)
 {
 	__u64 gap, queued, preempted, ran, stolen;
+	struct pgt_task *task = task_at(index);
 	struct pgt_times *times;
-	__u32 index;
 
 	if (!task || live.no_switch)
 		return 0;
 	times = &task->times;
-	index = task->index;
 	begin_change(task);
 	if (!times->in_ns || times->in_ns > now) {
 		/* One that is new runs since it was first seen */

@@ -32,23 +32,23 @@ TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
 LONGEST = ("--durations", "20", "--durations-min", "5")
 BESIDE = ("pytest", *TWO_AT_ONCE, *LONGEST, "-m", "not alone and not long")
 ALONE = ("pytest", *LONGEST, "-m", "alone and not long")
-OF_SERVERS = tuple(
-    f"tests/integration/test_{name}.py"
-    for name in (
-        "activity",
-        "charging",
-        "fsync",
-        "io_uring",
-        "queries",
-        "relations",
-        "times",
-        "upgrade",
-        "versions",
-        "wait_events",
-        "workers",
-    )
+OF_SERVERS = (
+    "activity",
+    "charging",
+    "fsync",
+    "io_uring",
+    "queries",
+    "relations",
+    "times",
+    "upgrade",
+    "versions",
+    "wait_events",
+    "workers",
 )
 """What differs between versions of PostgreSQL."""
+OF_SERVERS_BETWEEN = ("queries", "relations", "versions")
+"""Of one between the oldest and the newest that are tried, in the usual set; all in --full."""
+SERVERS_BETWEEN = (17,)
 KERNELS = ("6.1", "5.10", "6.12", "7.2")
 BETWEEN = ("6.12",)
 """Left to --full: an older and a newer one are in the usual set, and a smoke test takes some four
@@ -93,12 +93,22 @@ def shell_scripts() -> tuple[str, ...]:
     return tuple(found)
 
 
-def of_server(version: int) -> tuple[Part, Part]:
+def of_server(version: int) -> tuple[Part, ...]:
     """What differs between versions of PostgreSQL, on that one."""
     there = {"PGTRACE_TEST_PG": str(version)}
+
+    def both(name: str, sets: str, of: Sequence[str]) -> tuple[Part, Part]:
+        tests = [f"tests/integration/test_{each}.py" for each in of]
+        return (
+            Part(name, "beside", sets, (*BESIDE, *tests), there),
+            Part(f"{name} alone", "alone", sets, (*ALONE, *tests), there),
+        )
+
+    if version not in SERVERS_BETWEEN:
+        return both(f"PostgreSQL {version}", "df", OF_SERVERS)
     return (
-        Part(f"PostgreSQL {version}", "beside", "df", (*BESIDE, *OF_SERVERS), there),
-        Part(f"PostgreSQL {version} alone", "alone", "df", (*ALONE, *OF_SERVERS), there),
+        *both(f"PostgreSQL {version}", "d", OF_SERVERS_BETWEEN),
+        *both(f"PostgreSQL {version} whole", "f", OF_SERVERS),
     )
 
 
@@ -141,7 +151,8 @@ def parts() -> tuple[Part, ...]:
         Part("unit", "beside", "qdf", (*BESIDE, "tests/unit")),
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
         Part("soak 15", "beside", "f", soak(15, 3)),
-        Part("soak 18", "beside", "df", soak(18, 3)),
+        Part("soak 18", "beside", "d", soak(18, 1)),
+        Part("soak 18 longer", "beside", "f", soak(18, 3)),
         # In one lane, and with the soak: what a user's rings hold in all is limited to 8 MiB
         *(part for version in (17, 18, 19) for part in of_server(version)),
     )

@@ -49,7 +49,7 @@ def own_mounts() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=[4000, 200], ids=["4ms", "200us"])
+@pytest.fixture(scope="module", params=[2000, 200], ids=["2ms", "200us"])
 def measured(
     request: pytest.FixtureRequest, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory
 ) -> Measured:
@@ -130,7 +130,7 @@ def test_a_backend_reads_ahead_as_far_as_was_set_for_it(measured: Measured) -> N
 @timed
 def test_throughput_rises_to_the_knee_that_a_reader_would_name(measured: Measured) -> None:
     times = [geometric_mean(c.elapsed_s for c in scans(measured.result, s)) for s in STEPS]
-    # From each step to the next there are a half or a third as many requests, which of 4 ms are
+    # From each step to the next there are a half or a third as many requests, which of 2 ms are
     # nearly all of the time; of 200 µs 126 requests are not: 64 sectors took 19 to 82 ms in twelve
     # scans, 256 sectors 12 to 47
     last = 3 if measured.device.latency_ns > 1_000_000 else 2
