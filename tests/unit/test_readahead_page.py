@@ -61,7 +61,9 @@ def test_nothing_is_shaded_where_the_knee_may_be_nearly_anywhere(
     result: ReadaheadResult, low: int, high: int, name: str, *, shaded: bool
 ) -> None:
     result.findings = [
-        msgspec.structs.replace(f, low=low, high=high) if isinstance(f, KneeFinding) else f
+        msgspec.structs.replace(f, value=1024, low=low, high=high)
+        if isinstance(f, KneeFinding)
+        else f
         for f in result.findings
     ]
     told = chart(result)
