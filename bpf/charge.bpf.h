@@ -16,6 +16,8 @@ static __always_inline __u32 first_place(const char *title, __u64 bytes)
 
 #pragma clang loop unroll(disable)
 	for (at = 0; at < TITLE - 8; at += STEP) {
+		/* Else the compiler counts from -STEP, which 7.2 refuses to add to a pointer */
+		at = opaque(at);
 #pragma clang loop unroll(full)
 		for (i = 0; i < STEP; i++)
 			if (*(__u64 *)(title + at + i) == bytes)

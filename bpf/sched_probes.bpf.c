@@ -143,8 +143,7 @@ static __always_inline void mend_leaving(struct pgt_task *task, struct task_stru
 		times->query = task->query.open ? task->query.number : 0;
 }
 
-/* Not static, as leave(). */
-__noinline int arrive(__u32 tid, __u64 next)
+static __always_inline int arrive(__u32 tid, struct task_struct *next)
 {
 	struct pgt_task *task = known_task(tid);
 	struct pgt_times *times;
@@ -162,7 +161,7 @@ __noinline int arrive(__u32 tid, __u64 next)
 	}
 	/* Of a thread that works beside its process nobody looks at that */
 	if (times->in_ns > times->out_ns && (!options.children || task->tid == task->tgid))
-		mend_leaving(task, (void *)next);
+		mend_leaving(task, next);
 	times->in_ns = now;
 	times->stolen = stolen_time(); /* who leaves is on the same CPU */
 	return 0;
@@ -179,7 +178,7 @@ int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
 		leave(!!ctx->args[0]);
 	if (!is_candidate((__u64)BPF_CORE_READ(next, real_parent)))
 		return 0;
-	return arrive(BPF_CORE_READ(next, pid), (__u64)next);
+	return arrive(BPF_CORE_READ(next, pid), next);
 }
 
 SEC("tp_btf/sched_switch")
@@ -189,5 +188,5 @@ int BPF_PROG(pgt_sb_switch, bool preempt, struct task_struct *previous, struct t
 		leave(preempt);
 	if (!is_candidate((__u64)next->real_parent))
 		return 0;
-	return arrive(next->pid, (__u64)next);
+	return arrive(next->pid, next);
 }
