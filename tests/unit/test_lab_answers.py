@@ -16,8 +16,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "experiments"
 BEGIN = {
     "pages": r"hdd \(simulated\): a random block took [\d.]+ to [\d.]+ times as long",
     "random_page_cost": r"disk: random_page_cost should be \d+ to \d+: ",
-    "readahead": r"ssd \(simulated\): (?:more read-ahead stops to help at [\d,]+ sectors"
-    r"|where more read-ahead stops to help is not decided)",
+    "readahead": r"hdd \(simulated\): more read-ahead stops to help at [\d,]+ sectors",
     "buffers": r"\w+, shared_buffers \w+ and \w+: \w+ takes [\d.]+ to [\d.]+ times as long as \w+"
     r"|\d+ of \d+ comparisons of sizes (?:do not decide|showed no difference)",
     "sync": r"Wide: (?:the load takes \d+ to \d+ % (?:less|more) time with B than with A"
