@@ -97,17 +97,18 @@ def of_server(version: int) -> tuple[Part, ...]:
     """What differs between versions of PostgreSQL, on that one."""
     there = {"PGTRACE_TEST_PG": str(version)}
 
-    def both(name: str, sets: str, of: Sequence[str]) -> tuple[Part, Part]:
+    def both(name: str, sets: str, of: Sequence[str], lane: Lane = "beside") -> tuple[Part, Part]:
         tests = [f"tests/integration/test_{each}.py" for each in of]
         return (
-            Part(name, "beside", sets, (*BESIDE, *tests), there),
+            Part(name, lane, sets, (*BESIDE, *tests), there),
             Part(f"{name} alone", "alone", sets, (*ALONE, *tests), there),
         )
 
     if version not in SERVERS_BETWEEN:
         return both(f"PostgreSQL {version}", "df", OF_SERVERS)
     return (
-        *both(f"PostgreSQL {version}", "d", OF_SERVERS_BETWEEN),
+        # After those of this host, so that both lanes take about as long
+        *both(f"PostgreSQL {version}", "d", OF_SERVERS_BETWEEN, "servers"),
         *both(f"PostgreSQL {version} whole", "f", OF_SERVERS),
     )
 
