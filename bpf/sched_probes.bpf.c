@@ -81,7 +81,8 @@ static __always_inline __u64 query_of_stint(struct pgt_task *task, __u64 query)
 	return found;
 }
 
-/* Not static, so that the verifier looks at it once for all ways that lead here. */
+/* Of a candidate, by is_candidate(). Not static, so that the verifier looks at it once for all ways
+ * that lead here. */
 __noinline int leave(__u32 preempted)
 {
 	__u32 state, event = 0, place;

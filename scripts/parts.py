@@ -1,8 +1,8 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
 Parts of the lanes `servers` and `beside` run side by side, those of one lane one after the other:
-tests with servers of this host, and beside them unit tests, virtual machines, a soak and other
-versions of PostgreSQL, which take about as long. Then those of the lane `alone`, beside which
+tests with servers of this host, and beside them unit tests, virtual machines, a soak and most of
+other versions of PostgreSQL, which take about as long. Then those of the lane `alone`, beside which
 nothing runs, because they measure time or look at all of the host: not even virtual machines at
 SCHED_IDLE, with which a page took 1,076 ms instead of less than 1,000. What the lane `beside`
 prints is printed when a part of it has ended.
@@ -107,7 +107,7 @@ def of_server(version: int) -> tuple[Part, ...]:
     if version not in SERVERS_BETWEEN:
         return both(f"PostgreSQL {version}", "df", OF_SERVERS)
     return (
-        # After those of this host, so that both lanes take about as long
+        # In the lane of this host's, after them, so that both lanes take about as long
         *both(f"PostgreSQL {version}", "d", OF_SERVERS_BETWEEN, "servers"),
         *both(f"PostgreSQL {version} whole", "f", OF_SERVERS),
     )
@@ -155,7 +155,8 @@ def parts() -> tuple[Part, ...]:
         # In one minute what falls between two looks is more than a tenth of a percent
         Part("soak 18", "beside", "d", soak(18, 2)),
         Part("soak 18 longer", "beside", "f", soak(18, 3)),
-        # In one lane, and with the soak: what a user's rings hold in all is limited to 8 MiB
+        # In one lane, and with the soak, but for a part of one: what a user's rings hold in all is
+        # limited to 8 MiB, which was enough for integration beside any of these
         *(part for version in (17, 18, 19) for part in of_server(version)),
     )
 

@@ -58,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as load:
             try:
-                time.sleep(SETTLE_S)
                 found = measured(cluster.datadir, args)
             finally:
                 load.terminate()

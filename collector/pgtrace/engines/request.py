@@ -64,7 +64,7 @@ class EngineOptions:
     emit_durations: bool = False
     """Hand over how long each read took, one by one."""
     live: bool = False
-    """A screen shows what is done as it is done, the sooner the better: see Tracer.recorder."""
+    """A screen shows what is done as it is done: its start waits for nothing that comes later."""
 
 
 @dataclass(frozen=True, slots=True)
