@@ -17,6 +17,7 @@ import pytest
 
 import html_page
 import pgtrace
+from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from pgtrace.commands.lab import experiment
 from pgtrace.errors import PgtraceError
@@ -147,6 +148,59 @@ def test_an_error_of_ours_in_the_middle(
     assert reason in lines[1]
     page = html_page.render(taken)
     assert 0 < page.index("Partial, because") < page.index('<section id="how"')
+
+
+def stopping(pid: int, place: str) -> str:
+    """Code that lets a server stop while pgtrace starts, before or after a function of its own."""
+    when, module, name, function = place.split(" ")
+    return f"""
+import os, signal, time
+from pgtrace.postgres import proc
+from pgtrace.{module} import {name}
+def stop():
+    os.kill({pid}, signal.SIGQUIT)
+    while proc.start_time_ticks({pid}):
+        time.sleep(0.001)
+def meanwhile(*arguments, true={name}.{function}, **settings):
+    {name}.{function} = true
+    {"stop()" if when == "before" else ""}
+    found = true(*arguments, **settings)
+    {"stop()" if when == "after" else ""}
+    return found
+{name}.{function} = meanwhile
+"""
+
+
+@pytest.mark.parametrize("queries", ["light", "full"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "after commands find_target find_any",
+        "after tracing.targets Target family",
+        "before engines select start",
+    ],
+)
+def test_a_server_that_stops_before_it_is_attached_to_costs_no_other(
+    disk_directory: Path, tmp_path: Path, queries: str, place: str
+) -> None:
+    """Of two with one binary, the one that pgtrace would have found it by."""
+    output = tmp_path / "o.json"
+    with (
+        CopiedCluster(directory=disk_directory) as first,
+        CopiedCluster(directory=disk_directory) as second,
+    ):
+        command = patched(stopping(first.postmaster_pid, place))
+        arguments = ("capture", "--all", "--queries", queries, "-o", output)
+        with Pgtrace(*arguments, command=command) as tracer, second.connect() as connection:
+            tracer.attached()
+            connection.execute(QUERY)
+            code, _, err = tracer.stop()
+    assert code == 0, err
+    taken = captured(output)
+    assert taken.totals["read"].count > 0
+    assert "column_of_a_query" in output.read_text()
+    if "find_any" in place:
+        assert f"Not traced: the server in {first.datadir}, which has stopped\n" in err
 
 
 def test_the_traceback_of_an_unexpected_error_is_for_those_who_ask(

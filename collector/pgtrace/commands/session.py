@@ -50,12 +50,10 @@ def attached(
     stopper = Stopper(keeps=keeps)
     try:
         target = find(args)
-        with (
-            contextlib.ExitStack() as hurry,
-            contextlib.closing(Watched(() if target.whole else target.pids)) as watched,
-        ):
+
+        def options(target: "Target") -> TraceOptions:
             queries: Tier = args.queries or target.tier()
-            options = TraceOptions(
+            return TraceOptions(
                 probe_type=args.probe,
                 engine=args.engine,
                 literals=literals,
@@ -72,16 +70,25 @@ def attached(
                 own_queries=getattr(args, "own_queries", False),
                 most_statements=getattr(args, "max_statements", MOST_STATEMENTS),
             )
-            tracer = Tracer(
+
+        with (
+            contextlib.ExitStack() as hurry,
+            contextlib.closing(Watched(() if target.whole else target.pids)) as watched,
+        ):
+            tracer = _started(
+                args,
                 target,
-                options,
-                once_attached=lambda: _let_go(args, hurry, whole=target.whole, live=live),
+                lambda target: Tracer(
+                    target,
+                    options(target),
+                    once_attached=lambda: _let_go(args, hurry, whole=target.whole, live=live),
+                ),
             )
             stopper.hurry = tracer.hurry
             gc.freeze()  # what is there by now stays to the end: the collector need not look at it
             try:
                 stopper.start()
-                for warning in dict.fromkeys(too_new(s.version) for s in target.servers):
+                for warning in dict.fromkeys(too_new(s.version) for s in tracer.target.servers):
                     if warning:
                         note(args, warning)
                 if tracer.engine.note:
@@ -94,6 +101,25 @@ def attached(
                 tracer.close()
     finally:
         stopper.restore()
+
+
+def _started(
+    args: argparse.Namespace, found: "Target", start: Callable[["Target"], "Tracer"]
+) -> "Tracer":
+    """Of several servers, one that stops before it is attached to does not cost the others'."""
+    while True:
+        target = found.running()
+        for server in found.servers:
+            if server not in target.servers:
+                note(args, f"Not traced: the server in {server.data_directory}, which has stopped")
+        if not target.servers:
+            target = found
+        try:
+            return start(target)
+        except PgtraceError:
+            if len(target.running().servers) in {0, len(target.servers)}:
+                raise
+            found = target
 
 
 def _let_go(

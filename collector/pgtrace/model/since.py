@@ -2,7 +2,8 @@
 
 Everything in a capture that is counted only grows, so that this is exact, but for three things: the
 shortest of some latencies is not known, the longest at most that of their highest bucket, and which
-of several relations was meant where their files got other names between the two moments.
+of several relations was meant where their files got other names between the two moments: what is
+taken off may then be another's, whose latencies are in the same buckets, but not the same.
 """
 
 from collections import defaultdict

@@ -1,13 +1,14 @@
 """What a user means to trace, and the request for an engine that follows from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 
 from ..engines import Member, Postmaster, Request, Tier
 from ..errors import PgtraceError, TargetError
 from ..linux import foreign_files
-from ..postgres import binary, discovery
+from ..postgres import binary, discovery, proc
 from ..postgres.discovery import Backend, Server
 from ..postgres.versions import too_old
 from .options import TraceOptions
@@ -94,6 +95,14 @@ class Target:
     def of_servers(cls, servers: Sequence[Server], filters: Filters | None = None) -> "Target":
         """Whole servers."""
         return cls((), (), tuple(servers), True, filters or Filters())
+
+    def running(self) -> "Target":
+        """The same without those of several servers that have stopped since it was found."""
+        if len(self.servers) < 2 or not self.whole:
+            return self
+        masters = (server.postmaster for server in self.servers)
+        running = [proc.start_time_ticks(each.pid) == each.start_time_ticks for each in masters]
+        return replace(self, servers=tuple(compress(self.servers, running)))
 
     def tier(self) -> Tier:
         """How much of queries is measured if nobody asks: of a whole server what costs it no probe,
