@@ -42,7 +42,11 @@ class ListCommand:
         """Print every server, or raise TargetError when there is none."""
         servers = discovery.servers()
         family = proc.by_parent()
-        found = [(server, looked_at(server, server.backends(family))) for server in servers]
+        found = [
+            (server, looked_at(server, backends))
+            for server in servers
+            if (backends := server.backends(family))  # none once it has stopped
+        ]
         hidden = hidden_servers()
         if hidden and not found:
             raise PermissionDeniedError(hidden)
