@@ -239,20 +239,21 @@ def _prepare_output() -> None:
 
 
 def _abandon_output() -> None:
-    """Lest Python say at its exit, in other words, that stdout could not be written."""
-    try:
-        if sys.stdout:
-            sys.stdout.flush()
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Lest Python say at its exit, in other words or by 120, that something was not written."""
+    for stream in sys.stdout, sys.stderr:
+        try:
+            if stream:
+                stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say(message: str) -> None:
+    from .stderr import say
     from .terminal_text import escape
 
-    with contextlib.suppress(OSError):
-        print(f"pgtrace: {escape(message.rstrip(), lines=True)}", file=sys.stderr)
+    say(f"pgtrace: {escape(message.rstrip(), lines=True)}")
 
 
 if __name__ == "__main__":

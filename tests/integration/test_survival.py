@@ -6,9 +6,11 @@ Failures are forced for real: full disks, connections that are killed, exception
 import argparse
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 
 import html_page
 import pgtrace
+from child import Child
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from pgtrace.commands.lab import experiment
@@ -203,6 +206,45 @@ def test_a_server_that_stops_before_it_is_attached_to_costs_no_other(
         assert f"Not traced: the server in {first.datadir}, which has stopped\n" in err
 
 
+def test_a_server_that_has_stopped_is_not_traced_as_one_that_does_nothing(
+    disk_directory: Path, tmp_path: Path
+) -> None:
+    with CopiedCluster(directory=disk_directory) as cluster:
+        found = stopping(cluster.postmaster_pid, "after commands find_target find_any")
+        arguments = ("capture", cluster.postmaster_pid, "-o", tmp_path / "o.json")
+        with Pgtrace(*arguments, command=patched(found)) as tracer:
+            code, _, err = tracer.ended()
+    assert code == 3, err
+    assert f"the server in {cluster.datadir} has stopped" in err
+
+
+def test_the_successor_of_a_server_that_stops_right_before_the_start_is_traced(
+    disk_directory: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "o.json"
+    with CopiedCluster(directory=disk_directory) as cluster:
+        code = stopping(cluster.postmaster_pid, "before engines select start")
+        arguments = ("capture", cluster.postmaster_pid, "-o", output)
+        with Pgtrace(*arguments, command=patched(code)) as tracer:
+            tracer.attached()
+            cluster.start()
+            time.sleep(3)  # it is looked for twice a second
+            with cluster.connect() as connection:
+                connection.execute(QUERY)
+            done = tracer.stop()
+    assert done.code == 0, done.err
+    assert captured(output).totals["read"].count > 0
+
+
+def test_top_says_why_it_ended(cluster: PrivateCluster) -> None:
+    command = patched(failing("live.teller Teller frame", after=2))
+    with Pgtrace("top", cluster.postmaster_pid, "--batch", 3, command=command) as top:
+        code, _, err = top.ended()
+    assert code == 1
+    assert "unexpected error: tracing ended early: IndexError" in err
+    assert "ended early" in err.splitlines()[-1]
+
+
 def test_the_traceback_of_an_unexpected_error_is_for_those_who_ask(
     connection: Connection, tmp_path: Path
 ) -> None:
@@ -306,6 +348,42 @@ def test_an_error_in_the_thread_that_asks_for_names(
     assert taken.partial[0].startswith("names: IndexError in ")
     assert taken.probes.not_measured[0].startswith("names: ")
     assert taken.backends[0].queries[0].calls == 1
+
+
+@pytest.mark.parametrize("gone", ["terminal", "reader"])
+def test_who_cannot_be_told_any_more_loses_no_capture(
+    cluster: PrivateCluster, tmp_path: Path, gone: str
+) -> None:
+    """As where the connection of a terminal breaks, and by `2>&1 | head -1`."""
+    output = tmp_path / "o.json"
+    ours, theirs = pty.openpty() if gone == "terminal" else os.pipe()
+    command = (*PGTRACE, "capture", str(cluster.postmaster_pid), "--queries", "full", "-o", output)
+    with Child(*command, stderr=theirs) as tracer, cluster.connect() as connection:
+        os.close(theirs)
+        said = b""
+        while b"Ctrl-C to stop" not in said:
+            said += os.read(ours, 1000)
+        connection.execute(QUERY)
+        if gone == "terminal":
+            while b" reads" not in said:  # the line that is written over
+                said += os.read(ours, 1000)
+        os.close(ours)
+        tracer.send(signal.SIGHUP)
+        assert tracer.ended().code == 0
+    assert "column_of_a_query" in output.read_text()
+
+
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+def test_what_cannot_be_said_from_the_begin_costs_no_capture(
+    connection: Connection, tmp_path: Path, redirected: str
+) -> None:
+    output = tmp_path / "o.json"
+    arguments = ("capture", str(connection.info.backend_pid), "--duration", "0.5", "-o", output)
+    shell = ("bash", "-c", f'exec "$@" {redirected}', "bash")
+    with Pgtrace(*arguments, command=(*shell, *PGTRACE)) as tracer:
+        code, out, _ = tracer.ended()
+    assert (code, out) == (0, "")
+    assert captured(output).partial == []
 
 
 def test_a_full_disk(connection: Connection, full: Path, tmp_path: Path) -> None:

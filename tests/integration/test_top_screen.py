@@ -387,6 +387,20 @@ def test_a_kill_of_what_traces_leaves_the_terminal_as_it_was(
         assert tmux.ended() in (0, 128 + signal.SIGKILL)
 
 
+def test_an_error_of_what_traces_is_told(cluster: PrivateCluster, tmp_path: Path) -> None:
+    code = """
+from pgtrace.live.teller import Teller
+old, calls = Teller.frame, []
+def new(self):
+    calls.append(1)
+    return old(self) if len(calls) < 40 else calls["secret"]
+Teller.frame = new
+"""
+    with Tmux(tmp_path, rows=50) as tmux:
+        tmux.run(sys.executable, "-c", code + MAIN, "top", "--server", cluster.datadir)
+        tmux.shows("unexpected error: tracing ended early: TypeError", "ended with 1")
+
+
 def test_a_server_may_be_restarted_meanwhile(cluster: PrivateCluster, tmp_path: Path) -> None:
     with Tmux(tmp_path) as tmux:
         begin(tmux, cluster, "--tab", "relations")

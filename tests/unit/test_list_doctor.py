@@ -21,7 +21,7 @@ from pgtrace.errors import PermissionDeniedError, TargetError
 from pgtrace.linux.storage import Device, Storage
 from pgtrace.postgres import discovery
 from pgtrace.postgres.activity import Activity
-from pgtrace.postgres.discovery import Backend, Server
+from pgtrace.postgres.discovery import Backend, Place, Server
 from pgtrace.postgres.proc import Process
 
 ALL = (1 << 41) - 1
@@ -35,7 +35,7 @@ def server(**changes: Any) -> Server:
     values: dict[str, Any] = {
         "postmaster": process(100),
         "version": "15.18",
-        "data_directory": "/srv/data",
+        "place": Place("/srv/data", (1, 2), None),
         "block_size": 8192,
         "port": 5432,
         "socket_directory": "/tmp",

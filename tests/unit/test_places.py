@@ -10,15 +10,15 @@ import pytest
 
 from pgtrace.engines import File
 from pgtrace.model.capture import Kind
-from pgtrace.postgres.discovery import Server
+from pgtrace.postgres import discovery
 from pgtrace.postgres.proc import Process
 from pgtrace.postgres.tablespaces import Space
 from pgtrace.tracing.file_names import Place, Places, path_of
 
-SERVER = Server(
+SERVER = discovery.Server(
     Process(1, 0, 1, 0, 0, "postgres", "/postgres", False, "postgres", False),
     "15.20",
-    "/srv/data",
+    discovery.Place("/srv/data", (1, 2), None),
     8192,
     5432,
     None,

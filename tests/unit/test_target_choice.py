@@ -10,7 +10,7 @@ from pgtrace.engines import Request, layout, select
 from pgtrace.errors import UnsupportedError
 from pgtrace.linux import namespaces
 from pgtrace.postgres import binary, proc
-from pgtrace.postgres.discovery import Backend, Server
+from pgtrace.postgres.discovery import Backend, Place, Server
 from pgtrace.tracing import targets
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
@@ -22,7 +22,7 @@ CLIENT, WORKER, IO_WORKER = 1, 2, 3
 
 def server(pid: int, version: str) -> Server:
     """A server whose binary is that of a process which runs for certain."""
-    return Server(proc.process(pid), version, "/data", 8192, 5432, None, None)
+    return Server(proc.process(pid), version, Place("/data", (1, 2), None), 8192, 5432, None, None)
 
 
 def family(one: Server, *, activity: bool = True) -> list[Backend]:

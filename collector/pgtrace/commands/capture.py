@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import stderr
 from ..errors import PgtraceError
 from ..terminal_text import escape
 from . import find_target, notes, session, tracing_options
@@ -167,7 +168,7 @@ class _Room:
         self._next = now + self._EVERY_S
         words = rescue.little_room(self._args.output)
         if words:
-            print(f"pgtrace: {escape(words)}", file=sys.stderr)
+            stderr.say(f"pgtrace: {escape(words)}")
             self._next = float("inf")
 
 
@@ -185,10 +186,9 @@ class _NamesLost:
         self._last = now
         if tracer.unnamed_calls():
             self._said = True
-            print(
+            stderr.say(
                 "pgtrace: there is no room for more statements: calls of others are counted, but "
-                "without their text. Raise --max-statements.",
-                file=sys.stderr,
+                "without their text. Raise --max-statements."
             )
 
 
@@ -196,7 +196,7 @@ class _Progress:
     """One line on a terminal, about once a second."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._wanted = sys.stderr.isatty() and not args.quiet
+        self._wanted = stderr.is_terminal() and not args.quiet
         self._start = self._last = time.monotonic()
 
     def is_due(self) -> bool:
@@ -210,11 +210,11 @@ class _Progress:
         from ..reporters.terminal.block import NAMES
 
         so_far = ", ".join(f"{count:,} {NAMES[each]}" for each, count in counts.items())
-        print(f"\r{self._last - self._start:.0f} s, {so_far} ", end="", file=sys.stderr)
+        stderr.say(f"\r{self._last - self._start:.0f} s, {so_far} ", end="")
 
     def clear(self) -> None:
         if self._wanted:
-            print("\r\033[K", end="", file=sys.stderr)
+            stderr.say("\r\033[K", end="")
 
 
 COMMAND = CaptureCommand()

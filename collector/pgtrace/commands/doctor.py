@@ -96,7 +96,12 @@ def _server_groups(pid: int | None) -> list[Group]:
 
     if pid is not None:
         return [group(discovery.server(pid))]
-    found = [group(server) for server in discovery.servers()]
+    found = [
+        examined
+        for server in discovery.servers()
+        # After it was looked at: of one that stopped meanwhile everything would be missing
+        if (examined := group(server)) and server.backends(activity=False)
+    ]
     hidden = hidden_servers()
     if hidden:
         found.append(Group("Servers", [Ability("servers", None, hidden)]))

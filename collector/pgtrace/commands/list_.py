@@ -1,11 +1,11 @@
 """pgtrace list: the PostgreSQL servers of this host, and which statements run there how long."""
 
 import argparse
-import sys
 import textwrap
 from collections import Counter
 from typing import Any
 
+from .. import stderr
 from ..errors import PermissionDeniedError, TargetError
 from ..postgres import discovery, proc
 from ..postgres.activity import LOOKED_AT, Activity, Looker, longest_first
@@ -58,7 +58,7 @@ class ListCommand:
             drawn = table_of_all if args.all else table
             print("\n\n".join("\n".join(drawn(*each)) for each in found))
         if hidden:
-            print(f"pgtrace: not listed: {hidden}", file=sys.stderr)
+            stderr.say(f"pgtrace: not listed: {hidden}")
         if not found:
             raise TargetError("No PostgreSQL server runs on this host, or none in its namespaces.")
         return 0

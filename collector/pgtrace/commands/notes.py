@@ -1,11 +1,11 @@
 """What a command says beside its data, on stderr: at once, while it traces."""
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..stderr import say
 from ..terminal_text import escape
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _IN_USE_EVERY_S = 10
 def note(args: argparse.Namespace, message: str) -> None:
     """Say something that is not data."""
     if not args.quiet:
-        print(message, file=sys.stderr)
+        say(message)
 
 
 def say_failures(
@@ -30,7 +30,7 @@ def say_failures(
     for reason, traceback in failures.news():
         before()
         words = f"{reason}\n{traceback.rstrip()}" if args.verbose else reason
-        print(f"pgtrace: unexpected error: {escape(words, lines=True)}", file=sys.stderr)
+        say(f"pgtrace: unexpected error: {escape(words, lines=True)}")
 
 
 def watch(
@@ -42,11 +42,11 @@ def watch(
     """
     from ..reporters.losses import Watch
 
-    def say(message: str) -> None:
+    def tell(message: str) -> None:
         before()
-        print(message, file=sys.stderr)
+        say(message)
 
-    losses = Watch(tracer.lost, tracer.kept, say)
+    losses = Watch(tracer.lost, tracer.kept, tell)
     due, said = 0.0, set[str]()
 
     def tick() -> None:
@@ -55,10 +55,10 @@ def watch(
         for failure in tracer.names.failures if tracer.names else []:
             if failure not in said:
                 said.add(failure)
-                say(f"pgtrace: no names: {escape(failure)}")
+                tell(f"pgtrace: no names: {escape(failure)}")
         if args.verbose and time.monotonic() >= due and (used := tracer.in_use()):
             due = time.monotonic() + _IN_USE_EVERY_S
             counts = ", ".join(f"{number} {name}" for name, number in used._asdict().items())
-            say(f"In use in the kernel: {counts}.")
+            tell(f"In use in the kernel: {counts}.")
 
     return tick

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import DatabaseError, IncompleteError, PgtraceError, UsageError
+from ..errors import DatabaseError, IncompleteError, PgtraceError, TargetError, UsageError
 from .notes import note
 from .tracing_options import MOST_STATEMENTS
 
@@ -106,18 +106,20 @@ def attached(
 def _started(
     args: argparse.Namespace, found: "Target", start: Callable[["Target"], "Tracer"]
 ) -> "Tracer":
-    """Of several servers, one that stops before it is attached to does not cost the others'."""
+    """Of several servers, one that stops before it is attached to does not cost the others'.
+    TargetError if none is left.
+    """
     while True:
         target = found.running()
+        if found.whole and not target.servers:
+            raise TargetError(f"{found} has stopped")
         for server in found.servers:
             if server not in target.servers:
                 note(args, f"Not traced: the server in {server.data_directory}, which has stopped")
-        if not target.servers:
-            target = found
         try:
             return start(target)
         except PgtraceError:
-            if len(target.running().servers) in {0, len(target.servers)}:
+            if target.running() == target:
                 raise
             found = target
 

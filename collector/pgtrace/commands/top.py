@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from .. import stderr
+from ..errors import PgtraceError, UsageError
 from . import find_target, notes, session, tracing_options
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _batch(args: argparse.Namespace) -> int:
             if frame is None or not left:
                 return
             for notice in frame.notices:
-                print(notice, file=sys.stderr)
+                stderr.say(notice)
             kept.add(frame)
             print(text.screen(begin, kept, _TABS[args.tab], rows=20, width=width(to_file=False)))
             sys.stdout.flush()
@@ -97,7 +98,10 @@ def _batch(args: argparse.Namespace) -> int:
             if not left:
                 stopper.stop()
 
-        run_loop.run(stopper, watched, args.duration, tick, tracer.failures, rest=tracer.rest)
+        reason = run_loop.run(
+            stopper, watched, args.duration, tick, tracer.failures, rest=tracer.rest
+        )
+        _check(args, tracer, reason)
     return 0
 
 
@@ -146,7 +150,14 @@ def _shown(args: argparse.Namespace, drawing: "DrawingProcess") -> str:
         finally:
             drawing.end()
             aside.repeat()
+        _check(args, tracer, reason)
     return reason
+
+
+def _check(args: argparse.Namespace, tracer: "Tracer", reason: str) -> None:
+    notes.say_failures(args, tracer.failures)
+    if reason == "error":
+        raise PgtraceError("ended early, because of the unexpected error above")
 
 
 class Aside(io.TextIOBase):
@@ -168,7 +179,7 @@ class Aside(io.TextIOBase):
     def repeat(self) -> None:
         """Say it where it stays."""
         for line in self._said:
-            print(line, file=sys.stderr)
+            stderr.say(line)
 
 
 def _teller(tracer: "Tracer") -> "Teller":

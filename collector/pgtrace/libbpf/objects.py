@@ -6,13 +6,13 @@ import errno
 import functools
 import mmap
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from .. import stderr
 from ..errors import UnsupportedError
 from ..linux import tracepoints
 from ..terminal_text import escape
@@ -40,7 +40,7 @@ def _keep_message(level: int, template: bytes, arguments: int) -> int:
 
 def print_messages() -> None:
     """From now on print what libbpf says, the verifier's words included, on stderr."""
-    _listeners.append(lambda message: print(escape(message, lines=True), file=sys.stderr))
+    _listeners.append(lambda message: stderr.say(escape(message, lines=True)))
 
 
 @functools.cache

@@ -10,9 +10,9 @@ import functools
 import os
 import platform
 import struct
-import sys
 from pathlib import Path
 
+from .. import stderr
 from ..errors import PermissionDeniedError, UnsupportedError
 
 MOUNT_POINT = Path("/sys/kernel/tracing")
@@ -48,7 +48,7 @@ def tracefs() -> Path:
     except OSError as error:
         return _mounted_by_another(error)
     if verbose:
-        print("tracefs is not mounted here: mounted it for this process alone.", file=sys.stderr)
+        stderr.say("tracefs is not mounted here: mounted it for this process alone.")
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
 from ..linux import foreign_files
@@ -71,6 +72,20 @@ class Tablespace:
     """The same directory, seen from here."""
 
 
+class Place(NamedTuple):
+    """A data directory. Containers have different ones of one name."""
+
+    path: str
+    inode: tuple[int, int]
+    mounts: tuple[int, int] | None
+    """The mount namespace in which it has that name."""
+
+    def is_that_of(self, server: "Place") -> bool:
+        """Or was made anew in its place, as from a backup."""
+        known = self.inode == server.inode or self.mounts == server.mounts
+        return self.path == server.path and known
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A running server. None is what could not be found out."""
@@ -78,8 +93,8 @@ class Server:
     postmaster: Process
     version: str | None
     """Such as `15.18` or `18beta1`."""
-    data_directory: str
-    """As the kernel names it: a path of its mount namespace. Open `directory` instead."""
+    place: Place
+    """By which the one is known, too, that is started in its stead."""
     block_size: int | None
     """In bytes."""
     port: int | None
@@ -90,6 +105,11 @@ class Server:
     def postmaster_pid(self) -> int:
         """Its postmaster's pid, as seen from here."""
         return self.postmaster.pid
+
+    @property
+    def data_directory(self) -> str:
+        """As the kernel names it: a path of its mount namespace. Open `directory` instead."""
+        return self.place.path
 
     @property
     def major(self) -> int | None:
@@ -220,7 +240,7 @@ def _server(postmaster: Process, family: Family | None = None) -> Server:
         return Server(
             postmaster,
             proc.version(postmaster) or _version(postmaster),
-            str(directory.readlink()),
+            _place(postmaster),
             _block_size(postmaster),
             _port(lines[3]),
             lines[4] or None,
@@ -230,6 +250,14 @@ def _server(postmaster: Process, family: Family | None = None) -> Server:
         raise _may_not_read(postmaster.pid, error) from error
     except OSError as error:
         raise TargetError(f"The server of postmaster {postmaster.pid} has stopped.") from error
+
+
+def _place(postmaster: Process) -> Place:
+    directory = Path(f"/proc/{postmaster.pid}/cwd")
+    path, inode = str(directory.readlink()), foreign_files.inode(directory)
+    if inode is None:
+        raise FileNotFoundError(directory)
+    return Place(path, inode, foreign_files.inode(f"/proc/{postmaster.pid}/ns/mnt"))
 
 
 def _version(postmaster: Process) -> str | None:

@@ -5,8 +5,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from pathlib import Path
-from typing import NamedTuple
 
 from ..engines import Engine
 from ..errors import PgtraceError
@@ -39,7 +37,6 @@ class Servers:
             foreign_files.inode(server.postmaster.binary) for server in target.servers
         }
         """Those that have probes. After an upgrade a server runs another."""
-        self._places = {pid: _place(server) for pid, server in self._servers.items()}
         self._first: dict[int, int] = {}
         """Of successors, the postmaster that their server had when tracing began."""
         self._names = discovery.told_apart(target.servers)
@@ -189,7 +186,7 @@ class Servers:
 
     def _look_for_successor(self, server: Server) -> None:
         for successor in discovery.servers():
-            if _place(successor).is_that_of(self._places[server.postmaster_pid]):
+            if successor.place.is_that_of(server.place):
                 self._follow(server, successor)
                 return
 
@@ -271,8 +268,8 @@ class Servers:
             self._binaries.add(foreign_files.inode(path))
         self._first[new] = self.first(old)
         self._gaps.started(self.name(server), time.monotonic_ns())
-        del self._servers[old], self._places[old]
-        self._servers[new], self._places[new] = successor, _place(successor)
+        del self._servers[old]
+        self._servers[new] = successor
 
     def _say_missing(self, server: Server, successor: Server, reason: str | None) -> None:
         """What is not measured of it that was of the one before."""
@@ -284,27 +281,6 @@ class Servers:
             self._engine.not_measured.append(
                 "charging reads of I/O workers: tracing began with an older server"
             )
-
-
-class _Place(NamedTuple):
-    """A data directory. Containers have different ones of one name."""
-
-    path: str
-    inode: tuple[int, int] | None
-    mounts: tuple[int, int] | None
-    """The mount namespace in which it has that name."""
-
-    def is_that_of(self, server: "_Place") -> bool:
-        """Or was made anew in its place, as from a backup."""
-        known = self.inode == server.inode or self.mounts == server.mounts
-        return self.path == server.path and known
-
-
-def _place(server: Server) -> _Place:
-    mounts = Path(f"/proc/{server.postmaster_pid}/ns/mnt")
-    return _Place(
-        server.data_directory, foreign_files.inode(server.directory), foreign_files.inode(mounts)
-    )
 
 
 def _runs(process: proc.Process) -> bool:

@@ -97,8 +97,8 @@ class Target:
         return cls((), (), tuple(servers), True, filters or Filters())
 
     def running(self) -> "Target":
-        """The same without those of several servers that have stopped since it was found."""
-        if len(self.servers) < 2 or not self.whole:
+        """The same without servers that have stopped since it was found."""
+        if not self.whole:
             return self
         masters = (server.postmaster for server in self.servers)
         running = [proc.start_time_ticks(each.pid) == each.start_time_ticks for each in masters]

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ... import interrupts, sudo
+from ... import interrupts, stderr, sudo
 from ...errors import PermissionDeniedError, UnsupportedError
 from ...linux import whose_path
 from ...terminal_text import escape
@@ -68,7 +68,7 @@ def _compile(package: Path, memory: int, directory: str | None) -> None:
     )
     said = ended.stdout.decode(errors="replace").strip()
     if verbose and said:
-        print(escape(said, lines=True), file=sys.stderr)
+        stderr.say(escape(said, lines=True))
     if ended.returncode:
         if directory and ("No space left" in said or shutil.disk_usage(directory).free < _SHORT_OF):
             raise _full(str(Path(directory).parent))

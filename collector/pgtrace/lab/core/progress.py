@@ -1,9 +1,9 @@
 """What an experiment does now, how far it is, and about how long it still takes: on stderr."""
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 
+from ... import stderr
 from ...terminal_text import escape
 
 
@@ -13,7 +13,7 @@ class Progress:
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self._quiet = quiet
         self._lines = verbose and not quiet
-        self._over = sys.stderr.isatty() and not quiet and not verbose
+        self._over = stderr.is_terminal() and not quiet and not verbose
         self._steps = self._done = 0
         self._began = 0.0
 
@@ -25,7 +25,7 @@ class Progress:
         """Say something that stays, unless `quiet`."""
         if not self._quiet:
             self.clear()
-            print(escape(line), file=sys.stderr, flush=True)
+            stderr.say(escape(line))
 
     def loads(self, rows: int, storage: str) -> Callable[[int], None]:
         """What to call with how many of the rows are there."""
@@ -54,13 +54,13 @@ class Progress:
     def clear(self) -> None:
         """Leave the line to others."""
         if self._over:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            stderr.say("\r\033[K", end="")
 
     def _show(self, line: str) -> None:
         if self._over:
-            print(f"\r\033[K{escape(line)}", end="", file=sys.stderr, flush=True)
+            stderr.say(f"\r\033[K{escape(line)}", end="")
         elif self._lines:
-            print(escape(line), file=sys.stderr, flush=True)
+            stderr.say(escape(line))
 
 
 def duration(seconds: float) -> str:

@@ -1,10 +1,10 @@
 """The read-ahead experiment: read-ahead, scans and random reads."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ... import stderr
 from ..core import command_options
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ReadaheadExperiment:
         places, left_out = device_settings.usable(setup.places, shared_host=args.shared_host)
         for why in left_out.values():
             # Not a mere note: less is measured than was asked for
-            print(f"pgtrace: {why}; the others go on", file=sys.stderr)
+            stderr.say(f"pgtrace: {why}; the others go on")
         setup = replace(setup, places=places, shape=benchmark_table.WIDE)
 
         def measure(progress: "Progress", interruption: "Interruption") -> "ReadaheadResult":

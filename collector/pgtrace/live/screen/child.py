@@ -3,10 +3,10 @@
 import os
 import resource
 import socket
-import sys
 import traceback
 from pathlib import Path
 
+from ... import stderr
 from ...linux import unprivileged
 from ..frame import Begin, Kind
 from ..link import drawing_end
@@ -77,5 +77,4 @@ def _say(failure: Exception, verbose: bool) -> None:
     place = traceback.extract_tb(failure.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     what = f"{type(failure).__name__} in {where}"
-    print(f"pgtrace: unexpected error while drawing: {what}", file=sys.stderr, flush=True)
-    sys.stderr.flush()
+    stderr.say(f"pgtrace: unexpected error while drawing: {what}")
