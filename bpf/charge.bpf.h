@@ -112,16 +112,18 @@ __noinline int begin_task(__u32 tid)
 		bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY);
 		return -1;
 	}
+	task->tgid = bpf_get_current_pid_tgid() >> 32;
+	task->inner_tgid = inner_tid();
+	task->postmaster = parent_tgid();
+	task->began_ns = bpf_ktime_get_ns();
+	/* From here on a program at the switch of tasks may find it, */
 	if (bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY)) {
 		bpf_map_push_elem(&pgt_free_tasks, &index, 0);
 		__sync_fetch_and_add(&live.lost_tasks, 1);
 		return -1;
 	}
-	task->tid = tid;
-	task->tgid = bpf_get_current_pid_tgid() >> 32;
-	task->inner_tgid = inner_tid();
-	task->postmaster = parent_tgid();
-	task->began_ns = bpf_ktime_get_ns();
+	store_barrier();
+	task->tid = tid; /* and user space from here on */
 	if (!options.per_query)
 		know_leader(task);
 	return index;

@@ -12,7 +12,7 @@
 static __always_inline __u64 charged_query(struct pgt_task *task)
 {
 	if (options.light)
-		return statement_seen(task, bpf_ktime_get_ns());
+		return statement_seen(task, bpf_ktime_get_ns(), false);
 	if (!task->query.open)
 		return 0;
 	if (options.per_query)

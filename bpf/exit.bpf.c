@@ -30,7 +30,7 @@ int pgt_exit(void *ctx)
 		task->exit_code = exit_code();
 		now = bpf_ktime_get_ns();
 		if (options.times && !task->ignored)
-			settle_times(task->index, now, query_of(task, now));
+			settle_times(task->index, now, query_of(task, now, true));
 		/* Last: user space takes it for the end of all that is counted */
 		store_barrier();
 		task->ended_ns = now;

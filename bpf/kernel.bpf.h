@@ -71,6 +71,16 @@ static __always_inline __u32 parent_tgid(void)
 	return BPF_CORE_READ(task, real_parent, tgid);
 }
 
+#define PF_EXITING 0x00000004 /* include/linux/sched.h */
+
+/* Whether the current task ends. From 6.16 on it is told of while it still has its memory. */
+static __always_inline bool is_exiting(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, flags) & PF_EXITING;
+}
+
 /* include/linux/sched.h: who holds a task up, a signal, a debugger, or its control group. The last
  * since 6.1 (f5d39b020809, "freezer,sched: Rewrite core freezer logic"). */
 #define TASK_STOPPED 0x0004

@@ -104,6 +104,7 @@ struct sched_entity {
 };
 
 struct task_struct {
+	unsigned int flags;
 	int pid;
 	struct sched_entity se;
 	unsigned int __state;

@@ -77,8 +77,9 @@ static __always_inline __u64 seen_before(struct pgt_task *task, __u64 query_id)
 }
 
 /* Looks at what a task runs. Returns whether it is another statement than before, which is to be
- * found then. */
-__noinline int look(__u32 task_index)
+ * found then. Who reads or writes is not in the midst of a change of its entry; at the switch of
+ * tasks it may be, and ran until then what it was seen to run before. */
+__noinline int look(__u32 task_index, __u32 switches)
 {
 	struct pgt_task *task = task_at(task_index);
 	__u64 start, query_id, text;
@@ -100,10 +101,14 @@ __noinline int look(__u32 task_index)
 	memory = &live.memory[place & (SERVERS - 1)];
 	if (memory->found) {
 		if (!read_entry(task, memory, &state)) {
+			if (switches)
+				return 0;
 			seen->statement = 0;
 			__sync_fetch_and_add(&live.unseen, 1);
 			return 0;
 		}
+		if (seen->last_start != seen->start)
+			seen->last_statement = 0;
 		seen->last_start = seen->start;
 		seen->last_id = seen->query_id;
 		if (state && state == memory->running) {
@@ -180,14 +185,14 @@ static __always_inline void learn_at_exit(struct pgt_task *task)
 }
 
 /* The statement that the current task runs, or 0. */
-static __always_inline __u64 statement_seen(struct pgt_task *task, __u64 now)
+static __always_inline __u64 statement_seen(struct pgt_task *task, __u64 now, bool switches)
 {
 	struct pgt_seen *seen = &task->seen;
 
 	seen->looked_ns = now;
 	if (is_unchanged(task))
 		return seen->statement;
-	if (look(task->index)) {
+	if (look(task->index, switches)) {
 		find_statement(task->index, task->index);
 		seen->statement = task->query.statement;
 	} else if (!seen->statement && task->query.serial != task->serial) {
@@ -195,14 +200,16 @@ static __always_inline __u64 statement_seen(struct pgt_task *task, __u64 now)
 	}
 	if (!task->started_for)
 		task->started_for = seen->statement;
+	if (seen->statement)
+		seen->last_statement = seen->statement;
 	return seen->statement;
 }
 
-/* What a task's own read is booked on. */
-static __always_inline __u64 query_of(struct pgt_task *task, __u64 now)
+/* What a task's own read is booked on, or its time where it `switches` or ends. */
+static __always_inline __u64 query_of(struct pgt_task *task, __u64 now, bool switches)
 {
 	if (options.light)
-		return statement_seen(task, now);
+		return statement_seen(task, now, switches);
 	return task->query.open ? task->query.number : 0;
 }
 

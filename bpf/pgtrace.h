@@ -21,7 +21,7 @@
 #define SERVERS	   16	   /* postmasters traced at once */
 #define TITLE	   160	   /* bytes of a process title kept */
 #define NAME	   64	   /* NAMEDATALEN: what application_name may be long */
-#define MAX_IOVECS 32	   /* PostgreSQL's PG_IOV_MAX; of longer vectors the length is not known */
+#define MAX_IOVECS 128	   /* PG_IOV_MAX, 32 before 18; of longer vectors the length is unknown */
 #define PLACES	   4096	   /* where threads' indexes are remembered, by the ids' last bits */
 #define LANES	   16	   /* threads that count requests of one task at the same time */
 #define LANE	   (~255u) /* the owner of the slots of a lane: this, and its number */
@@ -358,6 +358,7 @@ struct pgt_seen {
 	__u64 looked_ns;
 	__u64 last_start; /* of the statement that it showed last, which may be over */
 	__u64 last_id;
+	__u64 last_statement; /* that was found for it; 0: none yet */
 	__u32 changes;
 	__u32 known;			  /* the rest is true as long as these changes are all */
 	struct pgt_recent recent[RECENT]; /* by the last bits of their ids */

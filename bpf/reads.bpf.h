@@ -216,7 +216,7 @@ static __always_inline int read_exit(__s64 ret)
 		slot = place ? slot_at(place - 1) : NULL;
 	} else {
 		key.charged_to = task->serial;
-		key.query = query_of(task, now);
+		key.query = query_of(task, now, false);
 		key.key = key_of(key.query, OP_READ, ITSELF, state->flags, ret, pattern, source);
 		slot = own_slot(task, state, &key);
 	}
@@ -227,19 +227,28 @@ static __always_inline int read_exit(__s64 ret)
 	return 0;
 }
 
-/* The length of a vector, or 0 if it cannot be known. */
-static __always_inline __u64 vector_length(const struct iovec *vector, __u64 count)
+#define IOVECS_AT_ONCE 4
+
+/* The length of a vector, or 0 if it cannot be known. Not inline: where many functions are nested,
+ * these elements would take their part of the stack, too. */
+static __noinline __u64 vector_length(const struct iovec *vector, __u64 count)
 {
-	struct iovec element;
-	__u64 length = 0;
-	__u32 i;
+	struct iovec some[IOVECS_AT_ONCE];
+	__u64 length = 0, left;
+	__u32 i, j;
 
 	if (count > MAX_IOVECS)
 		return 0;
-	for (i = 0; i < MAX_IOVECS && i < count; i++) {
-		if (bpf_probe_read_user(&element, sizeof(element), &vector[i]))
+	for (i = 0; i < MAX_IOVECS && i < count; i += IOVECS_AT_ONCE) {
+		left = count - i < IOVECS_AT_ONCE ? count - i : IOVECS_AT_ONCE;
+		/* 5.10's verifier does not know by the test alone how many that may be */
+		left = (opaque(left - 1) & (IOVECS_AT_ONCE - 1)) + 1;
+		__builtin_memset(some, 0, sizeof(some));
+		if (bpf_probe_read_user(some, left * sizeof(*some), &vector[i]))
 			return 0;
-		length += element.length;
+#pragma clang loop unroll(full)
+		for (j = 0; j < IOVECS_AT_ONCE; j++)
+			length += some[j].length;
 	}
 	return length;
 }

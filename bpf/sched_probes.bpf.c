@@ -7,17 +7,20 @@
 #include "tasks.bpf.h"
 #include "times.bpf.h"
 
-static __always_inline struct pgt_task *known_task(__u32 tid)
+/* `met`: whether it is known what it is, though it may be of no interest. */
+static __always_inline struct pgt_task *known_task(__u32 tid, bool *met)
 {
 	struct pgt_task *task;
 	__u32 index = 0;
 
+	*met = false;
 	if (!options.only_tid || tid != options.only_tid) {
 		if (!options.listed && !options.children)
 			return NULL;
 		if (!find_index(tid, &index))
 			return NULL;
 	}
+	*met = true;
 	task = task_at(index);
 	if (!task || task->ignored)
 		return NULL;
@@ -74,7 +77,8 @@ static __always_inline __u64 query_of_stint(struct pgt_task *task, __u64 query)
 	if (!options.light)
 		return query;
 	if (!query && task->seen.last_start != times->start)
-		found = known_by_id(task, task->seen.last_id);
+		found = task->seen.last_statement ? task->seen.last_statement
+						  : known_by_id(task, task->seen.last_id);
 	else if (!query)
 		found = times->query;
 	times->start = task->seen.last_start;
@@ -88,18 +92,21 @@ __noinline int leave(__u32 preempted)
 	__u32 state, event = 0, place;
 	struct pgt_task *task;
 	__u64 id, now, query, clock;
+	bool met;
 
 	id = bpf_get_current_pid_tgid();
 	/* A thread of io_uring works for its process beside it */
 	if (options.children && (__u32)id != id >> 32)
 		return 0;
-	task = known_task(id);
+	task = known_task(id, &met);
+	if (!task && met)
+		return 0;
 	place = place_of(task ? task->postmaster : parent_tgid());
 	know_parent(place);
 	state = preempted ? 0 : task_state();
 	if (!task) {
 		/* One that is new is known from its first wait that it shows: it has its title */
-		if (!options.children || !state || !wait_event(place))
+		if (!options.children || !state || !wait_event(place) || is_exiting())
 			return 0;
 		task = traced_task();
 		if (!task)
@@ -116,7 +123,7 @@ __noinline int leave(__u32 preempted)
 		if (!event)
 			event = KERNEL_SLEEP | (state & (0xff | TASK_FROZEN));
 	}
-	query = query_of(task, now);
+	query = query_of(task, now, true);
 	settle_times(task->index, now, query_of_stint(task, query));
 	task->times.event = event;
 	task->times.query = query;
@@ -146,7 +153,8 @@ static __always_inline void mend_leaving(struct pgt_task *task, struct task_stru
 
 static __always_inline int arrive(__u32 tid, struct task_struct *next)
 {
-	struct pgt_task *task = known_task(tid);
+	bool met;
+	struct pgt_task *task = known_task(tid, &met);
 	struct pgt_times *times;
 	__u64 now;
 

@@ -117,9 +117,11 @@ static __always_inline __u32 take_slot(struct pgt_slot_key *key, bool spare)
 static __always_inline __u32 known_slot(struct pgt_slot_key *key)
 {
 	__u32 *found = bpf_map_lookup_elem(&pgt_slot_indexes, key);
-	struct pgt_slot *slot = found ? slot_at(*found) : NULL;
+	/* Once: user space may delete it meanwhile, and another take its place */
+	__u32 index = found ? *(volatile __u32 *)found : 0;
+	struct pgt_slot *slot = found ? slot_at(index) : NULL;
 
-	return slot && is_of(slot, key) ? *found + 1 : 0;
+	return slot && is_of(slot, key) ? index + 1 : 0;
 }
 
 /* The same if its task does not remember it; those of a query are linked. */
@@ -178,7 +180,8 @@ static __noinline __u32 charged_slot(struct pgt_slot_key *key, bool spare)
 	charged.charged_to = key->charged_to;
 	charged.query = key->query;
 	charged.slot = place;
-	bpf_ringbuf_output(&pgt_records, &charged, sizeof(charged), BPF_RB_NO_WAKEUP);
+	if (bpf_ringbuf_output(&pgt_records, &charged, sizeof(charged), BPF_RB_NO_WAKEUP))
+		__sync_fetch_and_add(&live.lost_queries, 1);
 	return place;
 }
 

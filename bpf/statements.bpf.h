@@ -47,6 +47,10 @@ static __noinline __u64 known_by_id(struct pgt_task *task, __u64 query_id)
 	key.id = query_id;
 	key.application = task->application;
 	found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
+	if (!found) {
+		key.cut = 1; /* what it is known by says of its text, too, whether that is whole */
+		found = bpf_map_lookup_elem(&pgt_statement_indexes, &key);
+	}
 	if (!found)
 		return 0;
 	if (key.charged_to == task->serial) {

@@ -46,6 +46,16 @@ static __always_inline __u64 at_most(__u64 value, __u64 most)
 	return value < most ? value : most;
 }
 
+/* What of the time on a CPU that CPU did something else. Who was on it before tracing has no mark
+ * to count from. The kernel's two clocks may be read in the midst of their change, and then go
+ * back. */
+static __always_inline __u64 stolen_of(struct pgt_times *times, __u64 stolen, __u64 ran)
+{
+	if (!times->stolen || (__s64)(stolen - times->stolen) <= 0)
+		return 0;
+	return at_most(stolen - times->stolen, ran);
+}
+
 /* Finds out when a task came on its CPU whose switch to it was not seen: on 6.18, one from an idle
  * CPU has passed by in some hundred to thousand sleeps; why is not known. The kernel keeps its own
  * note, by another clock, which may be off by what the hypervisor took in between: then it is
@@ -104,7 +114,7 @@ __noinline int settle_times(__u32 index, __u64 now, __u64 query)
 	count_time(index, query, RUN_QUEUE, 0, preempted);
 	stolen = stolen_time();
 	ran -= preempted;
-	gap = at_most(stolen - times->stolen, ran);
+	gap = stolen_of(times, stolen, ran);
 	count_time(index, query, STOLEN, 0, gap);
 	count_time(index, query, ON_CPU, 0, ran - gap);
 	times->stolen = stolen;

@@ -101,7 +101,7 @@ static __always_inline int write_exit(bool sync, __s64 ret)
 	source = unknown(task, source);
 	key.owner = task->serial;
 	key.charged_to = task->serial;
-	key.query = query_of(task, now);
+	key.query = query_of(task, now, false);
 	key.key = key_of(key.query, task->operation, ITSELF, flags, bytes, pattern, source);
 	key.file = state->entry;
 	measured.ns = ns;

@@ -27,6 +27,7 @@ from pgtrace.lab.core.page_cache import evict, residency
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf.objects import Object
 from pgtrace.model.capture import Capture, IntervalTime, Time, of_operation
+from pgtrace.model.since import since
 from pgtrace.postgres import wait_events
 from pgtrace.postgres.wait_events import WaitEvent
 from pgtrace.reporters.sections.time_parts import is_idle
@@ -245,12 +246,11 @@ def test_background_processes_wait_for_work_or_for_the_device(slow: PrivateClust
 
 def test_each_second_has_its_part_of_a_wait_that_lasts_longer(cluster: PrivateCluster) -> None:
     """And all of them together have what the backends have."""
-    with (
-        cluster.connect() as connection,
-        trace(cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer,
-    ):
-        connection.execute("select pg_sleep(3.5)")
-        connection.execute("select count(*) from generate_series(1, 500000)")
+    with cluster.connect() as connection:
+        connection.execute("checkpoint")  # one that is under way waits for timeouts, too
+        with trace(cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer:
+            connection.execute("select pg_sleep(3.5)")
+            connection.execute("select count(*) from generate_series(1, 500000)")
     taken = tracer.capture()
     slept = [
         (each.total_ns, (interval.length or 0) * 1e9)
@@ -259,7 +259,8 @@ def test_each_second_has_its_part_of_a_wait_that_lasts_longer(cluster: PrivateCl
         if each.wait_event_type == "Timeout"
     ]
     assert len(slept) >= 3
-    assert all(ns == pytest.approx(length, rel=0.02) for ns, length in slept[1:-1])
+    for ns, length in slept[1:-1]:
+        assert ns == pytest.approx(length, rel=0.02), slept
     whole: Counter[str] = Counter()
     for backend in taken.backends:
         whole += by_class(each for each in backend.times if not is_idle(each))
@@ -275,6 +276,48 @@ def by_class(times: Iterable[Time | IntervalTime]) -> Counter[str]:
     for each in times:
         found[each.wait_event_type or kind_of(each)] += each.total_ns
     return found
+
+
+@pytest.mark.parametrize("ids", ["on", "off"])
+@pytest.mark.parametrize("longer", [0, 1500])
+def test_what_a_statement_took_that_began_and_ended_on_the_cpu_is_its_own(
+    cluster: PrivateCluster, ids: str, longer: int
+) -> None:
+    """In the light tier, where it was seen when it read; also if its text is cut, or has no id."""
+    series = "(select count(*) from generate_series(1, 5000))"
+    query = f"select length(pg_read_binary_file('global/pg_control')), {series}"
+    with cluster.connect() as connection:
+        connection.execute(f"set compute_query_id = {ids}")
+        with trace(
+            cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True, queries="light"
+        ) as tracer:
+
+            def execute(times: int) -> Capture:
+                for _ in range(times):
+                    connection.execute(f"{query} /* {'x' * longer} */")
+                    time.sleep(0.002)
+                return tracer.capture()
+
+            # By the first it is found out where the server keeps what it runs
+            found = since(earlier=execute(10), later=execute(40))
+        pid = connection.info.backend_pid
+    (backend,) = [each for each in found.backends if each.pid == pid]
+    (read,) = [each for each in backend.queries if "pg_read_binary_file" in (each.text or "")]
+    assert cpu_ns(read.times) >= 0.95 * cpu_ns(backend.times)
+
+
+def cpu_ns(times: Iterable[Time]) -> int:
+    return sum(each.total_ns for each in times if each.kind == "cpu")
+
+
+def test_who_loses_its_cpu_while_it_tells_what_it_runs_is_no_loss(cluster: PrivateCluster) -> None:
+    options = ("-n", "-c", "8", "-j", "2", "-T", "3", "-f", "-")
+    command = cluster.command("pgbench", *options)
+    with trace(
+        cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True, queries="light"
+    ) as tracer:
+        subprocess.run(command, input="select 1;", text=True, check=True, capture_output=True)
+    assert tracer.capture().probes.not_measured == []
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -422,12 +422,12 @@ def test_a_cpu_that_has_nothing_to_do_is_not_taken_for_a_process(
     reader: Callable[..., Reader], data_file: Path
 ) -> None:
     """Where it is not known who the parent is, each task of the host is looked up."""
-    with (
-        reader(data_file) as one,
-        trace(one.pid, any_process=True, probe_type=PROBE_TYPE, times=True) as tracer,
-    ):
-        time.sleep(0.3)
-        one.go()
+    with reader(data_file) as one:
+        # It says that it is ready before it waits: on a busy machine it may be kept from that
+        wait_for(lambda: state_of(one.pid) == "S")
+        with trace(one.pid, any_process=True, probe_type=PROBE_TYPE, times=True) as tracer:
+            time.sleep(0.3)
+            one.go()
     (backend,) = tracer.capture().backends
     assert sum(each.total_ns for each in backend.times if each.kind == "sleep") >= 300 * MS
 

@@ -419,6 +419,7 @@ class Seen(ctypes.Structure):
         ("looked_ns", c_uint64),
         ("last_start", c_uint64),
         ("last_id", c_uint64),
+        ("last_statement", c_uint64),
         ("changes", c_uint32),
         ("known", c_uint32),
         ("recent", Recent * RECENT),
