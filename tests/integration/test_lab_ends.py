@@ -17,7 +17,7 @@ from hidden import hide
 from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Result
 from pgtrace.postgres import discovery
-from pgtrace_command import Ended, Pgtrace, run, wait_for
+from pgtrace_command import Ended, Pgtrace, patched, run, wait_for
 
 pytestmark = pytest.mark.pg("15")
 
@@ -197,6 +197,73 @@ def test_what_a_killed_run_left_is_restored(place: Path, tmp_path: Path, moment:
     assert works_in(base) == []
     again = run("lab", "restore")
     assert (again.code, again.out) == (0, "Nothing was left to restore.\n")
+
+
+def killed(started: Pgtrace) -> None:
+    started.send(signal.SIGKILL)
+    assert started.ended().code == -signal.SIGKILL
+
+
+AWAY = {
+    "pid": 1 << 30,
+    "start_time_ticks": 1,
+    "changes": [
+        {"type": "statement", "conninfo": "host=/away", "present": "select 1", "drop": "drop it"}
+    ],
+}
+"""What a run left that was killed, on a server that is gone."""
+
+
+def test_what_cannot_be_restored_keeps_nothing_else_from_it(place: Path, tmp_path: Path) -> None:
+    with pages(place, tmp_path / "F") as started:
+        started.wait_for("1 of")
+        (base,) = ours(started)
+        killed(started)
+    away, torn = STATE / "lab-0.json", STATE / "lab-00.json"
+    away.write_text(json.dumps(AWAY))
+    torn.write_text("{")
+    restored = run("lab", "restore")
+    assert restored.code == 1
+    assert f"Removed {place}/pgtrace-lab-{started.pid}" in restored.out
+    assert list(place.iterdir()) == []
+    assert not base.exists()
+    assert sorted(STATE.iterdir()) == [away, torn]
+    first, second = restored.err.splitlines()
+    assert "drop it (host=/away) failed: " in first
+    assert f"{torn} cannot be read: " in second
+    for file in away, torn:
+        file.unlink()
+
+
+ENDS_MEANWHILE = """
+import os, signal, time
+from pgtrace.lab.core.undo_log import Directory
+def undo(self, true=Directory.undo):
+    os.kill({pid}, signal.SIGINT)
+    while os.path.exists("{state}"):
+        time.sleep(0.01)
+    return true(self)
+Directory.undo = undo
+"""
+
+
+def test_a_run_that_ends_while_others_are_restored_is_no_error(place: Path, tmp_path: Path) -> None:
+    with pages(place, tmp_path / "F") as left:
+        left.wait_for("Loading")
+        killed(left)
+    (STATE / f"lab-{left.pid}.json").rename(STATE / "lab-0.json")
+    other = place / "other"
+    other.mkdir(mode=0o777)
+    other.chmod(0o777)
+    with pages(other, tmp_path / "G") as started:
+        started.wait_for("1 of")
+        state = STATE / f"lab-{started.pid}.json"
+        command = patched(ENDS_MEANWHILE.format(pid=started.pid, state=state))
+        restored = run("lab", "restore", command=command)
+        assert started.ended().code in (0, 130)
+    assert restored.code == 0, restored.err
+    assert f"Removed {place}/pgtrace-lab-{left.pid}" in restored.out
+    assert list(STATE.iterdir()) == []
 
 
 def test_a_setting_comes_back(tmp_path: Path) -> None:

@@ -172,20 +172,27 @@ class Changes:
 def restore(folder: Path = FOLDER) -> Iterator[str]:
     """Undo what runs left that were killed, and say what was done.
 
-    Raises UsageError, once the others are done, if a run is still at work.
+    Raises, once the others are done, PgtraceError for what cannot be undone, a line for each run,
+    and UsageError if one is still at work.
     """
-    alive = []
+    alive, failed = [], []
     for file in sorted(folder.glob(_NAMES)):
         try:
             document = msgspec.json.decode(file.read_bytes(), type=_Document)
+        except FileNotFoundError:
+            continue  # its run has just ended
         except (OSError, msgspec.DecodeError) as error:
-            raise PgtraceError(
-                f"{file} cannot be read: {error}; look at it, and remove it"
-            ) from error
+            failed.append(f"{file} cannot be read: {error}; look at it, and remove it")
+            continue
         if _is_alive(document):
             alive.append(document.pid)
-        else:
+            continue
+        try:
             yield from _undo(file, document)
+        except (OSError, PgtraceError) as error:
+            failed.append(str(error))
+    if failed:
+        raise PgtraceError("\n".join(failed))
     if alive:
         raise UsageError(
             f"process {alive[0]} is still at work, and restores everything itself: "
