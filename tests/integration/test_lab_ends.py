@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from hidden import hide
 from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Result
 from pgtrace.postgres import discovery
-from pgtrace_command import Ended, Pgtrace, patched, run, wait_for
+from pgtrace_command import Ended, Pgtrace, patched, run, terminating, wait_for
 
 pytestmark = pytest.mark.pg("15")
 
@@ -48,10 +49,10 @@ def place(request: pytest.FixtureRequest) -> Iterator[Path]:
     shutil.rmtree(own)
 
 
-def pages(place: Path, file: Path, *options: object, rows: int = ROWS) -> Pgtrace:
+def pages(place: Path, file: Path, *options: object, rows: int = ROWS, **settings: Any) -> Pgtrace:
     sizes = "--rows", rows, "--runs", RUNS
     named = "--storage", f"shm={place}"
-    return Pgtrace("lab", "pages", "-v", *named, *sizes, "-o", file, *options)
+    return Pgtrace("lab", "pages", "-v", *named, *sizes, "-o", file, *options, **settings)
 
 
 def clusters() -> set[Path]:
@@ -154,6 +155,50 @@ def test_a_server_that_dies_is_an_error_and_leaves_nothing(place: Path, tmp_path
     assert end.code == 1
     assert "the server gave up: " in end.err
     assert "unexpected" not in end.err.split(":")[1]
+
+
+def test_an_error_in_the_last_run_keeps_those_before_it(place: Path, tmp_path: Path) -> None:
+    file = tmp_path / "F"
+    with pages(place, file, command=patched(terminating(2 * RUNS))) as started:
+        started.wait_for("1 of 8")
+        end = ended(started, place, ours(started))
+    assert end.code == 1
+    *_, wrote, partial, error = end.err.splitlines()
+    assert wrote.startswith(f"Wrote {file}")
+    assert partial == "Partial: 3 of 4 runs, then interrupted."
+    assert error.startswith("pgtrace: the server gave up: ")
+    result = result_file.load_any(file)
+    assert isinstance(result, Result)
+    assert result.partial
+    assert sorted({cell.run for cell in result.cells}) == [1, 2, 3]
+    assert len(result.cells) == 2 * 3
+    assert result.findings
+
+
+def test_an_error_in_the_first_run_leaves_no_file(place: Path, tmp_path: Path) -> None:
+    with pages(place, tmp_path / "F", command=patched(terminating(2))) as started:
+        started.wait_for("1 of 8")
+        end = ended(started, place, ours(started))
+    assert end.code == 1
+    assert "the server gave up: " in end.err
+    assert not (tmp_path / "F").exists()
+
+
+def test_an_error_and_a_file_that_cannot_be_written_are_both_said(
+    place: Path, tmp_path: Path
+) -> None:
+    """A disk that is full is the reason of both."""
+    settings = {"env": os.environ | {"TMPDIR": str(tmp_path)}}
+    command = patched(terminating(2 * RUNS))
+    with pages(place, Path("/dev/full"), command=command, **settings) as started:
+        started.wait_for("1 of 8")
+        end = ended(started, place, ours(started))
+    (kept,) = tmp_path.glob("*.json")
+    assert end.code == 1
+    *_, error, unwritten = end.err.splitlines()
+    assert error.startswith("pgtrace: the server gave up: ")
+    assert unwritten.endswith(f"The result was kept: {kept}")
+    assert isinstance(result_file.load_any(kept), Result)
 
 
 def test_server_and_tracer_keep_to_their_cpus(place: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pgtrace.lab.sync.findings import is_difference
 from pgtrace.model import encoding
 from pgtrace.model.capture import Io
 from pgtrace.model.lab_result import Cell, Result
-from pgtrace_command import Ended, Pgtrace, run
+from pgtrace_command import Ended, Pgtrace, patched, run
 
 pytestmark = pytest.mark.pg("15")
 alone = pytest.mark.alone  # of a whole experiment, the times of checkpoints are compared
@@ -345,6 +345,43 @@ def test_ctrl_c_keeps_turns_that_were_whole_and_nothing_else(
         assert len(result.cells) == 3 * 2 * len(LOADS)
     else:
         assert "interrupted before one run was whole" in end.err
+
+
+TERMINATED = """
+import os, signal
+from pgtrace.lab.sync import load
+calls = 0
+def do(server, connection, *others, true=load.do):
+    global calls
+    calls += 1
+    if calls == 10:
+        os.kill(connection.info.backend_pid, signal.SIGTERM)
+    return true(server, connection, *others)
+load.do = do
+"""
+"""A session that the server ends in the fourth turn."""
+
+
+@pytest.mark.usefixtures("own_state")
+def test_an_error_keeps_turns_that_were_whole_and_nothing_else(
+    programs: Path, places: dict[str, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "F"
+    named = "--server", f"A={programs}", "--server", f"B={programs}"
+    where = "--wal-storage", f"log={places['wal']}", "--data-storage", f"disk={places['data']}"
+    arguments = *named, *where, *SIZES, "--runs", 2, "-o", file
+    end = run("lab", "sync", *arguments, command=patched(TERMINATED))
+    for place in places.values():
+        assert list(place.iterdir()) == []
+    assert list(LAB_STATE.iterdir()) == []
+    assert end.code == 1, end.err
+    *_, wrote, partial, error = end.err.splitlines()
+    assert wrote == f"Wrote {file}"
+    assert partial == "Partial: 1 of 2 runs, then interrupted."
+    assert error.startswith("pgtrace: the server gave up: terminating connection")
+    result = loaded(file)
+    assert result.partial
+    assert len(result.cells) == 3 * 2 * len(LOADS)
 
 
 @pytest.mark.usefixtures("own_state")

@@ -28,7 +28,7 @@ from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 from pgtrace.reporters.terminal import capture_report
-from pgtrace_command import PGTRACE, Pgtrace, patched, wait_for
+from pgtrace_command import PGTRACE, Pgtrace, patched, stopping, wait_for
 
 TABLES = 400
 ROOM = 64 << 10
@@ -151,27 +151,6 @@ def test_an_error_of_ours_in_the_middle(
     assert reason in lines[1]
     page = html_page.render(taken)
     assert 0 < page.index("Partial, because") < page.index('<section id="how"')
-
-
-def stopping(pid: int, place: str) -> str:
-    """Code that lets a server stop while pgtrace starts, before or after a function of its own."""
-    when, module, name, function = place.split(" ")
-    return f"""
-import os, signal, time
-from pgtrace.postgres import proc
-from pgtrace.{module} import {name}
-def stop():
-    os.kill({pid}, signal.SIGQUIT)
-    while proc.start_time_ticks({pid}):
-        time.sleep(0.001)
-def meanwhile(*arguments, true={name}.{function}, **settings):
-    {name}.{function} = true
-    {"stop()" if when == "before" else ""}
-    found = true(*arguments, **settings)
-    {"stop()" if when == "after" else ""}
-    return found
-{name}.{function} = meanwhile
-"""
 
 
 @pytest.mark.parametrize("queries", ["light", "full"])

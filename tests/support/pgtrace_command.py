@@ -10,7 +10,8 @@ from typing import Any, Self
 from child import PATIENCE_S, Child, Ended, wait_for
 
 __all__ = [
-    "PATIENCE_S", "PGTRACE", "Ended", "Pgtrace", "copy_programs", "patched", "run", "wait_for",
+    "PATIENCE_S", "PGTRACE", "Ended", "Pgtrace", "copy_programs", "patched", "run", "stopping",
+    "terminating", "wait_for",
 ]  # fmt: skip
 
 PGTRACE = (sys.executable, "-m", "pgtrace")
@@ -67,6 +68,44 @@ sys.exit(main())
 def patched(code: str) -> tuple[str, ...]:
     """A command for Pgtrace() that runs this Python before the command line is looked at."""
     return sys.executable, "-c", code + MAIN
+
+
+def stopping(pid: int, place: str) -> str:
+    """Code that lets a server stop before or after the first call of a function of pgtrace's, as
+    `before lab.core.undo_log Statement undo`."""
+    when, module, name, function = place.split(" ")
+    return f"""
+import os, signal, time
+from pgtrace.postgres import proc
+from pgtrace.{module} import {name}
+def stop():
+    os.kill({pid}, signal.SIGQUIT)
+    while proc.start_time_ticks({pid}):
+        time.sleep(0.001)
+def meanwhile(*arguments, true={name}.{function}, **settings):
+    {name}.{function} = true
+    {"stop()" if when == "before" else ""}
+    found = true(*arguments, **settings)
+    {"stop()" if when == "after" else ""}
+    return found
+{name}.{function} = meanwhile
+"""
+
+
+def terminating(call: int) -> str:
+    """Code that lets the server end a session whose query an experiment measures, at that one."""
+    return f"""
+import os, signal
+from pgtrace.lab.core.runner import Query
+calls = 0
+def execute(self, backend, true=Query.execute):
+    global calls
+    calls += 1
+    if calls == {call}:
+        os.kill(backend.info.backend_pid, signal.SIGTERM)
+    return true(self, backend)
+Query.execute = execute
+"""
 
 
 def last_sentence(out: str) -> str:

@@ -172,7 +172,7 @@ class Result(msgspec.Struct, kw_only=True, tag_field="experiment"):
     """One run of an experiment. `started` is UTC, ISO 8601."""
 
     partial: bool
-    """It was interrupted: the cells are those that were finished."""
+    """It was interrupted, or an error ended it: the cells are those that were finished."""
     started: str
     duration_s: float
     host: Host

@@ -25,15 +25,23 @@ class ExperimentCommand:
         self.prepare_parser = experiment.prepare_parser
 
     def run(self, args: argparse.Namespace) -> int:
-        """Measure, then write or print."""
-        _hand_over(args, _measured(args, self._experiment.prepare(args)))
+        """Measure, then write or print; what ended it after whole runs is said after that."""
+        result, ended_by = _measured(args, self._experiment.prepare(args))
+        try:
+            _hand_over(args, result)
+        except Exception as error:
+            if ended_by is None:
+                raise
+            raise PgtraceError(f"{ended_by}\n{error}") from error
+        if ended_by:
+            raise ended_by
         return 0
 
 
 def _measured(
     args: argparse.Namespace, measure: "Callable[[Progress, Interruption], Result]"
-) -> "Result":
-    """Let an experiment be interrupted, and show how far it is."""
+) -> "tuple[Result, Exception | None]":
+    """Let an experiment be interrupted, and show how far it is; return what ended it, too."""
     from ...lab.core.interruption import Interruption
     from ...lab.core.progress import Progress
     from ...libbpf import objects
@@ -45,9 +53,12 @@ def _measured(
     progress = Progress(quiet=args.quiet, verbose=args.verbose)
     interruption = Interruption()
     try:
-        return measure(progress, interruption)
+        result = measure(progress, interruption)
     except Exception as error:
         raise (_of_the_server(args, error) or error) from error
+    else:
+        ended_by = interruption.error
+        return result, ended_by and (_of_the_server(args, ended_by) or ended_by)
     finally:
         progress.clear()
         interruption.restore()
@@ -62,7 +73,7 @@ def _of_the_server(args: argparse.Namespace, error: Exception) -> PgtraceError |
     if not isinstance(error, psycopg.Error):
         return None
     said = str(error).strip().partition("\n")[0]
-    if args.dsn is not None:
+    if getattr(args, "dsn", None) is not None:  # lab sync has none
         return DatabaseError(f"--dsn: {said}; what was made there is removed")
     return PgtraceError(f"the server gave up: {said}; its disk, its memory or its end may say why")
 

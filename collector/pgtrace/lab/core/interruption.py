@@ -1,9 +1,13 @@
-"""Ctrl-C, SIGTERM and SIGHUP during an experiment: long work is left at once, clean-up never."""
+"""Ctrl-C, SIGTERM and SIGHUP during an experiment: long work is left at once, clean-up never. What
+was measured outlives them, and errors.
+"""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from ...errors import NothingCapturedError
 
 
 class Interrupted(KeyboardInterrupt):
@@ -18,6 +22,9 @@ class Interruption:
     A second signal ends the process at once; then `pgtrace lab restore` is needed. Under nohup
     SIGHUP stays ignored.
     """
+
+    error: Exception | None = None
+    """What ended it after whole runs, or its clean-up: to be raised once the result is written."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -42,6 +49,22 @@ class Interruption:
             yield
         finally:
             self._allowed = False
+
+    @contextmanager
+    def keeping(self, whole: Callable[[], bool]) -> Iterator[None]:
+        """Let neither a signal nor an error out of the block once there are `whole` runs.
+
+        Raises NothingCapturedError for a signal, and the error itself, before that.
+        """
+        try:
+            yield
+        except Interrupted:
+            if not whole():
+                raise NothingCapturedError("interrupted before one run was whole") from None
+        except Exception as error:
+            if not whole():
+                raise
+            self.error = error
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self.asked = True

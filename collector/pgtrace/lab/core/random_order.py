@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from ...errors import NothingCapturedError
 from ...model.lab_result import QueryCell, TableOptions, TableResult
-from .interruption import Interrupted, Interruption
+from .interruption import Interruption
 from .laboratory import Laboratory, Setup, laboratory
 from .progress import Progress
 from .rehearsal import rehearse
@@ -35,29 +34,25 @@ def in_random_order(
     called with the laboratory and the seed. The result is of this kind, with these options and
     what the laboratory adds to them. `like` is as of rehearse().
 
-    Raises NothingCapturedError if it was interrupted before one run was whole, and what
-    laboratory() does; interrupted later, the result is partial.
+    Raises what Interruption.keeping() does, and laboratory(); ended later, the result is partial.
     """
     seed = Random().randrange(_SEEDS)
     random = Random(seed)
     orders = [random.sample(measured, len(measured)) for _ in range(runs)]
     cells: list[C] = []
     partial = True
-    try:
-        rehearsal = functools.partial(
-            rehearse, measured=measured, cell=cell, runs=runs, like=like, progress=progress
-        )
-        with laboratory(setup, progress, interruption, rehearsal) as lab:
-            progress.plan(runs * len(measured))
-            for run, order in enumerate(orders, 1):
-                cells += [cell(lab, run, which) for which in order]
-            if then:
-                then(lab, seed)
-            partial = False
-    except Interrupted:
-        if not cells:
-            raise NothingCapturedError("interrupted before one run was whole") from None
-    finally:
-        progress.clear()
+    rehearsal = functools.partial(
+        rehearse, measured=measured, cell=cell, runs=runs, like=like, progress=progress
+    )
+    with (
+        interruption.keeping(lambda: bool(cells)),
+        laboratory(setup, progress, interruption, rehearsal) as lab,
+    ):
+        progress.plan(runs * len(measured))
+        for run, order in enumerate(orders, 1):
+            cells += [cell(lab, run, which) for which in order]
+        if then:
+            then(lab, seed)
+        partial = False
     options.runs, options.seed, options.order = runs, seed, [[*order] for order in orders]
     return lab.result(kind, cells, options, partial=partial)

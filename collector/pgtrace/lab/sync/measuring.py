@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from ... import units
 from ...engines import CheckpointTimes, ProbeType
-from ...errors import NothingCapturedError
 from ...linux.block_device import device_work, since
 from ...model.capture import Host, Operation, Server
 from ...tracing.tracer import trace
 from ..core import storages
 from ..core.aggregate import by_backend_type
-from ..core.interruption import Interrupted, Interruption
+from ..core.interruption import Interruption
 from ..core.laboratory import check_root
 from ..core.private_server import BASE, WORKED_IN
 from ..core.progress import Progress
@@ -212,8 +211,8 @@ def logged(text: str) -> Checkpoint:
 
 
 def measure(setup: Setup, progress: Progress, interruption: Interruption) -> SyncResult:
-    """Do it. Raises NothingCapturedError if it was interrupted before both servers had a whole
-    turn, and what Setup.check() does; interrupted later, the result is partial.
+    """Do it. Raises what Setup.check() does, and what Interruption.keeping() does until both
+    servers had a whole turn; ended later, the result is partial.
     """
     setup.check()
     random = Random()
@@ -224,24 +223,21 @@ def measure(setup: Setup, progress: Progress, interruption: Interruption) -> Syn
     work = _Work(setup, seed, progress, interruption, datetime.now(UTC))
     cells: list[SyncCell] = []
     partial = True
-    try:
-        with Changes() as changes:
-            progress.say("Preparing the servers")
-            with sync_servers.servers(
-                setup.servers, setup.places, changes=changes, user=setup.user
-            ) as made:
-                progress.tell(_plan(setup))
-                by_name = {server.name: server for server in made}
-                progress.plan(sum(map(len, orders)))
-                for run, order in enumerate(orders, 1):
-                    for name in order:
-                        cells += work.turn(by_name[name], run)
-                partial = False
-    except Interrupted:
-        if {cell.server for cell in cells} != set(names):
-            raise NothingCapturedError("interrupted before one run was whole") from None
-    finally:
-        progress.clear()
+    with (
+        interruption.keeping(lambda: {cell.server for cell in cells} == set(names)),
+        Changes() as changes,
+    ):
+        progress.say("Preparing the servers")
+        with sync_servers.servers(
+            setup.servers, setup.places, changes=changes, user=setup.user
+        ) as made:
+            progress.tell(_plan(setup))
+            by_name = {server.name: server for server in made}
+            progress.plan(sum(map(len, orders)))
+            for run, order in enumerate(orders, 1):
+                for name in order:
+                    cells += work.turn(by_name[name], run)
+            partial = False
     return _result(work, cells, orders, partial=partial)
 
 
