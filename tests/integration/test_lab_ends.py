@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import pwd
 import shutil
 import signal
@@ -18,7 +19,7 @@ from hidden import hide
 from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Result
 from pgtrace.postgres import discovery
-from pgtrace_command import Ended, Pgtrace, patched, run, terminating, wait_for
+from pgtrace_command import PGTRACE, Ended, Pgtrace, patched, run, terminating, wait_for
 
 pytestmark = pytest.mark.pg("15")
 
@@ -155,6 +156,30 @@ def test_a_server_that_dies_is_an_error_and_leaves_nothing(place: Path, tmp_path
     assert end.code == 1
     assert "the server gave up: " in end.err
     assert "unexpected" not in end.err.split(":")[1]
+
+
+@pytest.mark.parametrize("output", [["-o", "F"], []], ids=["a file", "a report"])
+def test_a_terminal_that_goes_away_costs_no_whole_run(
+    place: Path, tmp_path: Path, output: list[str]
+) -> None:
+    """As a connection does that breaks: nothing can be shown on it, nor said."""
+    terminal, end = pty.openpty()
+    arguments = "--storage", f"shm={place}", "--rows", ROWS, "--runs", RUNS, *output
+    settings = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(tmp_path)}}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), end)
+    command = "setsid", "--ctty", *PGTRACE
+    with Pgtrace("lab", "pages", *arguments, command=command, **settings, **streams) as started:
+        os.close(end)
+        shown = b""
+        while b"4 of 8" not in shown:
+            shown += os.read(terminal, 1 << 16)
+        bases = ours(started)
+        os.close(terminal)
+        ended(started, place, bases)
+    (file,) = tmp_path.iterdir()
+    result = result_file.load_any(file)
+    assert isinstance(result, Result)
+    assert {cell.run for cell in result.cells} == {1}
 
 
 def test_an_error_in_the_last_run_keeps_those_before_it(place: Path, tmp_path: Path) -> None:

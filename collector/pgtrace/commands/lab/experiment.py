@@ -88,23 +88,40 @@ def _hand_over(args: argparse.Namespace, result: "Result") -> None:
         notes.note(args, _write(data, args))
         if result.partial:
             notes.note(args, result_words.partial(result))
-    if args.json:
-        sys.stdout.write(data.decode())
-    elif not args.output:
-        from ..report import width
+    try:
+        if args.json:
+            sys.stdout.write(data.decode())
+        elif not args.output:
+            from ..report import width
 
-        print(result_report.render(result, width=width(to_file=False)), end="")
+            print(result_report.render(result, width=width(to_file=False)), end="")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if args.output:
+            raise
+        raise PgtraceError(
+            f"the result could not be printed: {error}. {_keep(data, args)}"
+        ) from error
 
 
 def _write(data: bytes, args: argparse.Namespace) -> str:
     """Hours of work are not lost to a full disk: kept elsewhere, and said so."""
-    from ...files import output_file, rescue
+    from ...files import output_file
 
     try:
         return output_file.write(data, args.output, force=args.force)
     except (OSError, PgtraceError) as error:
-        kept = rescue.keep(data, args.output)
-        if kept is None:  # also on a terminal: a report would not be the result
-            print(data.decode(), end="", flush=True)
-        where = f"was kept: {kept}" if kept else "went to stdout: there is no room elsewhere either"
-        raise PgtraceError(f"{error}. The result {where}") from error
+        raise PgtraceError(f"{error}. {_keep(data, args)}") from error
+
+
+def _keep(data: bytes, args: argparse.Namespace) -> str:
+    """Keep it wherever there is room for it, and say where."""
+    from ...files import rescue
+
+    kept = rescue.keep(data, args.output)
+    if kept:
+        return f"The result was kept: {kept}"
+    print(data.decode(), end="", flush=True)  # also on a terminal: a report is not the result
+    return "The result went to stdout: there is no room elsewhere either"
