@@ -180,3 +180,17 @@ def test_a_file_of_another_user_is_still_written(connection: Connection, tmp_pat
     assert found["Eff"] == LOOKING
     assert found["Prm"] == LOOKING | {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"}
     assert (place / "a.json").stat().st_uid == UID
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_roots_own_file_is_written_where_a_mode_is_against_it(
+    cluster: PrivateCluster, connection: Connection, tmp_path: Path, whole: bool
+) -> None:
+    """/root is such a directory on RHEL."""
+    target = f"--server={cluster.datadir}" if whole else connection.info.backend_pid
+    tmp_path.chmod(0o550)
+    with tracing("capture", target, "-o", "a.json", cwd=tmp_path) as pid:
+        found = sets_of(pid)
+    assert found["Eff"] == LOOKING
+    assert found["Prm"] == LOOKING | {"CAP_DAC_OVERRIDE"} | (RESERVE if whole else set())
+    assert not json.loads((tmp_path / "a.json").read_text())["partial"]

@@ -161,6 +161,23 @@ def test_in_somebodys_directory_the_file_is_theirs(
         assert tmux.ended() == 0
 
 
+def test_in_roots_directory_whose_mode_is_against_it_the_file_is_written(
+    cluster: PrivateCluster, tmp_path: Path
+) -> None:
+    """As /root is on RHEL."""
+    own = tmp_path / "own"
+    own.mkdir()
+    own.chmod(0o550)
+    with cluster.connect() as connection, Tmux(own, shell_files=tmp_path) as tmux:
+        tmux.run(*PGTRACE, "top", "--no-connect", connection.info.backend_pid)
+        tmux.shows(HEAD)
+        tmux.press("w", "Enter")
+        tmux.shows("Wrote pgtrace-")
+        assert len([*own.iterdir()]) == 1
+        tmux.press("q")
+        assert tmux.ended() == 0
+
+
 @pytest.mark.parametrize("columns, rows", [(20, 5), (300, 100), (80, 24), (1, 1)])
 def test_any_size_will_do(cluster: PrivateCluster, tmp_path: Path, columns: int, rows: int) -> None:
     """It is drawn anew when the size changes, also while a page is open."""

@@ -3,7 +3,10 @@
 import argparse
 import contextlib
 import gc
-from collections.abc import Callable, Iterator
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import DatabaseError, IncompleteError, PgtraceError, TargetError, UsageError
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from ..tracing.run_loop import Stopper, Watched
     from ..tracing.targets import Target
     from ..tracing.tracer import Tracer
+
+_MAKE = stat.S_IWUSR | stat.S_IXUSR
 
 
 @contextlib.contextmanager
@@ -130,26 +135,39 @@ def _let_go(
     """Of privileges that nothing needs from here on, once what needs them is done: to run soon.
 
     A server that is started again may run another binary, to which probes are attached anew, and a
-    file of another user's is made by a child that becomes that user: these keep a reserve. A live
-    screen may be asked for a file at any time, and ends a child that is nobody.
+    file of another user's is made by a child that becomes that user: these keep a reserve, as does
+    a file of root's own where only capabilities let root make one. A live screen may be asked for a
+    file at any time, and ends a child that is nobody.
     """
-    from ..linux import capabilities, whose_path
+    from ..linux import capabilities
     from ..linux.priority import soon
 
     hurry.enter_context(soon())
-    output = getattr(args, "output", None)
+    output: Path | None = getattr(args, "output", None)
+    directory = Path() if live else output and output.parent
     reserve: list[str] = []
     if whole:
         reserve += capabilities.to_attach_again()
     if whole or live:
         reserve += capabilities.BECOMING
-    elif output is not None:
-        with (
-            contextlib.suppress(OSError, UsageError),
-            whose_path.entered(output.parent) as (_, uid),
-        ):
-            reserve += capabilities.BECOMING if uid is not None else []
+    if directory:
+        reserve += _to_write(directory)
     capabilities.drop(reserve)
+
+
+def _to_write(directory: Path) -> Sequence[str]:
+    """What it takes to make a file there: to become its owner, or to be root where only the
+    directory's mode is against it."""
+    from ..linux import capabilities, whose_path
+
+    try:
+        with whose_path.entered(directory) as (descriptor, uid):
+            if uid is not None:
+                return capabilities.BECOMING
+            may_make = os.geteuid() != 0 or os.fstat(descriptor).st_mode & _MAKE == _MAKE
+            return () if may_make else capabilities.WRITING
+    except (OSError, UsageError):
+        return ()
 
 
 def check_complete(args: argparse.Namespace, capture: "Capture") -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .. import interrupts
 from ..errors import UsageError, reason
-from ..linux import as_user, whose_path
+from ..linux import as_user, capabilities, whose_path
 from . import output_stream
 
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -132,7 +132,8 @@ def _check_permission(path: Path, directory: int, uid: int | None) -> None:
 def _by(uid: int | None, work: Callable[[], None], directory: int) -> None:
     """Do it, or have it done by a user. Raises OSError."""
     if uid is None:
-        work()
+        with capabilities.raised(capabilities.WRITING):
+            work()
         return
     try:
         group = pwd.getpwuid(uid).pw_gid

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 NUMBERS = {
+    "CAP_DAC_OVERRIDE": 1,
     "CAP_DAC_READ_SEARCH": 2,
     "CAP_KILL": 5,
     "CAP_SETGID": 6,
@@ -28,6 +29,9 @@ LOOKING = ("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
 """To look into other users' processes, and into their directories: also while tracing."""
 BECOMING = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 """To have a child become another user, and to end it."""
+WRITING = ("CAP_DAC_OVERRIDE",)
+"""To make a file in a directory of root's own whose mode is against it, such as 0550 of /root."""
+_BY_DEFAULT = (*BECOMING, "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN")
 _NO_MEMLOCK_LIMIT = (5, 11)
 """From this kernel on memory of BPF is not of RLIMIT_MEMLOCK."""
 _OPEN_MAPS_FOR_ALL = (5, 19)
@@ -98,13 +102,14 @@ def drop(reserve: Collection[str] = ()) -> None:
 
 
 @contextmanager
-def raised() -> Iterator[None]:
-    """With the reserve, in this thread; before drop() nothing changes."""
+def raised(names: Collection[str] = _BY_DEFAULT) -> Iterator[None]:
+    """With these of the reserve, in this thread; before drop() nothing changes."""
     kept, whole = _kept[0] if _kept else (0, 0)
-    if kept == whole:
+    now = kept | _bits(names) & whole
+    if now == kept:
         yield
         return
-    take(whole, whole)
+    take(now, whole)
     try:
         yield
     finally:
