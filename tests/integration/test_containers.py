@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ from fix_cluster import (
 )
 from fix_markers import PG_VERSION
 from pgtrace import trace
+from pgtrace.errors import DatabaseError
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Query
@@ -33,6 +35,7 @@ from pgtrace.tracing.tracer import Tracer
 from pgtrace_command import PGTRACE, run, wait_for
 
 COUNT = f"select count(*) from {benchmark_table.TABLE}"
+OWN_BACKENDS = "select count(*) from pg_stat_activity where application_name = 'pgtrace'"
 FIRST_ID = 200_000
 """What a user namespace's root is outside."""
 
@@ -230,6 +233,38 @@ def test_servers_in_directories_of_one_name(disk_directory: Path) -> None:
 
         wait_for(queries)
     assert queries() == ["select 'one'"]
+
+
+class Copied(OfOneName):
+    """With all that another has, as a standby: also what initdb gave that."""
+
+    of: PrivateCluster
+
+    def _initdb(self) -> None:
+        subprocess.run(["cp", "-a", self.of.datadir, self.datadir.parent], check=True)
+
+
+@pytest.mark.pg("15")
+@pytest.mark.parametrize("kind", [OfOneName, Copied])
+def test_another_in_a_directory_of_one_name_is_not_asked_for_one_that_is_away(
+    disk_directory: Path, kind: type[OfOneName]
+) -> None:
+    """Not once, and once it is back it is asked again."""
+    OfOneName.name = disk_directory / f"of_{kind.__name__}"
+    OfOneName.name.mkdir()
+    with OfOneName(directory=disk_directory, pid_namespace=True) as one:
+        one.stop()
+        Copied.of = one
+        with kind(directory=disk_directory, pid_namespace=True):
+            one.start()
+            with closing(OwnersConnections(discovery.server(one.postmaster_pid))) as owners:
+                for _ in range(2):
+                    with owners.connect(), one.connect() as connection:
+                        assert connection.execute(OWN_BACKENDS).fetchone() == (1,)
+                    one.stop()
+                    with pytest.raises(DatabaseError, match="has stopped"), owners.connect():
+                        pass
+                    one.start()
 
 
 @pytest.mark.pg("15")

@@ -9,7 +9,7 @@ import pytest
 from pgtrace.engines import attachments
 from pgtrace.errors import PgtraceError
 from pgtrace.postgres import discovery
-from pgtrace.postgres.discovery import Server
+from pgtrace.postgres.discovery import Place, Server
 from pgtrace.postgres.proc import Process
 from pgtrace.tracing import server_watch
 from pgtrace.tracing.server_watch import Servers
@@ -19,7 +19,8 @@ BINARIES = Path("/bin/true"), Path("/bin/false")
 
 def server(pid: int, directory: str = "/srv/data", *, binary: Path = BINARIES[0]) -> Server:
     process = Process(pid, 0, pid, 0, 0, "postgres", str(binary), False, "postgres", False)
-    return Server(process, "17.6", directory, 8192, 5432, None, "")
+    place = Place(directory, (1, hash(directory)), None)
+    return Server(process, "17.6", place, 8192, 5432, None, "")
 
 
 class Watched:
@@ -40,7 +41,6 @@ class Watched:
         patch(server_watch, "unfollowed", lambda _: None)
         patch(server_watch, "all_unfollowed", lambda _: [])
         patch(server_watch, "_runs", lambda process: process.pid in self.runs)
-        patch(server_watch, "_place", lambda one: Place(one.data_directory))
         patch(Servers, "_learn", lambda *_: None)
         patch(discovery, "servers", lambda: list(self.runs.values()))
         patch("time.monotonic", lambda: self.now)
@@ -77,11 +77,6 @@ class Life:
 
     def follow(self, old: int, new: int) -> None:
         pass
-
-
-class Place(str):
-    def is_that_of(self, other: str) -> bool:
-        return self == other
 
 
 def test_a_successor_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ class Place(NamedTuple):
     path: str
     inode: tuple[int, int]
     mounts: tuple[int, int] | None
-    """The mount namespace in which it has that name."""
+    """The mount namespace in which it has that name; None: it is not told."""
 
     def is_that_of(self, server: "Place") -> bool:
         """Or was made anew in its place, as from a backup."""

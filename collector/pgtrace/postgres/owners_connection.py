@@ -86,10 +86,8 @@ class OwnersConnections:
             if proc.process(old.postmaster_pid).start_time_ticks == old.postmaster.start_time_ticks:
                 return old
         for server in discovery.servers():
-            if (server.data_directory, server.postmaster.uid) == (
-                old.data_directory,
-                old.postmaster.uid,
-            ):
+            same_owner = server.postmaster.uid == old.postmaster.uid
+            if same_owner and server.place.is_that_of(old.place):
                 self._server = server
                 return server
         raise DatabaseError("the server has stopped")
