@@ -20,7 +20,7 @@ from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import activity, discovery
 from pgtrace.postgres.activity import Activity, Looker
-from pgtrace_command import Ended, run, wait_for
+from pgtrace_command import Ended, patched, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="looks into servers: needs root")
 
@@ -57,10 +57,14 @@ class Busy:
             with suppress(psycopg.Error):
                 connection.execute(query)
 
+        def end() -> None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
         thread = threading.Thread(target=go_on)
         thread.start()
         self.stack.callback(thread.join)
-        self.stack.callback(os.kill, pid, signal.SIGTERM)
+        self.stack.callback(end)
         return pid
 
     def wait_for(self, pid: int, what: str) -> None:
@@ -217,3 +221,36 @@ def test_what_is_no_status_is_not_taken_for_one(
         found = told(small)[busy]
     assert found.seconds is None
     assert found.query == "select pg_sleep($1), $2"
+
+
+FIRST_ENDS = """
+import os, signal, time
+from pgtrace.linux import capabilities
+from pgtrace.live import activities
+from pgtrace.postgres import proc
+def look(self, process, true=activities.Activities._look):
+    look.pid = process.pid
+    return true(self, process)
+def title_of(*arguments, true=activities.title_of):
+    activities.title_of = true
+    with capabilities.raised():
+        os.kill(look.pid, signal.SIGTERM)
+    while proc.start_time_ticks(look.pid):
+        time.sleep(0.001)
+    return true(*arguments)
+activities.Activities._look = look
+activities.title_of = title_of
+"""
+
+
+def test_the_first_that_is_looked_at_may_end_meanwhile(small: PrivateCluster) -> None:
+    """It costs no other of its server what it does, and for how long."""
+    with Busy(small) as clients:
+        for pid in [clients.runs(SLEEP) for _ in range(2)]:
+            clients.wait_for(pid, "wait_event = 'PgSleep'")
+        words = ("top", "--server", small.datadir, "--no-connect", "--batch", 3)
+        ended = run(*words, command=patched(FIRST_ENDS))
+    assert ended.code == 0, ended
+    shown = re.findall(r" active .*", ended.out)
+    assert shown, ended
+    assert all(re.fullmatch(r" active [\d.]+ m?s, Timeout: .*", each) for each in shown), shown

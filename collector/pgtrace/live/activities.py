@@ -22,6 +22,8 @@ class Activities:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._lookers: dict[int, Looker] = {}
+        """By whom they are of: a postmaster, which does not end as its backends do; of a process
+        without one, itself."""
         self._known: dict[int, Backend] = {}
         """By their serials."""
         self._busy: list[int] = []
@@ -55,9 +57,10 @@ class Activities:
         server = self._servers.of(process.postmaster)
         cluster, major = (server.cluster_name, server.major) if server else (None, None)
         backend = replace(backend, activity=title_of(raw, cluster, major).activity)
-        looker = self._lookers.get(process.postmaster)
+        owner = process.postmaster or process.pid
+        looker = self._lookers.get(owner)
         if looker is None:
-            looker = self._lookers[process.postmaster] = Looker(process.pid)
+            looker = self._lookers[owner] = Looker(owner)
         found = looker.look(backend)
         if found.state in (None, "idle"):
             return None
