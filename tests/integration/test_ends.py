@@ -16,8 +16,10 @@ from pgtrace import trace
 from pgtrace.engines.attachments import Attachments
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Query
+from pgtrace.tracing.identities import Identities
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
+from pgtrace.tracing.traced_process import TracedProcess
 from pgtrace.tracing.tracer import Tracer
 from wire import FLUSH, SYNC, Wire, bind, execute, parse, query
 
@@ -133,6 +135,29 @@ def test_query_of_before_in_which_its_backend_ends_is_an_error(either: PrivateCl
             ended(wire)
         (one,) = own(tracer.capture())
     assert (one.text, one.begun_before, one.calls, one.errors) == (SLOW, True, 1, 1)
+
+
+def test_who_ends_before_it_is_asked_what_it_runs_costs_no_other_its_text(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running_text, gone = Identities.running_text, []
+
+    def late(self: Identities, process: TracedProcess, *arguments: Any) -> Any:
+        if not gone:
+            gone.append(process.pid)
+            os.kill(process.pid, signal.SIGTERM)
+            wait_for(lambda: not Path(f"/proc/{process.pid}").exists())
+        return running_text(self, process, *arguments)
+
+    monkeypatch.setattr(Identities, "running_text", late)
+    with Wire(cluster) as wire, Wire(cluster) as other:
+        for each in wire, other:
+            each.send(query(SLOW))
+        busy(cluster, wire, other)
+        target = Target.of_pids([wire.pid, other.pid])
+        taken = Tracer(target, TraceOptions(probe_type=PROBE_TYPE, literals=True)).stop()
+    (left,) = [backend for backend in taken.backends if backend.pid not in gone]
+    assert [told(each) for each in left.queries] == [(SLOW, "unknown", 0, 0, True)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..engines import Engine, TaskSnapshot
-from ..errors import PgtraceError
+from ..errors import PgtraceError, UnsupportedError
 from ..postgres import binary, titles
 from ..postgres.catalog import Names
 from ..postgres.discovery import Backend
@@ -128,18 +128,17 @@ class Identities:
     ) -> tuple[bytes | None, bool] | None:
         """What it runs now, without a text if that cannot be known; None if it is idle.
 
-        One look into the binary serves all backends of a server.
+        One look into the binary serves all backends of a server, unless the one looked at ended.
         """
+        owner = process.postmaster or process.pid
         try:
-            if process.postmaster not in addresses:
-                addresses[process.postmaster] = None
-                addresses[process.postmaster] = binary.variable_address(
-                    process.pid, "debug_query_string"
-                )
-            address = addresses[process.postmaster]
-            if address:
+            if owner not in addresses:
+                addresses[owner] = binary.variable_address(process.pid, "debug_query_string")
+            if address := addresses[owner]:
                 return binary.running_query(process.pid, variable=address)
         except PgtraceError as error:
+            if isinstance(error, UnsupportedError):
+                addresses[owner] = None
             missing = f"text of the query that ran before: {error}"
             if missing not in self._engine.not_measured and not self._target.whole:
                 self._engine.not_measured.append(missing)
