@@ -20,7 +20,7 @@ from fix_cluster import SEQUENTIAL, bindir, make_cold
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model import decoding
-from pgtrace_command import MAIN, PGTRACE, wait_for
+from pgtrace_command import MAIN, PGTRACE, run, wait_for
 from tmux import Tmux
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="traces: needs root")
@@ -241,6 +241,35 @@ def test_a_terminal_without_utf8_gets_ascii(cluster: PrivateCluster, tmp_path: P
         assert tmux.screen().isascii()
         tmux.press("q", "q")
         assert tmux.ended() == 0
+
+
+def renamed(own: PrivateCluster) -> None:
+    """Its data directory, and one of a tablespace, to what is no UTF-8; it has to run."""
+    space, inside = own.base / "space", own.base / os.fsdecode(b"\xe9t\xe9")
+    space.mkdir()
+    os.chown(space, *own.ids())
+    with own.connect() as connection:
+        connection.execute(f"create tablespace space location '{own.inside(space)}'")
+    own.stop()
+    (link,) = (own.datadir / "pg_tblspc").iterdir()
+    link.unlink()
+    link.symlink_to(space.rename(own.base / os.fsdecode(b"espac\xe9")))
+    own.datadir.rename(inside)
+    own.datadir.symlink_to(inside)
+    own.start()
+
+
+def test_paths_that_are_no_utf8_are_shown(disk_directory: Path, tmp_path: Path) -> None:
+    with CopiedCluster(bindir=bindir(PG_VERSION), directory=disk_directory) as own:
+        renamed(own)
+        as_text = run("top", "--no-connect", own.postmaster_pid, "--batch", 1)
+        assert (as_text.code, as_text.err) == (0, "")
+        assert f"{own.base}/\\udce9t\\udce9" in as_text.out
+        with Tmux(tmp_path, columns=150) as tmux:
+            tmux.run(*PGTRACE, "top", "--no-connect", own.postmaster_pid)
+            tmux.shows(HEAD, f"the server in {own.base}/\\xe9t\\xe9")
+            tmux.press("q")
+            assert tmux.ended() == 0
 
 
 def test_the_mouse_does_what_keys_do(cluster: PrivateCluster, tmp_path: Path) -> None:

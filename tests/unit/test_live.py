@@ -1,5 +1,6 @@
 """What a live screen shows of a server's seconds: sums of them, lists, and the answer."""
 
+import os
 import socket
 from itertools import groupby
 
@@ -13,6 +14,7 @@ from pgtrace.live import head, link, tabs, text
 from pgtrace.live.frame import Begin, Cell, Doing, Frame, Look, Place, Process, Said, Spent
 from pgtrace.live.kept import Fact, Kept
 from pgtrace.live.numbers import Numbers
+from pgtrace.model.capture import Tablespace
 from pgtrace.reporters.document import Value
 
 MS = 1_000_000
@@ -285,6 +287,20 @@ def test_messages_come_whole_and_in_order(sizes: list[int]) -> None:
     tracing.receive()
     assert tracing.closed
     tracing.close()
+
+
+def test_a_path_that_is_no_utf8_comes_as_files_have_it() -> None:
+    """Such as a tablespace's; whatever else is in the message is as it was."""
+
+    def told(location: str) -> Frame:
+        return some_frame(0, [device_read(1, 1, 1, 1, 1)], devices=[Tablespace("fast", location)])
+
+    ours, theirs = socket.socketpair()
+    tracing, drawing = link.tracing_end(ours), link.drawing_end(theirs)
+    tracing.send(told(os.fsdecode(b"/espac\xe9")))
+    assert drawing.receive() == [told("/espac\\xe9")]
+    tracing.close()
+    drawing.close()
 
 
 def test_what_is_no_message_is_refused() -> None:

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from ..model.encoding import shown
 from .frame import Asked, Told
 
 _Sent = TypeVar("_Sent")
@@ -40,7 +41,10 @@ class Link(Generic[_Sent, _Heard]):
 
     def send(self, message: _Sent) -> None:
         """Send it, now or later."""
-        data = msgspec.msgpack.encode(message)
+        try:
+            data = msgspec.msgpack.encode(message)
+        except UnicodeEncodeError:  # a path that is not UTF-8, such as a data directory's
+            data = msgspec.msgpack.encode(shown(msgspec.to_builtins(message)))
         self._out += len(data).to_bytes(_HEAD, "little") + data
         self.flush()
 

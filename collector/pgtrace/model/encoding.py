@@ -50,6 +50,17 @@ def is_text_of(capture: Capture, raw: bytes) -> bool:
     return at == len(raw)
 
 
+def shown(value: Any) -> Any:
+    r"""What is made of builtins, with bytes that are no UTF-8 as `\xff`."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {shown(key): shown(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [shown(member) for member in value]
+    return value
+
+
 def _outlines(document: "Capture | Result") -> Iterator[tuple[list[bytes], list[Buckets]]]:
     """Of each part of the text, what stands around its buckets, and these."""
     backends = document.backends if isinstance(document, Capture) else []
@@ -85,7 +96,7 @@ def _outline(value: Any, depth: int = 0) -> tuple[list[bytes], list[Buckets]]:
         raw = msgspec.json.encode(value, enc_hook=hold)
     except UnicodeEncodeError:  # a path that is not UTF-8, such as a data directory's
         found.clear()
-        raw = msgspec.json.encode(_shown(msgspec.to_builtins(value, enc_hook=hold)))
+        raw = msgspec.json.encode(shown(msgspec.to_builtins(value, enc_hook=hold)))
     opening, closing = b"[" * depth, b"]" * depth
     before, after = map(len, msgspec.json.format(opening + b"0" + closing, indent=2).split(b"0"))
     text = msgspec.json.format(opening + raw + closing, indent=2)
@@ -100,14 +111,3 @@ def _joined(texts: list[bytes], found: list[Buckets]) -> bytes:
         indent = parts[-1].rpartition(b"\n")[2].decode()
         parts += [_NAME, buckets.lines(indent), text]
     return b"".join(parts)
-
-
-def _shown(value: Any) -> Any:
-    r"""The same with bytes that are no UTF-8 as `\xff`."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    if isinstance(value, dict):
-        return {_shown(key): _shown(member) for key, member in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_shown(member) for member in value]
-    return value
