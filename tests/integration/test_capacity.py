@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
-from pgtrace.engines import libbpf_engine, map_sizes
+from pgtrace.engines import Member, libbpf_engine, map_sizes, select
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres.catalog import Names
@@ -287,6 +288,25 @@ def test_lost_queries_are_in_the_last_line_of_json(cluster: PrivateCluster) -> N
     assert len(queries) + summary["lost"]["queries"] == QUERIES + before
     assert ended.code == 6 and "queries" in ended.err
     assert "Lost so far: " in ended.err
+
+
+OTHERS = 10_000
+NOBODYS = 1 << 22
+"""PID_MAX_LIMIT in include/linux/threads.h: no process has this pid, or a higher one."""
+
+
+def test_one_backend_of_a_server_with_thousands(connection: Connection) -> None:
+    """Each of the others is known to be of no interest."""
+    target = Target.find(connection.info.backend_pid)
+    request = target.request(TraceOptions(probe_type="tracepoint", per_query=True))
+    others = tuple(Member(pid, pid) for pid in range(NOBODYS, NOBODYS + OTHERS))
+    engine = select.start(replace(request, ignored=(*request.ignored, *others)))
+    try:
+        connection.execute("select 'one of thousands'")
+        (event,) = engine.poll(settled=False)
+    finally:
+        engine.close()
+    assert event.text == b"select 'one of thousands'"
 
 
 BACKENDS, STATEMENTS, TABLES = 50, 100, 1000

@@ -19,7 +19,7 @@ _KINDS_OF_FILES = 512
 _FILES = 32768
 _FILES_PER_STATEMENT = 6
 _REFUSED = 4096
-"""Threads that are known to be of no interest."""
+"""Threads to come that are known to be of no interest."""
 _ASYNCHRONOUS = 16384
 """Reads that were asked for and are not there yet."""
 _RING = 2 << 20
@@ -75,7 +75,7 @@ class Room(NamedTuple):
         return {
             "pgt_tasks": self.tasks,
             "pgt_free_tasks": self.tasks,
-            "pgt_indexes": self.tasks + _REFUSED,
+            "pgt_indexes": self.tasks + len(request.ignored) + _REFUSED,
             "pgt_leaders": self.tasks,
             "pgt_slots": self.slots + self.spare_slots,
             "pgt_free_slots": self.slots,
