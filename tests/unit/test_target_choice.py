@@ -61,9 +61,10 @@ def test_supported_version(version: str) -> None:
     """Or one that came after pgtrace, which is tried with what its binary offers."""
     own = server(os.getpid(), version)
     asked = request(Target.of_servers([own]))
-    assert asked.binaries == asked.askers == ((f"/proc/{os.getpid()}/exe", -1),)
+    assert asked.binaries == ((f"/proc/{os.getpid()}/exe", -1),)
     assert (asked.unfollowed, asked.not_measured) == (frozenset(), ())
     assert asked.aio == asked.io_uring == (int(version[:2]) >= 18)
+    assert asked.askers == asked.waiters == (asked.binaries if asked.aio else ())
 
 
 @pytest.mark.parametrize("version", ["9.6.24", "13.5"])
@@ -118,6 +119,21 @@ def test_unsupported_version_beside_a_supported_one() -> None:
     assert asked.unfollowed == {os.getpid()}
     assert asked.aio
     assert len(asked.members) == 6
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["servers", "backends"])
+def test_reads_are_asked_for_and_waited_for_in_servers_that_may_leave_them_to_others(
+    monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    monkeypatch.setattr(targets, "all_unfollowed", lambda _: {})
+    servers = old, new = server(os.getpid(), "17.6"), server(os.getppid(), "18.1")
+    clients = tuple(family(each)[CLIENT] for each in servers)
+    backends = Target(tuple(each.pid for each in clients), clients, servers)
+    asked = request(Target.of_servers(servers) if whole else backends)
+    assert asked.askers == ((f"/proc/{new.postmaster_pid}/exe", -1),)
+    assert asked.waiters == asked.binaries[1:]
+    assert [each.aio for each in asked.postmasters] == [False, True]
+    assert not request(Target.of_servers([old])).waiters
 
 
 def test_another_architecture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ class Engine(Protocol):
     """What is measured, all by one probe type."""
     times: bool
     """Whether it is measured where the time of processes goes."""
+    waits: set[int]
+    """Postmasters of whose backends it is measured how long they wait for asynchronous reads."""
     began_ns: int
     """When all probes were there and counting began, as of time.monotonic_ns()."""
     failures: Failures

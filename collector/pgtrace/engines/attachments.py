@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import PgtraceError
 from ..libbpf.objects import Object
+from ..linux import foreign_files
 from ..model.capture import COUNT_CALLS
 from . import Postmaster, ProbeType, QuerySource, Request, probes
 
@@ -28,10 +29,14 @@ class Attachments:
         self._probe_type = probe_type
         self._no_usdt = no_usdt
         self._uring = uring
-        self._io_workers = False
+        self._asked_in: set[tuple[int, int] | None] = set()
+        self._waited_in: set[tuple[int, int] | None] = set()
+        """Both have binaries, by their inodes."""
         self._not_measured = not_measured
         self.query_source: QuerySource = "none"
         self.times = False
+        self.waits: set[int] = set()
+        """The postmasters whose backends are seen to wait for asynchronous reads."""
         self.done = not no_usdt and not all(
             probes.tells_of_aborts(binary) for binary, _ in request.binaries
         )
@@ -68,8 +73,10 @@ class Attachments:
         if request.light and begin_light():
             self.query_source = "memory"
         if request.aio:
-            binaries = [each for each in request.binaries if each not in refused]
-            self._not_measured += probes.attach_waits(self._object, binaries)
+            waiters = [each for each in request.waiters if each not in refused]
+            self._not_measured += self._attach_waits(waiters)
+            for postmaster in request.postmasters:
+                self._note_waits(postmaster)
             if any(postmaster.io_workers for postmaster in request.postmasters):
                 askers = [each for each in request.askers if each not in refused]
                 self._not_measured += self._attach_io_workers(askers)
@@ -82,13 +89,15 @@ class Attachments:
         """The same for a server in the place of another; `binary` is what it runs, if nothing is
         attached to that yet.
         """
+        path = f"/proc/{new.pid}/exe"
+        aio = self._request.aio and new.aio
         if binary:
-            self._attach_later("queries", lambda: self._attach_to_another(binary))
-        elif self._request.aio and new.io_workers and not self._io_workers:
-            path = f"/proc/{new.pid}/exe"
+            self._attach_later("queries", lambda: self._attach_to_another(binary, aio=aio))
+        elif aio and new.io_workers and foreign_files.inode(path) not in self._asked_in:
             self._attach_later(
                 "charging reads of I/O workers", lambda: self._attach_io_workers([(path, -1)])
             )
+        self._note_waits(new)
 
     def _attach_later(self, what: str, attach: Callable[[], list[str]]) -> None:
         """Attach, and note what cannot be; of what failed nothing stays."""
@@ -146,18 +155,27 @@ class Attachments:
         return probes.attach_queries(self._object, binary, pid, done=self.done)
 
     def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
-        missing = probes.attach_io_workers(self._object, binaries)
-        self._io_workers = True
-        return missing
+        missing = [probes.attach_io_workers(self._object, *each) for each in binaries]
+        self._asked_in |= {foreign_files.inode(binary) for binary, _ in binaries}
+        return list(dict.fromkeys(filter(None, missing)))
 
-    def _attach_to_another(self, binary: str) -> list[str]:
+    def _attach_waits(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
+        missing = {each: probes.attach_waits(self._object, *each) for each in binaries}
+        self._waited_in |= {foreign_files.inode(each[0]) for each in binaries if not missing[each]}
+        return list(dict.fromkeys(filter(None, missing.values())))
+
+    def _note_waits(self, postmaster: Postmaster) -> None:
+        if foreign_files.inode(f"/proc/{postmaster.pid}/exe") in self._waited_in:
+            self.waits.add(postmaster.pid)
+
+    def _attach_to_another(self, binary: str, *, aio: bool) -> list[str]:
         everybody, missing = [(binary, -1)], []
         if self.query_source in COUNT_CALLS:
             missing += self._attach_to(binary, -1)
             if self._request.query_ids and not self._no_usdt:
                 missing += probes.attach_query_ids(self._object, everybody)
-        if self._request.aio:
+        if aio:
             if self.query_source != "memory":
-                missing += probes.attach_waits(self._object, everybody)
+                missing += self._attach_waits(everybody)
             missing += self._attach_io_workers(everybody)
         return missing

@@ -98,6 +98,7 @@ class LibbpfEngine:
             self._attachments.attach(self._tasks.close_scopes, lambda: self._begin_light(request))
             self.query_source: QuerySource = self._attachments.query_source
             self.times = self._attachments.times
+            self.waits = self._attachments.waits
             self._live.no_switch = request.options.times and not self.times
             self.began_ns = self._tasks.begin(
                 request.postmasters, times=self.times, light=bool(self._light)

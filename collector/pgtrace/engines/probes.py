@@ -83,12 +83,12 @@ _CHECKPOINT_PHASES = {
     "buffer__checkpoint__done": "pgt_c_synced",
 }
 _SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
-_IO_WORKERS = {
-    "pgt_a_perform": "pgaio_io_perform_synchronously",
-    "pgt_a_start": "pgaio_io_start_readv",
-    "pgt_a_blocks": "smgrstartreadv",
-}
-_WAIT = "pgaio_wref_wait"
+_IO_WORKERS = (
+    ("pgt_a_perform", "pgaio_io_perform_synchronously", False),
+    ("pgt_a_start", "pgaio_io_start_readv", False),
+    ("pgt_a_blocks", "smgrstartreadv", False),
+)
+_WAITS = (("pgt_a_wait", "pgaio_wref_wait", False), ("pgt_a_wait_ret", "pgaio_wref_wait", True))
 _COMPLETE = ("io_uring_complete", "pgt_u_complete")
 
 
@@ -197,12 +197,12 @@ def attach_queries(loaded: Object, binary: str, pid: int, *, done: bool) -> list
 
 def attach_functions(loaded: Object, binary: str, pid: int) -> list[str]:
     """The same at the functions in which the probes would be; all of them or none."""
-    before = loaded.attached
-    for name, (program, returns) in FUNCTIONS_OF_QUERIES.items():
-        function = name.split()[0]
-        if not _uprobe(loaded, program, pid, binary, function, returns=returns):
-            loaded.detach(keep=before)
-            return [f"queries: the binary has no USDT probes and does not export {function}"]
+    wanted = [
+        (program, name.split()[0], returns)
+        for name, (program, returns) in FUNCTIONS_OF_QUERIES.items()
+    ]
+    if function := _attach_all(loaded, binary, pid, wanted):
+        return [f"queries: the binary has no USDT probes and does not export {function}"]
     return []
 
 
@@ -225,23 +225,18 @@ def attach_calibration(loaded: Object, binary: str, pid: int, *, ids: bool) -> s
     return None
 
 
-def attach_io_workers(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
-    """PostgreSQL 18's I/O workers: who asked for what, and who reads. What is not measured."""
-    reason = "reads by I/O workers, as their queries': the binary does not export "
-    for program, function in _IO_WORKERS.items():
-        for binary, pid in binaries:
-            if not _uprobe(loaded, program, pid, binary, function):
-                return [reason + function]
-    return []
+def attach_io_workers(loaded: Object, binary: str, pid: int) -> str | None:
+    """PostgreSQL 18's I/O workers: who asked for what, and who reads. Why it is not measured."""
+    if function := _attach_all(loaded, binary, pid, _IO_WORKERS):
+        return f"reads by I/O workers, as their queries': the binary does not export {function}"
+    return None
 
 
-def attach_waits(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
-    """How long who asked waits for an asynchronous read. What is not measured."""
-    for binary, pid in binaries:
-        for program, returns in (("pgt_a_wait", False), ("pgt_a_wait_ret", True)):
-            if not _uprobe(loaded, program, pid, binary, _WAIT, returns=returns):
-                return [f"waiting for asynchronous reads: the binary does not export {_WAIT}"]
-    return []
+def attach_waits(loaded: Object, binary: str, pid: int) -> str | None:
+    """How long who asked waits for an asynchronous read. Why it is not measured."""
+    if function := _attach_all(loaded, binary, pid, _WAITS):
+        return f"waiting for asynchronous reads: the binary does not export {function}"
+    return None
 
 
 def attach_checkpoints(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
@@ -310,6 +305,20 @@ def _usdt_of_libbpf(loaded: Object, program: str, pid: int, binary: str, probe: 
             return False
         return _absent(error, f"USDT probe {probe}", binary)
     return True
+
+
+def _attach_all(
+    loaded: Object, binary: str, pid: int, wanted: Iterable[tuple[str, str, bool]]
+) -> str | None:
+    """Attach these programs to their functions, or to the return of them; or none, if the binary
+    does not export one: which.
+    """
+    before = loaded.attached
+    for program, function, returns in wanted:
+        if not _uprobe(loaded, program, pid, binary, function, returns=returns):
+            loaded.detach(keep=before)
+            return function
+    return None
 
 
 def _uprobe(

@@ -41,6 +41,8 @@ class Postmaster(NamedTuple):
     """As application_name: to the text of the statement that it runs, debug_query_string."""
     wait: int = 0
     """As application_name: to what it waits for, my_wait_event_info."""
+    aio: bool = False
+    """Its version may leave reads to others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +89,14 @@ class Request:
     """Some members are no children of the postmasters."""
     askers: tuple[tuple[str, int], ...] = ()
     """As binaries: where reads are asked for, and made, if there are I/O workers."""
+    waiters: tuple[tuple[str, int], ...] = ()
+    """Of the binaries, those where asynchronous reads are waited for."""
     ignored: tuple[Member, ...] = ()
     """Children of the postmasters that run already and are of no interest."""
     helpers_only: bool = False
     """Of the children to come, only parallel workers and I/O workers."""
     aio: bool = False
-    """The server may leave reads to others, and they are charged to who asked."""
+    """A server may leave reads to others, and they are charged to who asked."""
     io_uring: bool = False
     """The server may leave reads to io_uring."""
     block_size: int = 8192

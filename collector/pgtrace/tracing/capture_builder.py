@@ -1,6 +1,6 @@
 """From what was found to what a capture holds."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -53,14 +53,14 @@ class Assembly:
         operations: Sequence[capture.Operation],
         literals: bool,
         texts: Mapping[int, str] | None = None,
-        waits: bool = False,
+        waits: Collection[int] = (),
         light: bool = False,
         major: Callable[[int], int | None] = lambda _: None,
         failures: Failures,
     ) -> None:
-        """With `waits`, it is known how long backends waited for asynchronous reads; with `light`,
-        nothing of calls. `major` is the version of a postmaster's server, or of any if it is 0, of
-        which wait events have their names.
+        """Of backends of the postmasters `waits` it is known how long they waited for asynchronous
+        reads; with `light`, nothing of calls. `major` is the version of a postmaster's server, or
+        of any if it is 0, of which wait events have their names.
         """
         self._major = major
         self._light = light
@@ -125,11 +125,16 @@ class Assembly:
             application_name=_decoded(name.application_name),
             calls=None if self._light else total.calls,
             errors=None if self._light else total.errors,
-            waited_ns=total.waited_ns if self.waits else None,
+            waited_ns=self._waited(total.waited_ns, postmaster),
             latency=None if self._light else total.latency.to_data(),
             io=self.reads(total.reads),
             times=self.times(total.reads, postmaster),
         )
+
+    def _waited(self, waited_ns: int, postmaster: int) -> int | None:
+        """None where it is not measured. Who are told of together may be of several servers."""
+        known = waited_ns or postmaster in self.waits or (self.waits and not postmaster)
+        return waited_ns if known else None
 
     def reads(self, reads: ReadsByKey) -> list[capture.Io]:
         """Reads as a capture holds them: added up where their files are not told apart."""
@@ -238,7 +243,7 @@ class Assembly:
             unfinished=True,
             calls=0,
             errors=0,
-            waited_ns=event.waited_ns if self.waits else None,
+            waited_ns=self._waited(event.waited_ns, postmaster),
             latency=capture.Latencies(),
             io=self.reads(event.reads),
             times=self.times(event.reads, postmaster),

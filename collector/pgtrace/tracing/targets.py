@@ -1,6 +1,6 @@
 """What a user means to trace, and the request for an engine that follows from it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
@@ -146,21 +146,20 @@ class Target:
         why = all_unfollowed(self.servers)
         followed = [s for s in self.servers if s.postmaster_pid not in why]
         reading = charge and "read" in options.operations
-        asynchronous = reading and any((s.major or 0) >= FIRST_AIO for s in followed)
-        uring = "read" in options.operations and any(
-            (s.major or 0) >= FIRST_AIO for s in self.servers
-        )
+        newer = {s.postmaster_pid: s for s in followed if has_aio(s)}
+        asynchronous = reading and bool(newer)
+        uring = "read" in options.operations and any(map(has_aio, self.servers))
         helping = [b for b in children if charge and b.postmaster_pid not in why]
         io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
             members = children
-            binaries = _binaries(followed)
+            binaries, waiters = _binaries(followed), _binaries(newer.values())
         else:
             helpers = [b for b in helping if b.leader_pid in self.pids]
             members = [*self.backends, *helpers, *io_workers]
-            binaries = tuple(
-                (f"/proc/{b.pid}/exe", b.pid) for b in self.backends if b.postmaster_pid not in why
-            )
+            own = {(f"/proc/{b.pid}/exe", b.pid): b.postmaster_pid for b in self.backends}
+            binaries = tuple(each for each, master in own.items() if master not in why)
+            waiters = tuple(each for each, master in own.items() if master in newer)
         meant = {b.pid for b in members}
         hidden = why_not_light(followed) if light else {}
         shown = [s for s in followed if light and s.postmaster_pid not in hidden]
@@ -174,7 +173,8 @@ class Target:
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too, and perform: no probe can wait in them alone
-            askers=_binaries(followed),
+            askers=_binaries(newer.values()),
+            waiters=waiters if options.queries == "full" else (),
             ignored=tuple(_member(b) for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,
@@ -272,11 +272,17 @@ def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     pid, method = server.postmaster_pid, _io_method(server)
     entry, text = (binary.known_address(pid, each) if memory else 0 for each in _STATEMENT)
     name, wait = (binary.known_address(pid, each) for each in ("application_name", _WAIT))
-    return Postmaster(pid, name, method == _WORKER, method == _URING, entry, text, wait)
+    workers, uring = method == _WORKER, method == _URING
+    return Postmaster(pid, name, workers, uring, entry, text, wait, has_aio(server))
+
+
+def has_aio(server: Server) -> bool:
+    """Whether its version may leave reads to others."""
+    return (server.major or 0) >= FIRST_AIO
 
 
 def _io_method(server: Server) -> int | None:
-    if (server.major or 0) < FIRST_AIO:
+    if not has_aio(server):
         return None
     try:
         return binary.read_variable(server.postmaster_pid, "io_method", 4)
@@ -301,7 +307,7 @@ def _servers_of(backends: Sequence[Backend]) -> tuple[Server, ...]:
     return tuple(discovery.server(pid) for pid in masters.values())
 
 
-def _binaries(servers: Sequence[Server]) -> tuple[tuple[str, int], ...]:
+def _binaries(servers: Iterable[Server]) -> tuple[tuple[str, int], ...]:
     """Each binary once: probes in it count for every process that runs it."""
     found: dict[tuple[int, int], tuple[str, int]] = {}
     for server in servers:

@@ -121,7 +121,7 @@ class Tracer:
             operations=self.engine.operations,
             literals=options.literals,
             texts=self.names.texts if self.names else {},
-            waits=request.aio and not request.light,
+            waits=self.engine.waits,
             light=request.light,
             major=self._major,
             failures=self.failures,
