@@ -17,10 +17,12 @@ from pgtrace.tracing.server_watch import Servers
 BINARIES = Path("/bin/true"), Path("/bin/false")
 
 
-def server(pid: int, directory: str = "/srv/data", *, binary: Path = BINARIES[0]) -> Server:
+def server(
+    pid: int, directory: str = "/srv/data", *, binary: Path = BINARIES[0], version: str = "17.6"
+) -> Server:
     process = Process(pid, 0, pid, 0, 0, "postgres", str(binary), False, "postgres", False)
     place = Place(directory, (1, hash(directory)), None)
-    return Server(process, "17.6", place, 8192, 5432, None, "")
+    return Server(process, version, place, 8192, 5432, None, "")
 
 
 class Watched:
@@ -126,6 +128,18 @@ def test_one_that_fails_keeps_no_other_from_its_successor(monkeypatch: pytest.Mo
     watched.restart(11, server(12, "/srv/other"))
     assert watched.watch(2) == 1
     assert watched.traced() == {1, 12}
+
+
+@pytest.mark.parametrize("beside", ["17.6", "18.1"])
+def test_a_newer_version_in_the_place_of_an_older_one(
+    monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    """Reads of its I/O workers are charged if there was a server with such when tracing began."""
+    watched = Watched(monkeypatch, server(1), server(11, "/srv/other", version=beside))
+    watched.restart(1, server(2, version="18.1"))
+    watched.watch(2)
+    missing = ["charging reads of I/O workers: tracing began with an older server"]
+    assert watched.engine.not_measured == (missing if beside == "17.6" else [])
 
 
 @pytest.mark.parametrize("binary", [None, "/bin/true"])

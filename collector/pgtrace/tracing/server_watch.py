@@ -16,7 +16,7 @@ from ..postgres.discovery import Backend, Server
 from ..postgres.titles import Title
 from . import traced_process
 from .gaps import Gaps
-from .targets import FIRST_AIO, Target, all_unfollowed, postmaster, unfollowed
+from .targets import Target, all_unfollowed, has_aio, postmaster, unfollowed
 from .traced_process import TracedProcess
 
 _LOOK_EVERY_S = 0.5
@@ -33,6 +33,8 @@ class Servers:
         self._target = target
         self._servers = {server.postmaster_pid: server for server in target.servers}
         self._unfollowed = set(all_unfollowed(target.servers))
+        self._aio = any(self.follows(s.postmaster_pid) for s in target.servers if has_aio(s))
+        """Whether what is needed for asynchronous reads was loaded."""
         self._binaries = {
             foreign_files.inode(server.postmaster.binary) for server in target.servers
         }
@@ -277,7 +279,7 @@ class Servers:
             self._unfollowed.add(successor.postmaster_pid)
             if self.follows(server.postmaster_pid):
                 self._engine.not_measured.append(f"queries of the server started since: {reason}")
-        elif (server.major or 0) < FIRST_AIO <= (successor.major or 0):
+        elif has_aio(successor) and not (has_aio(server) or self._aio):
             self._engine.not_measured.append(
                 "charging reads of I/O workers: tracing began with an older server"
             )
