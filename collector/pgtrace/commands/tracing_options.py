@@ -131,8 +131,8 @@ def _add_capacity(group: argparse._ArgumentGroup) -> None:
         type=count,
         default=1024,
         metavar="N",
-        help="how many processes of servers can be traced at once, beside those that run already "
-        "(1024)",
+        help="how many processes of servers can be traced at once (1024); never fewer than run "
+        "already",
     )
     group.add_argument(
         "--max-statements",
