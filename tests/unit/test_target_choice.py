@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from child import Child
 from pgtrace.engines import Request, layout, select
 from pgtrace.errors import UnsupportedError
 from pgtrace.linux import namespaces
@@ -126,14 +127,15 @@ def test_reads_are_asked_for_and_waited_for_in_servers_that_may_leave_them_to_ot
     monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
     monkeypatch.setattr(targets, "all_unfollowed", lambda _: {})
-    servers = old, new = server(os.getpid(), "17.6"), server(os.getppid(), "18.1")
-    clients = tuple(family(each)[CLIENT] for each in servers)
-    backends = Target(tuple(each.pid for each in clients), clients, servers)
-    asked = request(Target.of_servers(servers) if whole else backends)
-    assert asked.askers == ((f"/proc/{new.postmaster_pid}/exe", -1),)
-    assert asked.waiters == asked.binaries[1:]
-    assert [each.aio for each in asked.postmasters] == [False, True]
-    assert not request(Target.of_servers([old])).waiters
+    with Child("sleep", "60") as other:  # of another binary
+        servers = old, new = server(os.getpid(), "17.6"), server(other.pid, "18.1")
+        clients = tuple(family(each)[CLIENT] for each in servers)
+        backends = Target(tuple(each.pid for each in clients), clients, servers)
+        asked = request(Target.of_servers(servers) if whole else backends)
+        assert asked.askers == ((f"/proc/{new.postmaster_pid}/exe", -1),)
+        assert asked.waiters == asked.binaries[1:]
+        assert [each.aio for each in asked.postmasters] == [False, True]
+        assert not request(Target.of_servers([old])).waiters
 
 
 def test_another_architecture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
