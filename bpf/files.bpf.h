@@ -160,6 +160,13 @@ __noinline int meet_file(__u32 task_index, __u64 address, __u32 i)
 	return 0;
 }
 
+/* That of a file that is gone may be another's at once, at the same address, as may a struct file:
+ * a table that is dropped and one that is made next. By this they are told apart. */
+static __always_inline __u64 number_of(struct inode *inode)
+{
+	return BPF_CORE_READ(inode, i_ino) ^ (__u64)BPF_CORE_READ(inode, i_generation) << 32;
+}
+
 /* Puts a file of that type among those that the task read last; FILES if its reads do not count. */
 static __noinline __u32 remember_file(struct pgt_task *task, struct file *file, struct inode *inode,
 				      __u32 type)
@@ -180,8 +187,7 @@ static __noinline __u32 remember_file(struct pgt_task *task, struct file *file, 
 	if (i >= FILES)
 		i = task->files_used++ & (FILES - 1);
 	state = &task->files[i & (FILES - 1)];
-	/* That of a file that is gone may be another's soon, at the same address */
-	number = BPF_CORE_READ(inode, i_ino) ^ (__u64)BPF_CORE_READ(inode, i_generation) << 32;
+	number = number_of(inode);
 	state->file = (__u64)file;
 	state->window = (__u64)BPF_CORE_READ(file, f_ra.ra_pages) * options.page_bytes;
 	if (state->inode != (__u64)inode || state->number != number) {
@@ -199,20 +205,29 @@ static __noinline __u32 remember_file(struct pgt_task *task, struct file *file, 
 	return i;
 }
 
+static __always_inline bool is_that(struct pgt_file_state *state, struct file *file,
+				    struct inode *inode, __u64 number)
+{
+	return state->file == (__u64)file && state->inode == (__u64)inode &&
+	       state->number == number;
+}
+
 /* Whether reads of the file count; if so, task->file tells where its state is. */
 static __always_inline bool find_file(struct pgt_task *task, struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u32 i = task->file & (FILES - 1);
+	__u64 number;
 
 	if (!inode)
 		return false;
-	if (task->files[i].file == (__u64)file && task->files[i].inode == (__u64)inode)
+	number = number_of(inode);
+	if (is_that(&task->files[i], file, inode, number))
 		return true;
 	if (task->ignored_file == (__u64)file && task->ignored_inode == (__u64)inode)
 		return false;
 	for (i = 0; i < FILES; i++)
-		if (task->files[i].file == (__u64)file && task->files[i].inode == (__u64)inode)
+		if (is_that(&task->files[i], file, inode, number))
 			break;
 	i = unknown(task, i);
 	if (i >= FILES)

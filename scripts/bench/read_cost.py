@@ -97,11 +97,15 @@ Detach = Callable[[], int | None]
 
 
 class Loop:
-    """The pinned loop of system calls (loop.c)."""
+    """The pinned loop of system calls (loop.c); `title` is what `ps` shows of it."""
 
-    def __init__(self, *command: str | Path) -> None:
+    def __init__(self, *command: str | Path, title: str | None = None) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [title or command[0], *command[1:]],
+            executable=command[0],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.pid = self._process.pid
         self.reads = 0
@@ -248,7 +252,12 @@ def measure(directory: Path, rounds: int) -> dict[str, Series]:
     series = {name: Series() for name in NAMES}
     command = (binary, str(cpu), *data)
 
-    with Loop(*command) as loop, Loop(*command) as backend, Loop(*NO_CHILD, *command) as process:
+    with (
+        Loop(*command) as loop,
+        # Whoever has no title of its own yet is looked at again at each read
+        Loop(*command, title="postgres: alice shop [local] idle") as backend,
+        Loop(*NO_CHILD, *command) as process,
+    ):
         loops = {"traced": loop, "backend": backend, "process": process}
 
         def runs(name: str) -> dict[str, list[float]]:

@@ -13,13 +13,14 @@ from test_queries import PROBE_TYPE
 
 from child import wait_for
 from fix_cluster import Server
+from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Gap
 from pgtrace.postgres import discovery
 from pgtrace.reporters.terminal.capture_report import render
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
-from pgtrace.tracing.tracer import Tracer
+from pgtrace.tracing.tracer import Tracer, trace
 
 SETTINGS = {
     "autovacuum": True,
@@ -276,3 +277,19 @@ def test_standby_is_ready_once_it_lets_a_client_in(standby: PrivateCluster) -> N
     assert log(standby, begin)[1][0] == "ready"
     # It takes its time only once it has run for a while, on a busy host a tenth of a second later
     assert asked - CLOCKS_S < at(gap.ended) < let_in + CLOCKS_S
+
+
+def test_once_nobody_is_left_of_the_server_before_other_tasks_are_not_looked_up(
+    restless: PrivateCluster,
+) -> None:
+    """Its children had another parent by their end: until then anybody might be one of them."""
+    with trace(restless.postmaster_pid, probe_type=PROBE_TYPE, queries="light") as tracer:
+        assert isinstance(tracer.engine, LibbpfEngine)
+        live = tracer.engine._live
+        restless.restart()
+        wait_for(lambda: restless.postmaster_pid in list(live.postmasters))
+        wait_for(lambda: not live.orphans)
+        with restless.connect() as connection:
+            connection.execute("select length(pg_read_binary_file('global/pg_control')) as after")
+    texts = [query.text or "" for b in tracer.capture().backends for query in b.queries]
+    assert any("after" in text for text in texts)

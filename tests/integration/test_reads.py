@@ -4,12 +4,14 @@ The host's kernel lets only the tracepoints in; fentry and kprobe are for the vi
 """
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from child import Child
 from fix_cluster import explain_buffers
 from fix_reader import Reader
 from pgtrace import trace
@@ -44,6 +46,7 @@ counts = pytest.mark.vm(tracepoints=True, core=True)
 by_tracepoints_too = pytest.mark.vm(tracepoints=True)
 
 READS = 104_729
+FILES = 300
 CALLS = ["pread", "read", "readv", "preadv", "preadv2"]
 
 
@@ -269,6 +272,39 @@ NOT_FILES = {
     "/sys": "fd = os.open('/sys/kernel/mm/ksm/run', os.O_RDONLY); assert os.read(fd, 99)",
     "tracefs": "fd = os.open('/sys/kernel/tracing/tracing_on', 0); assert os.read(fd, 9)",
 }
+
+
+def test_a_file_in_the_place_of_one_that_is_gone_is_another(
+    disk_directory: Path, way: ProbeType
+) -> None:
+    """As of temporary tables: the kernel gives the next one the same structures."""
+    place = disk_directory / "base" / "5"
+    place.mkdir(parents=True)
+    code = f"""
+import os
+input()
+for number in range({FILES}):
+    path = f"{place}/{{100000 + number}}"
+    file = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(file, b"x" * 8192)
+    os.pread(file, 8192, 0)
+    os.unlink(path)
+    os.close(file)
+print("done", flush=True)
+input()
+"""
+    with (
+        Child(sys.executable, "-c", code) as child,
+        trace(child.pid, any_process=True, by_relation=True, probe_type=way) as tracer,
+    ):
+        child.say("")
+        assert child.line() == "done\n"
+    place.rmdir()
+    (process,) = tracer.capture().backends
+    read = Counter[str | None]()
+    for row in process.io:
+        read[row.relation] += row.count
+    assert Counter(read.values()) == {1: FILES}
 
 
 @by_tracepoints_too

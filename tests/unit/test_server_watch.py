@@ -34,7 +34,10 @@ class Watched:
         self.failing: set[int] = set()
         self.tried: list[tuple[int, int, str | None]] = []
         self.engine: Any = SimpleNamespace(
-            not_measured=[], query_source="memory", follow_postmaster=self.follow
+            not_measured=[],
+            query_source="memory",
+            follow_postmaster=self.follow,
+            let_go_of_orphans=lambda: None,
         )
         patch = monkeypatch.setattr
         patch(server_watch, "Life", Life)

@@ -106,6 +106,12 @@ class Engine(Protocol):
         `binary` is what it runs, if probes have to be put there first.
         """
 
+    def let_go_of_orphans(self) -> None:
+        """Once no process is left of a postmaster that has ended, look for such no more: until then
+        every task of the host is asked whether it is one. To be called now and then: an end that
+        comes just then is made good for by the next call.
+        """
+
     def files(self) -> Mapping[int, File]:
         """What was read so far and is not forgotten; 0 is UNKNOWN_FILE, no number comes twice."""
 

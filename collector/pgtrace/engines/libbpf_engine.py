@@ -12,6 +12,7 @@ from ..errors import UnsupportedError
 from ..failures import Failures
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object, Ring
+from ..postgres import proc
 from . import (
     ByPower,
     CheckpointTimes,
@@ -257,6 +258,14 @@ class LibbpfEngine:
         if self._light:
             self._light.follow(place, new, binary)
         _set_postmaster(self._live, place, new)
+
+    def let_go_of_orphans(self) -> None:
+        """See Engine."""
+        postmasters = set(self._live.postmasters)
+        if self._live.orphans and self._tasks.postmasters() <= postmasters:
+            self._live.orphans = 0
+        if not all(map(proc.start_time_ticks, postmasters - {0})):
+            self._live.orphans = 1
 
     def checkpoint(self) -> CheckpointTimes:
         """See Engine."""

@@ -22,6 +22,7 @@ _ENTRY_AT = layout.FileState.entry.offset
 _KNOWN_BY = layout.FileState.number.offset
 """So many bytes from its begin on tell which file it is: struct file *, struct inode *."""
 _ENDED_AT = layout.Task.ended_ns.offset
+_POSTMASTER_AT = layout.Task.postmaster.offset
 _TIME = struct.Struct("<Q")
 _BEGAN_AT = layout.Task.began_ns.offset
 _TIMES_AT = layout.Task.times.offset
@@ -143,6 +144,12 @@ class TaskTable:
                 if tid and serial
             ]
         return self._listed
+
+    def postmasters(self) -> set[int]:
+        """Those of all tasks that were taken and run."""
+        columns = (self._column(_ENDED_AT + _NUMBER.size), self._column(_POSTMASTER_AT))
+        taken = zip(self._serials, self._tids(), *columns, strict=True)
+        return {master for serial, tid, ended, master in taken if serial and tid and not ended}
 
     def read(self, serial: int) -> layout.Task:
         """A copy of all that the kernel knows of it."""

@@ -175,6 +175,7 @@ class Servers:
         self._next_look = now + _LOOK_EVERY_S
         self._learn(told)
         failed: Exception | None = None
+        self._engine.let_go_of_orphans()
         for server in self._look_at_servers():
             if now < self._not_before.get(server.postmaster_pid, 0.0):
                 continue
