@@ -284,11 +284,11 @@ def test_once_nobody_is_left_of_the_server_before_other_tasks_are_not_looked_up(
 ) -> None:
     """Its children had another parent by their end: until then anybody might be one of them."""
     with trace(restless.postmaster_pid, probe_type=PROBE_TYPE, queries="light") as tracer:
-        assert isinstance(tracer.engine, LibbpfEngine)
-        live = tracer.engine._live
+        engine = tracer.engine
+        assert isinstance(engine, LibbpfEngine)  # whose memory is let go of, so that none is kept
         restless.restart()
-        wait_for(lambda: restless.postmaster_pid in list(live.postmasters))
-        wait_for(lambda: not live.orphans)
+        wait_for(lambda: restless.postmaster_pid in list(engine._live.postmasters))
+        wait_for(lambda: not engine._live.orphans)
         with restless.connect() as connection:
             connection.execute("select length(pg_read_binary_file('global/pg_control')) as after")
     texts = [query.text or "" for b in tracer.capture().backends for query in b.queries]

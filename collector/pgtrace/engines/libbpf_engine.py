@@ -261,11 +261,15 @@ class LibbpfEngine:
 
     def let_go_of_orphans(self) -> None:
         """See Engine."""
-        postmasters = set(self._live.postmasters)
-        if self._live.orphans and self._tasks.postmasters() <= postmasters:
-            self._live.orphans = 0
-        if not all(map(proc.start_time_ticks, postmasters - {0})):
-            self._live.orphans = 1
+        live, postmasters = self._live, set(self._live.postmasters)
+
+        def all_run() -> bool:
+            return all(map(proc.start_time_ticks, postmasters - {0}))
+
+        if live.orphans and all_run() and self._tasks.postmasters() <= postmasters:
+            live.orphans = 0
+        if not live.orphans and not all_run():
+            live.orphans = 1
 
     def checkpoint(self) -> CheckpointTimes:
         """See Engine."""
