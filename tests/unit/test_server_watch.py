@@ -45,7 +45,7 @@ class Watched:
         patch(server_watch, "postmaster", lambda one, memory: one.postmaster_pid)
         patch(server_watch, "unfollowed", lambda _: None)
         patch(server_watch, "all_unfollowed", lambda _: [])
-        patch(server_watch, "_runs", lambda process: process.pid in self.runs)
+        patch(Server, "runs", lambda one: one.postmaster_pid in self.runs)
         patch(Servers, "_learn", lambda *_: None)
         patch(discovery, "servers", lambda: list(self.runs.values()))
         patch("time.monotonic", lambda: self.now)

@@ -96,12 +96,9 @@ def _server_groups(pid: int | None) -> list[Group]:
 
     if pid is not None:
         return [group(discovery.server(pid))]
-    found = [
-        examined
-        for server in discovery.servers()
-        # After it was looked at: of one that stopped meanwhile everything would be missing
-        if (examined := group(server)) and server.backends(activity=False)
-    ]
+    examined = [(server, group(server)) for server in discovery.servers()]
+    # Of one that stopped meanwhile everything would be missing
+    found = [each for server, each in examined if server.runs()]
     hidden = hidden_servers()
     if hidden:
         found.append(Group("Servers", [Ability("servers", None, hidden)]))

@@ -295,7 +295,7 @@ class TaskTable:
 
 def _runs(member: Member) -> bool:
     known = member.start_time_ticks
-    return not known or proc.start_time_ticks(member.tid) == known
+    return not known or proc.runs(member.tid, known)
 
 
 def _in_flight(task: layout.Task) -> Operation | None:

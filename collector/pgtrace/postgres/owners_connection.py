@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ConnectionLostError, DatabaseError, PgtraceError
+from ..errors import ConnectionLostError, DatabaseError
 from ..linux import as_user, capabilities, forked
-from . import discovery, proc
+from . import discovery
 from .connection import TIMEOUT_S, Asked, query_text
 from .discovery import Server
 from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, receive, send
@@ -82,9 +82,8 @@ class OwnersConnections:
     def _present(self) -> Server:
         """The server as it runs now: started again, it has another postmaster."""
         old = self._server
-        with suppress(PgtraceError):
-            if proc.process(old.postmaster_pid).start_time_ticks == old.postmaster.start_time_ticks:
-                return old
+        if old.runs():
+            return old
         for server in discovery.servers():
             same_owner = server.postmaster.uid == old.postmaster.uid
             if same_owner and server.place.is_that_of(old.place):

@@ -94,6 +94,11 @@ def start_time_ticks(pid: int) -> int | None:
     return None if fields[0] in {b"Z", b"X"} else int(fields[19])
 
 
+def runs(pid: int, since_ticks: int) -> bool:
+    """Whether the process that started then has not ended: its pid may be another's by now."""
+    return start_time_ticks(pid) == since_ticks
+
+
 def by_parent() -> Family:
     """All processes that /proc shows now: the pids of each one's children, in order."""
     found: Family = {}

@@ -197,7 +197,7 @@ class Servers:
         """Notice what is seen of gaps in /proc; those that do not run."""
         away = []
         for server in self._servers.values():
-            if not _runs(server.postmaster):
+            if not server.runs():
                 self._gaps.stopped(self.name(server), time.monotonic_ns())
                 away.append(server)
             elif self._gaps.crash(self.name(server)) is not None:
@@ -284,7 +284,3 @@ class Servers:
             self._engine.not_measured.append(
                 "charging reads of I/O workers: tracing began with an older server"
             )
-
-
-def _runs(process: proc.Process) -> bool:
-    return proc.start_time_ticks(process.pid) == process.start_time_ticks

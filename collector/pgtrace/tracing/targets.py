@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from pathlib import Path
 
 from ..engines import Member, Postmaster, Request, Tier
 from ..errors import PgtraceError, TargetError
 from ..linux import foreign_files
-from ..postgres import binary, discovery, proc
+from ..postgres import binary, discovery
 from ..postgres.discovery import Backend, Server
 from ..postgres.versions import too_old
 from .options import TraceOptions
@@ -100,9 +99,7 @@ class Target:
         """The same without servers that have stopped since it was found."""
         if not self.whole:
             return self
-        masters = (server.postmaster for server in self.servers)
-        running = [proc.start_time_ticks(each.pid) == each.start_time_ticks for each in masters]
-        return replace(self, servers=tuple(compress(self.servers, running)))
+        return replace(self, servers=tuple(server for server in self.servers if server.runs()))
 
     def tier(self) -> Tier:
         """How much of queries is measured if nobody asks: of a whole server what costs it no probe,

@@ -14,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from ...errors import PgtraceError, TargetError, UsageError
+from ...errors import PgtraceError, UsageError
 from ...linux import as_user
 from ...postgres import proc
 from ...postgres.connection import APPLICATION_NAME, OWN_PATH
@@ -184,7 +184,7 @@ def restore(folder: Path = FOLDER) -> Iterator[str]:
         except (OSError, msgspec.DecodeError) as error:
             failed.append(f"{file} cannot be read: {error}; look at it, and remove it")
             continue
-        if _is_alive(document):
+        if proc.runs(document.pid, document.start_time_ticks):
             alive.append(document.pid)
             continue
         try:
@@ -198,13 +198,6 @@ def restore(folder: Path = FOLDER) -> Iterator[str]:
             f"process {alive[0]} is still at work, and restores everything itself: "
             f"end it by kill -INT {alive[0]}"
         )
-
-
-def _is_alive(document: _Document) -> bool:
-    try:
-        return proc.process(document.pid).start_time_ticks == document.start_time_ticks
-    except TargetError:
-        return False
 
 
 def _undo(file: Path, document: _Document) -> Iterator[str]:
