@@ -13,7 +13,7 @@ from fix_storage import LAB_STATE, SimulatedSsd
 from lab_runs import blocks, lab, loaded, of, usable
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import discovery
-from pgtrace_command import Pgtrace, patched, run, stopping, terminating, wait_for
+from pgtrace_command import Ended, Pgtrace, patched, run, stopping, terminating, wait_for
 
 pytestmark = pytest.mark.pg("15")
 
@@ -109,16 +109,21 @@ def test_files_of_a_server_that_is_away_are_not_touched(
     assert not state.exists()
 
 
+def two_runs(cluster: PrivateCluster, place: Path, file: Path, code: str) -> Ended:
+    """Of pages, as what Python this is changes them."""
+    sizes = "--rows", ROWS, "--runs", 2
+    arguments = "--dsn", cluster.dsn(), "--storage", f"ssd={place}", *sizes, "-o", file
+    return run("lab", "pages", *arguments, command=patched(code))
+
+
 def test_clean_up_that_fails_costs_no_result(
     cluster: PrivateCluster, place: Path, own_state: None, tmp_path: Path
 ) -> None:
     """The server is stopped when everything is measured."""
     file = tmp_path / "F"
-    sizes = "--rows", ROWS, "--runs", 2
-    arguments = "--dsn", cluster.dsn(), "--storage", f"ssd={place}", *sizes, "-o", file
     stops = stopping(cluster.postmaster_pid, "before lab.core.undo_log Statement undo")
     try:
-        ended = run("lab", "pages", *arguments, command=patched(stops))
+        ended = two_runs(cluster, place, file, stops)
     finally:
         cluster.start()
     assert ended.code == 1
@@ -139,9 +144,7 @@ def test_an_error_of_the_server_keeps_runs_that_were_whole(
     cluster: PrivateCluster, place: Path, own_state: None, tmp_path: Path
 ) -> None:
     file = tmp_path / "F"
-    sizes = "--rows", ROWS, "--runs", 2
-    arguments = "--dsn", cluster.dsn(), "--storage", f"ssd={place}", *sizes, "-o", file
-    ended = run("lab", "pages", *arguments, command=patched(terminating(4)))
+    ended = two_runs(cluster, place, file, terminating(4))
     assert ended.code == 7
     *_, partial, error = ended.err.splitlines()
     assert partial == "Partial: 1 of 2 runs, then interrupted."

@@ -141,6 +141,17 @@ def test_the_last_minutes_are_written(cluster: PrivateCluster, tmp_path: Path) -
         assert tmux.ended() == 0
 
 
+def write_in(directory: Path, cluster: PrivateCluster, shell_files: Path) -> None:
+    """The last minute of one backend, whose screen is begun there."""
+    with cluster.connect() as connection, Tmux(directory, shell_files=shell_files) as tmux:
+        tmux.run(*PGTRACE, "top", "--no-connect", connection.info.backend_pid)
+        tmux.shows(HEAD)
+        tmux.press("w", "Enter")
+        tmux.shows("Wrote pgtrace-")
+        tmux.press("q")
+        assert tmux.ended() == 0
+
+
 def test_in_somebodys_directory_the_file_is_theirs(
     cluster: PrivateCluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -149,16 +160,10 @@ def test_in_somebodys_directory_the_file_is_theirs(
     theirs.mkdir(exist_ok=True)
     os.chown(theirs, 12345, 12345)
     theirs.chmod(0o755)
-    with cluster.connect() as connection, Tmux(theirs, shell_files=tmp_path) as tmux:
-        tmux.run(*PGTRACE, "top", "--no-connect", connection.info.backend_pid)
-        tmux.shows(HEAD)
-        tmux.press("w", "Enter")
-        tmux.shows("Wrote pgtrace-")
-        (path,) = theirs.glob("pgtrace-*.json")
-        assert path.stat().st_uid == 12345
-        path.unlink()
-        tmux.press("q")
-        assert tmux.ended() == 0
+    write_in(theirs, cluster, tmp_path)
+    (path,) = theirs.glob("pgtrace-*.json")
+    assert path.stat().st_uid == 12345
+    path.unlink()
 
 
 def test_in_roots_directory_whose_mode_is_against_it_the_file_is_written(
@@ -168,14 +173,8 @@ def test_in_roots_directory_whose_mode_is_against_it_the_file_is_written(
     own = tmp_path / "own"
     own.mkdir()
     own.chmod(0o550)
-    with cluster.connect() as connection, Tmux(own, shell_files=tmp_path) as tmux:
-        tmux.run(*PGTRACE, "top", "--no-connect", connection.info.backend_pid)
-        tmux.shows(HEAD)
-        tmux.press("w", "Enter")
-        tmux.shows("Wrote pgtrace-")
-        assert len([*own.iterdir()]) == 1
-        tmux.press("q")
-        assert tmux.ended() == 0
+    write_in(own, cluster, tmp_path)
+    assert len([*own.iterdir()]) == 1
 
 
 @pytest.mark.parametrize("columns, rows", [(20, 5), (300, 100), (80, 24), (1, 1)])
