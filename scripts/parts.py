@@ -1,11 +1,12 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
-Parts of the lanes `servers` and `beside` run side by side, those of one lane one after the other:
-tests with servers of this host, and beside them unit tests, virtual machines, a soak and most of
-other versions of PostgreSQL, which take about as long. Then those of the lane `alone`, beside which
-nothing runs, because they measure time or look at all of the host: not even virtual machines at
-SCHED_IDLE, with which a page took 1,076 ms instead of less than 1,000. What the lane `beside`
-prints is printed when a part of it has ended.
+Parts of one lane run one after the other. The lanes `servers`, tests with servers of this host, and
+`beside`, unit tests, a soak and other versions of PostgreSQL, run side by side; when `beside` is
+through, `machines` follows it, which has the virtual ones. When both `servers` and `beside` are,
+tests that look at all of the host run, beside machines at most: those of `apart`. Then those of
+`alone`, beside which nothing runs, because they measure time: not even virtual machines at
+SCHED_IDLE, with which a page took 1,076 ms instead of less than 1,000. What a part of `beside` or
+`machines` prints is printed when it has ended.
 """
 
 import os
@@ -19,7 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-Lane = Literal["servers", "beside", "alone"]
+Lane = Literal["servers", "beside", "machines", "apart", "alone"]
+BEHIND: tuple[Lane, ...] = ("beside", "machines")
+"""They run while others do."""
 SETS = ("quick", "default", "full")
 VM_LOST = 125
 """How scripts/vm ends if there was no end of the command in the machine."""
@@ -30,8 +33,10 @@ LINES_AGAIN = 150
 
 TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
 LONGEST = ("--durations", "20", "--durations-min", "5")
-BESIDE = ("pytest", *TWO_AT_ONCE, *LONGEST, "-m", "not alone and not long")
+BESIDE = ("pytest", *TWO_AT_ONCE, *LONGEST, "-m", "not alone and not apart and not long")
+APART = ("pytest", *LONGEST, "-m", "apart and not alone and not long")
 ALONE = ("pytest", *LONGEST, "-m", "alone and not long")
+EITHER = ("pytest", *LONGEST, "-m", "(alone or apart) and not long")
 OF_SERVERS = (
     "activity",
     "charging",
@@ -101,7 +106,7 @@ def of_server(version: int) -> tuple[Part, ...]:
         tests = [f"tests/integration/test_{each}.py" for each in of]
         return (
             Part(name, lane, sets, (*BESIDE, *tests), there),
-            Part(f"{name} alone", "alone", sets, (*ALONE, *tests), there),
+            Part(f"{name} alone", "alone", sets, (*EITHER, *tests), there),
         )
 
     if version not in SERVERS_BETWEEN:
@@ -127,8 +132,12 @@ def of_kernel(kernel: str) -> tuple[Part, ...]:
     # None of pytest's plugins is used, and to import them takes some 25 seconds there
     no_plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     both = (
-        Part(f"kernel {kernel}", "beside", "d", vm(kernel, *smoke, minutes=30, cpus=1), no_plugins),
-        Part(f"kernel {kernel} whole", "beside", "f", vm(kernel, *whole, minutes=180), no_plugins),
+        Part(
+            f"kernel {kernel}", "machines", "d", vm(kernel, *smoke, minutes=30, cpus=1), no_plugins
+        ),
+        Part(
+            f"kernel {kernel} whole", "machines", "f", vm(kernel, *whole, minutes=180), no_plugins
+        ),
     )
     return both[1:] if kernel in BETWEEN else both
 
@@ -146,6 +155,7 @@ def parts() -> tuple[Part, ...]:
         Part("docs", "servers", "qdf", ("scripts/docs",)),
         Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
         Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
+        Part("apart", "apart", "df", (*APART, "tests/integration")),
         Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
@@ -177,6 +187,7 @@ class Run:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[str]] = set()
         self._stopped = False
+        self._only_machines = threading.Event()
         self._lines: dict[str, str] = {}
         self._failed_said: dict[str, list[str]] = {}
         self.failed = False
@@ -190,16 +201,23 @@ class Run:
 
     def all(self) -> None:
         """Run everything, and print the sum."""
-        beside = threading.Thread(target=self._lane, args=("beside",))
-        beside.start()
+        behind = threading.Thread(target=self._behind)
+        behind.start()
         self._lane("servers")
-        beside.join()
+        self._only_machines.wait()
+        self._lane("apart")
+        behind.join()
         self._lane("alone")
         for name, said in self._failed_said.items():
             print(f"\n── the last lines of {name}, which failed:\n{''.join(said)}")
         print()
         for part in self._wanted:
             print(self._lines.get(part.name, f"{part.name:<20}      -    not run"))
+
+    def _behind(self) -> None:
+        self._lane("beside")
+        self._only_machines.set()
+        self._lane("machines")
 
     def _lane(self, lane: Lane) -> None:
         for part in self._wanted:
@@ -208,7 +226,7 @@ class Run:
 
     def _part(self, part: Part) -> None:
         begin = time.monotonic()
-        if part.lane != "beside":
+        if part.lane not in BEHIND:
             self._say(f"── {part.name}: {' '.join(part.command)}")
         process = subprocess.Popen(
             part.command,
@@ -222,7 +240,7 @@ class Run:
         self._running.add(process)
         if self._stopped:
             os.killpg(process.pid, signal.SIGINT)
-        said = self._read(process, at_once=part.lane != "beside")
+        said = self._read(process, at_once=part.lane not in BEHIND)
         self._running.discard(process)
         seconds = time.monotonic() - begin
         result = "ok"
@@ -233,7 +251,7 @@ class Run:
             self.failed = True
             self._failed_said[part.name] = said[-LINES_AGAIN:]
         self._lines[part.name] = f"{part.name:<20} {seconds:5.0f} s  {result}"
-        if part.lane == "beside":
+        if part.lane in BEHIND:
             self._say(f"── {part.name}: {' '.join(part.command)}\n{''.join(said)}")
         self._say(f"── {self._lines[part.name]}")
 
@@ -266,7 +284,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--list"]:
         for part in parts():
             sets = " ".join(name if name[0] in part.sets else "-" * len(name) for name in SETS)
-            print(f"{part.name:<20} {sets}  {part.lane:<7}  {' '.join(part.command)[:100]}")
+            print(f"{part.name:<20} {sets}  {part.lane:<8}  {' '.join(part.command)[:100]}")
         return 0
     (chosen,) = arguments
     wanted = [part for part in parts() if chosen[0] in part.sets]

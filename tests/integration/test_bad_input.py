@@ -82,7 +82,7 @@ def kernel_threads() -> Iterator[int]:
             yield int(process.name)
 
 
-@pytest.mark.alone  # a server in a container may have its pid, which is said as well
+@pytest.mark.apart  # a server in a container may have its pid, which is said as well
 def test_kernel_thread() -> None:
     pid = next(kernel_threads(), None)
     if pid is None:

@@ -12,7 +12,7 @@ from child import Child, Idle, wait_for
 from fix_cluster import Connection
 from pgtrace.lab.core.private_cluster import PrivateCluster
 
-pytestmark = pytest.mark.alone  # semaphores are those of all servers of one binary
+pytestmark = pytest.mark.apart  # semaphores are those of all servers of one binary
 
 SCRIPT = """usdt:{binary}:query__start {{ @n = count(); }}
 tracepoint:syscalls:sys_enter_getpgid /pid == $1/ {{ exit(); }}

@@ -299,7 +299,7 @@ def test_what_servers_in_directories_of_one_name_read_is_told_apart(disk_directo
 
 
 @pytest.mark.pg("15")
-@pytest.mark.alone  # every other server would be named too
+@pytest.mark.apart  # every other server would be named too
 def test_which_of_servers_in_directories_of_one_name_can_be_typed(disk_directory: Path) -> None:
     OfOneName.name = disk_directory / "typed"
     OfOneName.name.mkdir()

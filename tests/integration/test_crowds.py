@@ -44,7 +44,7 @@ _OF_FILES = "openat,read,close,stat,lstat,newfstatat,readlink,readlinkat,getdent
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="looks into servers: needs root"),
-    pytest.mark.alone,  # everybody else on the host would be in the crowd
+    pytest.mark.apart,  # everybody else on the host would be in the crowd
 ]
 
 

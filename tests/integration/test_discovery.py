@@ -391,7 +391,7 @@ def test_another_user_is_told_what_is_missing(
 
 
 @as_root
-@pytest.mark.alone  # another test may have a server of nobody's, which can be listed
+@pytest.mark.apart  # another test may have a server of nobody's, which can be listed
 def test_another_users_list_is_refused(cluster: PrivateCluster) -> None:
     assert discovery.server(cluster.postmaster_pid)
     said = as_nobody(lambda: list_.COMMAND.run(argparse.Namespace(json=False)))

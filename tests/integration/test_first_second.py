@@ -38,7 +38,7 @@ def place(disk_directory: Path) -> Iterator[Path]:
 
 
 @pytest.mark.pg("15")
-@pytest.mark.alone  # it looks at every moment of a start, which others would make longer
+@pytest.mark.apart  # it looks at every moment of a start, which others would make longer
 @pytest.mark.parametrize("moments", [20, pytest.param(60, marks=pytest.mark.long)])
 def test_ctrl_c_in_the_first_second(
     cluster: PrivateCluster, connection: Connection, captured: Path, place: Path, moments: int

@@ -152,7 +152,7 @@ def test_a_hostile_program(
             assert "column_of_a_query" in file.read_text()
 
 
-@pytest.mark.alone  # beside it, others that trace all servers would have no room for their own
+@pytest.mark.apart  # beside it, others that trace all servers would have no room for their own
 def test_more_servers_than_there_is_room_for(
     cluster: PrivateCluster, connection: Connection, program: Path, tmp_path: Path
 ) -> None:

@@ -210,7 +210,7 @@ def test_random_reads_are_measured_by_the_same_sweep(measured: Measured) -> None
     assert finding(measured.result, "random").verdict
 
 
-@pytest.mark.alone  # read-ahead is set of the disk that all tests use
+@pytest.mark.apart  # read-ahead is set of the disk that all tests use
 def test_on_the_hosts_own_disk_what_cannot_depend_on_its_speed(
     disk_directory: Path, tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ def all_there_is() -> Iterator[Any]:
     """Each command with each capability; whoever may look into processes would find the servers
     that other tests pretend to have in directories for everybody."""
     for capabilities, arguments in product(((), ("sys_ptrace",), ("dac_read_search",)), COMMANDS):
-        marks = [pytest.mark.alone] if capabilities == ("sys_ptrace",) else []
+        marks = [pytest.mark.apart] if capabilities == ("sys_ptrace",) else []
         yield pytest.param(capabilities, arguments, marks=marks)
 
 

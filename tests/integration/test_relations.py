@@ -608,7 +608,7 @@ def test_with_workers_and_aio_they_are_within_half_a_percent(loaded: PrivateClus
         assert read_toast == pytest.approx(toast, rel=0.005, abs=1), table
 
 
-@pytest.mark.alone  # read-ahead is set of the disk that all tests use
+@pytest.mark.apart  # read-ahead is set of the disk that all tests use
 @pytest.mark.parametrize("scan", ["index", "sequential"])
 def test_heap_and_index_are_told_apart(cluster: PrivateCluster, scan: str) -> None:
     with read_ahead(cluster.datadir, USUAL_KIB), new_backend(cluster) as connection:

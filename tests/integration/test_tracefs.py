@@ -35,7 +35,7 @@ def mounts(pid: int | str) -> list[str]:
     return Path(f"/proc/{pid}/mounts").read_text().splitlines()
 
 
-@pytest.mark.alone  # others mount their simulated devices
+@pytest.mark.apart  # others mount their simulated devices
 @pytest.mark.parametrize(
     "command",
     [where(UNMOUNTED, *PGTRACE), where(ROOT_OF_ITS_OWN, *PGTRACE, enter="chroot .")],

@@ -54,7 +54,7 @@ def look(connection: Connection) -> dict[int, str | None]:
     return dict(connection.execute(SHOWN).fetchall())
 
 
-@pytest.mark.alone
+@pytest.mark.apart
 def test_shares_are_those_of_two_thousand_looks(bench: PrivateCluster, tmp_path: Path) -> None:
     """They are spread over the time at random, so that they cannot beat with the load. What several
     backends show in one look hangs together: then it tells no more than one of them would.
