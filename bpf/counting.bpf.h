@@ -41,12 +41,9 @@ static __always_inline bool count_value(__u32 *chunks, __u64 ns, bool spare)
 	return true;
 }
 
-/* Counts one read; false if there was no room to. */
-static __always_inline bool count_read(struct pgt_slot *slot, struct pgt_measured *measured,
-				       bool spare)
+/* Counts how long something took; false if there was no room to. */
+static __always_inline bool count_duration(struct pgt_slot *slot, __u64 ns, bool spare)
 {
-	__u64 ns = measured->ns;
-
 	if (!count_value(slot->chunk, ns, spare))
 		return false;
 	if (!slot->count || ns < slot->min_ns)
@@ -54,9 +51,18 @@ static __always_inline bool count_read(struct pgt_slot *slot, struct pgt_measure
 	if (ns > slot->max_ns)
 		slot->max_ns = ns;
 	slot->count++;
+	slot->total_ns += ns;
+	return true;
+}
+
+/* The same of one read. */
+static __always_inline bool count_read(struct pgt_slot *slot, struct pgt_measured *measured,
+				       bool spare)
+{
+	if (!count_duration(slot, measured->ns, spare))
+		return false;
 	slot->bytes += measured->bytes;
 	slot->device_bytes += measured->device_bytes;
-	slot->total_ns += ns;
 	slot->queued_ns += measured->queued_ns;
 	return true;
 }

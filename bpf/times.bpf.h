@@ -12,7 +12,6 @@
 /* Not static, so that the verifier looks at it once for all callers. */
 __noinline int count_time(__u32 task_index, __u64 query, __u32 what, __u32 event, __u64 ns)
 {
-	struct pgt_measured measured = {.ns = ns};
 	struct pgt_task *task;
 	struct pgt_slot_key key = {};
 	struct pgt_slot *slot;
@@ -36,7 +35,7 @@ __noinline int count_time(__u32 task_index, __u64 query, __u32 what, __u32 event
 			*cached = find_slot(task, &key, true);
 		slot = *cached ? slot_at(*cached - 1) : NULL;
 	}
-	if (!slot || !count_read(slot, &measured, true))
+	if (!slot || !count_duration(slot, ns, true))
 		__sync_fetch_and_add(&live.lost_times, 1);
 	return 0;
 }

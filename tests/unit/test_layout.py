@@ -336,3 +336,8 @@ def test_the_object_has_no_constants_without_a_name() -> None:
         names = [section.name for section in ELFFile(file).iter_sections()]
     assert ".rodata.options" in names
     assert ".rodata" not in names
+
+
+def test_what_is_counted_often_lies_on_whole_lines_of_a_cache() -> None:
+    """Else each task, or slot, would have its fields spread over others' lines."""
+    assert ctypes.sizeof(layout.Task) % 64 == ctypes.sizeof(layout.Slot) % 64 == 0
