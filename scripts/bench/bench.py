@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tomllib
@@ -24,6 +25,7 @@ from typing import Any, NoReturn
 from pgtrace.engines import probes
 from pgtrace.errors import PgtraceError
 from pgtrace.libbpf.objects import Object
+from pgtrace.postgres import binary
 
 HERE = Path(__file__).parent
 NUMBERS = ("value", "low", "high")
@@ -31,6 +33,10 @@ QUARTILES = ("lower_quartile", "median", "upper_quartile")
 RESAMPLES = 2000
 ROUNDS_MIN = 10
 """Fewer rounds decide nothing: drawing from so few shows too narrow an interval."""
+
+_LOOKED_AT = ("MyBEEntry", "my_wait_event_info")
+_ABOUT_QUERY_ID = 392
+"""Where in a PgBackendStatus it is, in PostgreSQL 15; elsewhere what is there costs as much."""
 
 Rounds = Sequence[list[float]]
 """What was measured, by round: what a round has in common is drawn or left out together."""
@@ -170,6 +176,18 @@ def empty_programs(floors: Path, binary: str | None, *, switch: bool = False) ->
             missing += probes.attach_query_ids(loaded, [(binary, -1)])
             if missing:
                 raise BenchError(*missing)
+        yield
+
+
+@contextmanager
+def least_time(compiled: Path, postmaster: int) -> Iterator[None]:
+    """The program of least_time.bpf.c, where pgtrace has its own at each switch of tasks."""
+    addresses = (binary.known_address(postmaster, name) for name in _LOOKED_AT)
+    server = struct.pack("<QQII", *addresses, _ABOUT_QUERY_ID, postmaster)
+    with Object(compiled) as loaded:
+        loaded.map(".rodata.server").set_initial(server)
+        loaded.load()
+        probes.attach_times(loaded, "tracepoint")
         yield
 
 

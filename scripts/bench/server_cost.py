@@ -54,6 +54,8 @@ class Tier:
     names: bool = False
     floor: bool = False
     """Programs that do nothing, in the place of pgtrace's."""
+    least: bool = False
+    """At the switch of tasks alone, what no program that measures times can do without."""
 
 
 TIERS = {
@@ -66,6 +68,7 @@ TIERS = {
     "floor of light": Tier({}, floor=True),
     "floor of full": Tier({"queries": "full"}, floor=True),
     "floor of light, time": Tier({"times": True}, floor=True),
+    "least of time": Tier({}, least=True),
 }
 
 
@@ -148,11 +151,17 @@ class Load:
 
 
 @contextmanager
-def traced(cluster: PrivateCluster, tier: Tier, floors: Path) -> Iterator[None]:
+def traced(cluster: PrivateCluster, tier: Tier, compiled: Path) -> Iterator[None]:
     """As `capture` of the whole server does it; or a floor."""
+    if tier.least:
+        with bench.least_time(compiled / "least_time.bpf.o", cluster.postmaster_pid):
+            yield
+        return
     if tier.floor:
         binary = f"/proc/{cluster.postmaster_pid}/exe" if "queries" in tier.options else None
-        with bench.empty_programs(floors, binary, switch="times" in tier.options):
+        with bench.empty_programs(
+            compiled / "floors.bpf.o", binary, switch="times" in tier.options
+        ):
             yield
         return
     dsn = cluster.dsn() if tier.names else None
@@ -165,7 +174,7 @@ def traced(cluster: PrivateCluster, tier: Tier, floors: Path) -> Iterator[None]:
 
 def measure(
     cluster: PrivateCluster,
-    floors: Path,
+    compiled: Path,
     tiers: Sequence[str],
     loads: list[tuple[str, int]],
     rounds: int,
@@ -180,7 +189,7 @@ def measure(
                 for name in random.sample(tiers, len(tiers)):
                     key = f"{name}: {workload}, {number} clients"
                     bench.progress(f"round {turn + 1} of {rounds}, {key}")
-                    with traced(cluster, TIERS[name], floors):
+                    with traced(cluster, TIERS[name], compiled):
                         during = load.seconds(SECONDS)
                     after = load.seconds(SECONDS)
                     series = found.setdefault(key, Series())
@@ -266,13 +275,14 @@ def main() -> int:
             fill = [cluster.bindir / "pgbench", "-q", "-i", "-s", str(args.scale), cluster.dsn()]
             subprocess.run(fill, check=True, capture_output=True)
             tracers = bench.other_tracers()
-            floors = bench.compile_bpf("floors", Path(directory))
+            for name in ("floors", "least_time"):
+                bench.compile_bpf(name, Path(directory))
             loads = [
                 (workload, number)
                 for workload in args.workload or WORKLOADS
                 for number in args.clients or CLIENTS
             ]
-            series = measure(cluster, floors, args.tier or list(TIERS), loads, args.rounds)
+            series = measure(cluster, Path(directory), args.tier or list(TIERS), loads, args.rounds)
     except PgtraceError as error:
         print(f"scripts/bench/server_cost: {error}", file=sys.stderr)
         return 1

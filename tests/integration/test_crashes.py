@@ -124,14 +124,14 @@ def check_seen(server: PrivateCluster, taken: Capture) -> None:
 
 def test_crash_is_a_gap_and_the_new_processes_are_seen(restless: PrivateCluster) -> None:
     begin = restless.log.stat().st_size
-    first = pids(restless)
+    first = settled(restless)
     tracer = Tracer(Target.find(restless.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
     try:
         crash_of_a_client(restless)
         one = wait_for(lambda: [gap for gap in tracer.capture().gaps if gap.ended])
         between = tracer.capture()
         check_seen(restless, between)
-        second = pids(restless)
+        second = settled(restless)
         # Who was started before the process connector is listened to is known from then on
         wait_for(lambda: tracer.capture() and tracer.registry.servers._adopted)
         crash(restless, "background writer")

@@ -16,7 +16,7 @@ from fix_cluster import Connection
 from hostile import SECRET, Pretended, compiled, pretended
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.targets import MOST_SERVERS
-from pgtrace_command import PGTRACE, Pgtrace, run
+from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
 
@@ -142,7 +142,9 @@ def test_a_hostile_program(
             assert done.code == 0, done.err
             assert str(attacker.place) in done.out
             file = tmp_path / "capture.json"
-            with Pgtrace("capture", "--all", "--queries", "full", "-v", "-o", file) as tracing:
+            arguments = ("capture", "--all", "--queries", "full", "-v", "-o", file)
+            both = patched(seeing(cluster.postmaster_pid, process.pid))
+            with Pgtrace(*arguments, command=both) as tracing:
                 tracing.attached()
                 connection.execute("select 1 as column_of_a_query")
                 done = tracing.stop()

@@ -127,7 +127,7 @@ def test_runs_that_were_whole_are_kept(place: Path, tmp_path: Path) -> None:
         started.send(signal.SIGINT)
         end = ended(started, place, bases)
     assert end.code == 0, end.err
-    assert "\nPartial: 1 of 4 runs, then interrupted.\n" in end.err
+    assert "\nPartial: 1 of 4 runs; it did not get to the rest.\n" in end.err
     assert place.stat().st_uid == before
     result = result_file.load_any(file)
     assert isinstance(result, Result)
@@ -136,7 +136,7 @@ def test_runs_that_were_whole_are_kept(place: Path, tmp_path: Path) -> None:
     assert len(result.cells) == 2
     shown = run("report", file)
     assert shown.code == 0
-    assert "Partial: 1 of 4 runs, then interrupted." in shown.out
+    assert "Partial: 1 of 4 runs; it did not get to the rest." in shown.out
 
 
 def test_a_server_that_dies_is_an_error_and_leaves_nothing(place: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_an_error_in_the_last_run_keeps_those_before_it(place: Path, tmp_path: P
     assert end.code == 1
     *_, wrote, partial, error = end.err.splitlines()
     assert wrote.startswith(f"Wrote {file}")
-    assert partial == "Partial: 3 of 4 runs, then interrupted."
+    assert partial == "Partial: 3 of 4 runs; it did not get to the rest."
     assert error.startswith("pgtrace: the server gave up: ")
     result = result_file.load_any(file)
     assert isinstance(result, Result)

@@ -147,7 +147,7 @@ def test_an_error_of_the_server_keeps_runs_that_were_whole(
     ended = two_runs(cluster, place, file, terminating(4))
     assert ended.code == 7
     *_, partial, error = ended.err.splitlines()
-    assert partial == "Partial: 1 of 2 runs, then interrupted."
+    assert partial == "Partial: 1 of 2 runs; it did not get to the rest."
     assert error.startswith("pgtrace: --dsn: ")
     assert error.endswith("; what was made there is removed")
     assert loaded(file).partial

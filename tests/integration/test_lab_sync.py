@@ -341,7 +341,7 @@ def test_ctrl_c_keeps_turns_that_were_whole_and_nothing_else(
     if code == 0:
         result = loaded(file)
         assert result.partial
-        assert "\nPartial: 1 of 4 runs, then interrupted.\n" in end.err
+        assert "\nPartial: 1 of 4 runs; it did not get to the rest.\n" in end.err
         assert len(result.cells) == 3 * 2 * len(LOADS)
     else:
         assert "interrupted before one run was whole" in end.err
@@ -377,7 +377,7 @@ def test_an_error_keeps_turns_that_were_whole_and_nothing_else(
     assert end.code == 1, end.err
     *_, wrote, partial, error = end.err.splitlines()
     assert wrote == f"Wrote {file}"
-    assert partial == "Partial: 1 of 2 runs, then interrupted."
+    assert partial == "Partial: 1 of 2 runs; it did not get to the rest."
     assert error.startswith("pgtrace: the server gave up: terminating connection")
     result = loaded(file)
     assert result.partial

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,15 @@ import html_page
 import pgtrace
 from child import Child
 from copied_cluster import CopiedCluster
-from fix_cluster import Connection
+from fix_cluster import Connection, bindir, data_directory
+from fix_markers import PG_VERSION
 from pgtrace.commands.lab import experiment
 from pgtrace.errors import PgtraceError
 from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 from pgtrace.reporters.terminal import capture_report
-from pgtrace_command import PGTRACE, Pgtrace, patched, stopping, wait_for
+from pgtrace_command import PGTRACE, Pgtrace, patched, seeing, stopping, wait_for
 
 TABLES = 400
 ROOM = 64 << 10
@@ -171,7 +173,8 @@ def test_a_server_that_stops_before_it_is_attached_to_costs_no_other(
         CopiedCluster(directory=disk_directory) as first,
         CopiedCluster(directory=disk_directory) as second,
     ):
-        command = patched(stopping(first.postmaster_pid, place))
+        both = seeing(first.postmaster_pid, second.postmaster_pid)
+        command = patched(both + stopping(first.postmaster_pid, place))
         arguments = ("capture", "--all", "--queries", queries, "-o", output)
         with Pgtrace(*arguments, command=command) as tracer, second.connect() as connection:
             tracer.attached()
@@ -183,6 +186,43 @@ def test_a_server_that_stops_before_it_is_attached_to_costs_no_other(
     assert "column_of_a_query" in output.read_text()
     if "find_any" in place:
         assert f"Not traced: the server in {first.datadir}, which has stopped\n" in err
+
+
+@pytest.mark.parametrize(
+    ("place", "version", "queries"),
+    [
+        ("_attach_times", PG_VERSION, "light"),
+        ("_attach_queries", PG_VERSION, "full"),
+        ("_attach_waits", 18, "full"),
+        ("_attach_io_workers", 18, "light"),
+    ],
+)
+def test_nor_does_it_where_others_have_another_binary(
+    disk_directory: Path, tmp_path: Path, place: str, version: int, queries: str
+) -> None:
+    """What could not be attached to it is not held against the other that runs the same."""
+    output = tmp_path / "o.json"
+    with ExitStack() as stack:
+
+        def started(version: int) -> PrivateCluster:
+            where = data_directory(version, disk_directory)
+            return stack.enter_context(CopiedCluster(bindir=bindir(version), directory=where))
+
+        first, second = started(version), started(version)
+        third = started(17)
+        three = (each.postmaster_pid for each in (first, second, third))
+        code = seeing(*three) + stopping(
+            first.postmaster_pid, f"before engines.attachments Attachments {place}"
+        )
+        arguments = ("capture", "--all", "--queries", queries, "-o", output)
+        with Pgtrace(*arguments, command=patched(code)) as tracer, second.connect() as connection:
+            tracer.attached()
+            connection.execute(QUERY)
+            end = tracer.stop()
+    assert end.code == 0, end.err
+    assert f"Not traced: the server in {first.kernel_datadir}, which has stopped\n" in end.err
+    assert not [each for each in captured(output).probes.not_measured if "ended" in each]
+    assert "column_of_a_query" in output.read_text()
 
 
 def test_a_server_that_has_stopped_is_not_traced_as_one_that_does_nothing(

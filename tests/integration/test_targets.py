@@ -17,7 +17,7 @@ from fix_cluster import SETTINGS, Connection, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture
-from pgtrace_command import PGTRACE, Pgtrace, patched, run, wait_for
+from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, wait_for
 from preloaded import preloaded
 
 OPTIONS = "--json", "--literals", "--probe", "tracepoint", "--queries", "full"
@@ -69,14 +69,9 @@ def capturing(
     assert captured.taken.lost.read == captured.taken.lost.queries == 0
 
 
-def seeing(*servers: PrivateCluster) -> tuple[str, ...]:
-    """A pgtrace on a host where there are no servers but these."""
-    pids = [server.postmaster_pid for server in servers]
-    return patched(
-        "from pgtrace.postgres import discovery\n"
-        "found = discovery.servers\n"
-        f"discovery.servers = lambda: [s for s in found() if s.postmaster_pid in {pids}]"
-    )
+def on_a_host_of(*servers: PrivateCluster) -> tuple[str, ...]:
+    """A pgtrace where there are no servers but these."""
+    return patched(seeing(*(server.postmaster_pid for server in servers)))
 
 
 def texts(backend: Backend) -> set[str | None]:
@@ -120,7 +115,7 @@ def test_server(cluster: PrivateCluster, other: PrivateCluster, tmp_path: Path, 
 def test_nothing_given_is_the_only_server(other: PrivateCluster) -> None:
     with (
         other.connect() as connection,
-        capturing(command=seeing(other)) as captured,
+        capturing(command=on_a_host_of(other)) as captured,
     ):
         connection.execute("select 'here'")
         pid = connection.info.backend_pid
@@ -130,7 +125,7 @@ def test_nothing_given_is_the_only_server(other: PrivateCluster) -> None:
 
 def test_nothing_given_and_several_servers(cluster: PrivateCluster, other: PrivateCluster) -> None:
     """The choices are named, a line each, ready to be typed."""
-    ended = run("capture", "--duration", 1, command=seeing(cluster, other))
+    ended = run("capture", "--duration", 1, command=on_a_host_of(cluster, other))
     assert (ended.code, ended.out) == (2, "")
     for server in cluster, other:
         assert f"\n  --server {server.inside(server.datadir)}\n" in ended.err
@@ -138,7 +133,7 @@ def test_nothing_given_and_several_servers(cluster: PrivateCluster, other: Priva
 
 
 def test_no_server() -> None:
-    ended = run("capture", "--duration", 1, command=seeing())
+    ended = run("capture", "--duration", 1, command=on_a_host_of())
     assert (ended.code, ended.out) == (3, "")
     assert "no PostgreSQL server is running here" in ended.err
     for name in 1, "/nowhere":
@@ -149,7 +144,7 @@ def test_no_server() -> None:
 
 def test_all_servers(cluster: PrivateCluster, other: PrivateCluster) -> None:
     with (
-        capturing("--all", command=seeing(cluster, other)) as captured,
+        capturing("--all", command=on_a_host_of(cluster, other)) as captured,
         cluster.connect() as one,
         other.connect() as two,
     ):
@@ -179,7 +174,7 @@ def test_names_of_all_servers(
             os.kill(other.postmaster_pid, signal.SIGSTOP)
             stack.callback(os.kill, other.postmaster_pid, signal.SIGCONT)
         with capturing(
-            "--all", "--by", "relation", connects=True, command=seeing(cluster, other)
+            "--all", "--by", "relation", connects=True, command=on_a_host_of(cluster, other)
         ) as captured:
             for table, connection in connections.items():
                 connection.execute(

@@ -70,6 +70,15 @@ def patched(code: str) -> tuple[str, ...]:
     return sys.executable, "-c", code + MAIN
 
 
+def seeing(*postmasters: int) -> str:
+    """Code that lets it find no servers but these: other tests have some, more than it traces."""
+    return f"""
+from pgtrace.postgres import discovery
+found = discovery.servers
+discovery.servers = lambda: [each for each in found() if each.postmaster_pid in {postmasters}]
+"""
+
+
 def stopping(pid: int, place: str) -> str:
     """Code that lets a server stop before or after the first call of a function of pgtrace's, as
     `before lab.core.undo_log Statement undo`."""

@@ -478,7 +478,10 @@ def test_document_002_stands_beside_with_its_block_size() -> None:
 def test_a_partial_or_empty_result_says_so() -> None:
     result = lab_results.pages_result(runs=1)
     result.partial = True
-    assert "Partial: 1 of 1 runs, then interrupted." in HtmlPage(html_page.render(result)).text
+    assert (
+        "Partial: 1 of 1 runs; it did not get to the rest."
+        in HtmlPage(html_page.render(result)).text
+    )
     result.cells = []
     page = HtmlPage(html_page.render(result))
     assert "No run was finished" in page.text

@@ -111,7 +111,7 @@ def test_what_was_lost_not_measured_or_cut_short_is_told(result: PagesResult) ->
     text = flat(result_report.render(result))
     assert "Lost, and in no number here: 12 reads, 1 reads under way" in text
     assert "Not measured: queries: no probe" in text
-    assert "Partial: 3 of 5 runs, then interrupted." in text
+    assert "Partial: 3 of 5 runs; it did not get to the rest." in text
     assert "3 of 5 runs of each query" in text
 
 

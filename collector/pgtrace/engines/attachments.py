@@ -3,7 +3,7 @@ are started later."""
 
 from collections.abc import Callable, Sequence
 
-from ..errors import PgtraceError
+from ..errors import PgtraceError, TargetError
 from ..libbpf.objects import Object
 from ..linux import foreign_files
 from ..model.capture import COUNT_CALLS
@@ -84,6 +84,24 @@ class Attachments:
             self._not_measured += probes.attach_checkpoints(self._object, request.checkpoints)
         if self._uring:
             probes.attach_uring(self._object, self._uring)
+
+    def check_that_they_run(self) -> None:
+        """Raise TargetError if one of those has ended by which the binaries of several servers were
+        to be found: others that run the same are not to lack what could not be attached to that. If
+        there is but one, another may come in its place.
+        """
+        request = self._request
+        if len(request.postmasters) < 2:
+            return
+        for path, pid in (
+            *request.binaries,
+            *request.calibrate,
+            *request.checkpoints,
+            *request.waiters,
+            *request.askers,
+        ):
+            if pid == -1 and foreign_files.inode(path) is None:
+                raise TargetError(f"Process {path.split('/')[2]} has ended.")
 
     def follow(self, new: Postmaster, binary: str | None) -> None:
         """The same for a server in the place of another; `binary` is what it runs, if nothing is

@@ -97,6 +97,10 @@ class LibbpfEngine:
             self._open(request)
             stack.callback(self.close)
             self._attachments.attach(self._tasks.close_scopes, lambda: self._begin_light(request))
+            if len(self.not_measured) > len(request.not_measured) or (
+                self._light and self._light.not_measured
+            ):
+                self._attachments.check_that_they_run()
             self.query_source: QuerySource = self._attachments.query_source
             self.times = self._attachments.times
             self.waits = self._attachments.waits

@@ -33,11 +33,11 @@ def head(result: Result) -> list[str]:
 
 
 def partial(result: Result) -> str:
-    """How many runs it has of those that were asked for, where it was interrupted."""
+    """How many runs it has of those that were asked for, where that is not all."""
     cells = Counter(cell.run for cell in result.cells)
     whole = sum(number == max(cells.values()) for number in cells.values())
-    asked = result.options.runs
-    return f"Partial: {whole} of {'?' if asked is None else asked} runs, then interrupted."
+    asked = "?" if result.options.runs is None else result.options.runs
+    return f"Partial: {whole} of {asked} runs; it did not get to the rest."
 
 
 def sections(result: Result) -> list[Section]:
