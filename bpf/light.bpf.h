@@ -39,43 +39,21 @@ static __always_inline int describe(struct pgt_task *task, __u64 query_id, __u64
 	return 1;
 }
 
-/* Where PgBackendStatus begins: the count of its changes, and whose it is (st_procpid). */
-struct begin_of_entry {
-	__u32 changes;
-	__u32 pid;
-};
-
-/* Returns the task's entry, mostly where it was, or NULL. */
-static __always_inline void *find_entry(struct pgt_task *task, struct pgt_memory *memory)
-{
-	void *entry = (void *)task->seen.entry;
-	struct begin_of_entry begin;
-
-	if (!entry || bpf_probe_read_user(&begin, sizeof(begin), entry + memory->changes) ||
-	    begin.pid != task->inner_tgid) {
-		entry = NULL;
-		bpf_probe_read_user(&entry, sizeof(entry), (void *)memory->entry);
-		task->seen.entry = (__u64)entry;
-		if (!entry || bpf_probe_read_user(&begin, sizeof(begin), entry + memory->changes))
-			return NULL;
-	}
-	task->seen.changes = begin.changes;
-	return entry;
-}
-
 /* What a task's entry says; false if it was interrupted in the midst of a change. A state of 0 is
  * none: it has no entry, or has not touched it yet, as a process that starts. */
 static __noinline int read_entry(struct pgt_task *task, struct pgt_memory *memory, __u32 *state)
 {
 	struct pgt_seen *seen;
-	void *entry;
+	void *entry = NULL;
 
 	if (!task || !memory || !state)
 		return 0;
 	seen = &task->seen;
 	*state = 0;
-	entry = find_entry(task, memory);
-	if (!entry)
+	bpf_probe_read_user(&entry, sizeof(entry), (void *)memory->entry);
+	seen->entry = (__u64)entry;
+	if (!entry ||
+	    bpf_probe_read_user(&seen->changes, sizeof(seen->changes), entry + memory->changes))
 		return 1;
 	if (seen->changes & 1)
 		return 0;

@@ -436,10 +436,9 @@ struct pgt_task {
 	struct pgt_file_entry found; /* scratch: what a new file is */
 	struct pgt_calls others;     /* of statements for which there was no room */
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */
-	char name[NAME];   /* scratch: application_name, and what comes behind it */
 	struct pgt_query query;
-	char text[TEXT];    /* scratch: the text that a probe brought */
-	__u64 to_a_line[6]; /* of a CPU's cache: all tasks have their fields on the same ones */
+	char text[TEXT];  /* scratch: the text that a probe brought */
+	__u64 padding[6]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {

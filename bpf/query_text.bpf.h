@@ -22,29 +22,7 @@ static __always_inline __u64 name_hash(const char *name)
 	return hash;
 }
 
-#define EACH_BYTE 0x0101010101010101ull
-
-/* Whether both are the same up to their NULs. The first byte is a word's lowest. */
-static __always_inline bool is_same_name(const char *a, const char *b)
-{
-	__u64 word, differs, end;
-	__u32 i;
-
-#pragma clang loop unroll(full)
-	for (i = 0; i < NAME; i += sizeof(word)) {
-		word = *(__u64 *)(a + i);
-		differs = word ^ *(__u64 *)(b + i);
-		end = (word - EACH_BYTE) & ~word & EACH_BYTE << 7;
-		if (end) /* the lowest bit is in the first NUL */
-			return !(differs & (end ^ (end - 1)));
-		if (differs)
-			return false;
-	}
-	return true;
-}
-
-/* Behind a pooler it changes with the client: it is the query's, not the backend's. Mostly it is
- * what it was, and then neither copied nor hashed. */
+/* Behind a pooler it changes with the client: it is the query's, not the backend's. */
 static __noinline int read_application_name(struct pgt_task *task)
 {
 	__u64 pointer = 0, address;
@@ -52,18 +30,14 @@ static __noinline int read_application_name(struct pgt_task *task)
 
 	if (!task)
 		return 0;
-	place = place_of(task->postmaster);
-	address = place < SERVERS ? live.application_name[place & (SERVERS - 1)] : 0;
-	if (address)
-		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
-	if (pointer && task->application &&
-	    !bpf_probe_read_user(task->name, NAME, (void *)pointer) &&
-	    is_same_name(task->name, task->query.application_name))
-		return 0;
 	__builtin_memset(task->query.application_name, 0, NAME);
 	task->application = 0;
+	place = place_of(task->postmaster);
 	if (place >= SERVERS)
 		return 0;
+	address = live.application_name[place & (SERVERS - 1)];
+	if (address)
+		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
 	if (pointer)
 		bpf_probe_read_user_str(task->query.application_name, NAME, (void *)pointer);
 	task->application = name_hash(task->query.application_name);

@@ -501,10 +501,9 @@ class Task(ctypes.Structure):
         ("found", FileEntry),
         ("others", Calls),
         ("title", c_char * TITLE),
-        ("name", c_char * NAME),
         ("query", QueryRecord),
         ("scratch", c_char * TEXT),
-        ("to_a_line", c_uint64 * 6),
+        ("padding", c_uint64 * 6),
     )
 
 
