@@ -34,7 +34,7 @@ LINES_AGAIN = 150
 TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
 LONGEST = ("--durations", "20", "--durations-min", "5")
 BESIDE = ("pytest", *TWO_AT_ONCE, *LONGEST, "-m", "not alone and not apart and not long")
-APART = ("pytest", *LONGEST, "-m", "apart and not alone and not long")
+APART = ("pytest", *LONGEST, "-m", "apart and not long")
 ALONE = ("pytest", *LONGEST, "-m", "alone and not long")
 EITHER = ("pytest", *LONGEST, "-m", "(alone or apart) and not long")
 OF_SERVERS = (
@@ -187,7 +187,6 @@ class Run:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[str]] = set()
         self._stopped = False
-        self._only_machines = threading.Event()
         self._lines: dict[str, str] = {}
         self._failed_said: dict[str, list[str]] = {}
         self.failed = False
@@ -201,25 +200,25 @@ class Run:
 
     def all(self) -> None:
         """Run everything, and print the sum."""
-        behind = threading.Thread(target=self._behind)
-        behind.start()
+        beside = threading.Thread(target=self._lane, args=("beside",))
+        machines = threading.Thread(target=self._lane, args=("machines", beside))
+        beside.start()
+        machines.start()
         self._lane("servers")
-        self._only_machines.wait()
+        beside.join()
         self._lane("apart")
-        behind.join()
+        machines.join()
         self._lane("alone")
         for name, said in self._failed_said.items():
             print(f"\n── the last lines of {name}, which failed:\n{''.join(said)}")
         print()
         for part in self._wanted:
             print(self._lines.get(part.name, f"{part.name:<20}      -    not run"))
+        self.failed |= len(self._lines) < len(self._wanted)
 
-    def _behind(self) -> None:
-        self._lane("beside")
-        self._only_machines.set()
-        self._lane("machines")
-
-    def _lane(self, lane: Lane) -> None:
+    def _lane(self, lane: Lane, after: threading.Thread | None = None) -> None:
+        if after:
+            after.join()
         for part in self._wanted:
             if part.lane == lane and not self._stopped:
                 self._part(part)
