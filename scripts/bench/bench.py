@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from pgtrace.engines import probes
 from pgtrace.errors import PgtraceError
 from pgtrace.libbpf.objects import Object
-from pgtrace.postgres import binary
+from pgtrace.postgres.binary import known_address
 
 HERE = Path(__file__).parent
 NUMBERS = ("value", "low", "high")
@@ -182,7 +182,7 @@ def empty_programs(floors: Path, binary: str | None, *, switch: bool = False) ->
 @contextmanager
 def least_time(compiled: Path, postmaster: int) -> Iterator[None]:
     """The program of least_time.bpf.c, where pgtrace has its own at each switch of tasks."""
-    addresses = (binary.known_address(postmaster, name) for name in _LOOKED_AT)
+    addresses = (known_address(postmaster, name) for name in _LOOKED_AT)
     server = struct.pack("<QQII", *addresses, _ABOUT_QUERY_ID, postmaster)
     with Object(compiled) as loaded:
         loaded.map(".rodata.server").set_initial(server)

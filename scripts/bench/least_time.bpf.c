@@ -43,11 +43,6 @@ static __always_inline struct sums *sums_of(__u32 tid)
 	return bpf_map_lookup_elem(&pgt_sums, &place);
 }
 
-static __always_inline bool is_child(__u64 parent_of_it)
-{
-	return parent_of_it == known_parent;
-}
-
 static __always_inline void leave(bool preempted)
 {
 	struct sums *sums = sums_of(bpf_get_current_pid_tgid());
@@ -84,9 +79,9 @@ int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!known_parent && parent_tgid() == server.postmaster)
 		known_parent = parent();
-	if (is_child(parent()))
+	if (parent() == known_parent)
 		leave(ctx->args[0]);
-	if (!is_child((__u64)BPF_CORE_READ(next, real_parent)))
+	if ((__u64)BPF_CORE_READ(next, real_parent) != known_parent)
 		return 0;
 	sums = sums_of(BPF_CORE_READ(next, pid));
 	if (sums)

@@ -151,17 +151,15 @@ class Load:
 
 
 @contextmanager
-def traced(cluster: PrivateCluster, tier: Tier, compiled: Path) -> Iterator[None]:
+def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) -> Iterator[None]:
     """As `capture` of the whole server does it; or a floor."""
     if tier.least:
-        with bench.least_time(compiled / "least_time.bpf.o", cluster.postmaster_pid):
+        with bench.least_time(compiled["least_time"], cluster.postmaster_pid):
             yield
         return
     if tier.floor:
         binary = f"/proc/{cluster.postmaster_pid}/exe" if "queries" in tier.options else None
-        with bench.empty_programs(
-            compiled / "floors.bpf.o", binary, switch="times" in tier.options
-        ):
+        with bench.empty_programs(compiled["floors"], binary, switch="times" in tier.options):
             yield
         return
     dsn = cluster.dsn() if tier.names else None
@@ -174,7 +172,7 @@ def traced(cluster: PrivateCluster, tier: Tier, compiled: Path) -> Iterator[None
 
 def measure(
     cluster: PrivateCluster,
-    compiled: Path,
+    compiled: Mapping[str, Path],
     tiers: Sequence[str],
     loads: list[tuple[str, int]],
     rounds: int,
@@ -275,14 +273,14 @@ def main() -> int:
             fill = [cluster.bindir / "pgbench", "-q", "-i", "-s", str(args.scale), cluster.dsn()]
             subprocess.run(fill, check=True, capture_output=True)
             tracers = bench.other_tracers()
-            for name in ("floors", "least_time"):
-                bench.compile_bpf(name, Path(directory))
+            objects = ("floors", "least_time")
+            compiled = {name: bench.compile_bpf(name, Path(directory)) for name in objects}
             loads = [
                 (workload, number)
                 for workload in args.workload or WORKLOADS
                 for number in args.clients or CLIENTS
             ]
-            series = measure(cluster, Path(directory), args.tier or list(TIERS), loads, args.rounds)
+            series = measure(cluster, compiled, args.tier or list(TIERS), loads, args.rounds)
     except PgtraceError as error:
         print(f"scripts/bench/server_cost: {error}", file=sys.stderr)
         return 1
