@@ -117,6 +117,7 @@ def disk_directory() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
+@cache
 def _spread(directory: Path) -> None:
     """Let what is made here lie in a block group by the hash of its name, if it is on ext4.
 

@@ -71,7 +71,7 @@ def patched(code: str) -> tuple[str, ...]:
 
 
 def seeing(*postmasters: int) -> str:
-    """Code that lets it find no servers but these: other tests have some, more than it traces."""
+    """Code that lets it find no servers but these: other tests start and stop some meanwhile."""
     return f"""
 from pgtrace.postgres import discovery
 found = discovery.servers
