@@ -32,6 +32,34 @@ static __always_inline bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
+/* All segments of a relation have this in common, and no other file of a database: the relation's
+ * number and the letter of its fork, if any; and of the database's number what there is room for.
+ */
+static __always_inline __u64 identity_of(__u64 database, __u64 number, __u64 fork)
+{
+	return database << 40 | number << 8 | fork;
+}
+
+#define LONGEST_NUMBER 10
+
+/* What the name of a directory is as a number, as that of a database; of "global" it is 0, as the
+ * server has it. */
+static __noinline int database_of(struct pgt_file_entry *entry)
+{
+	__u64 c, digit, live = 1, number = 0;
+	__u32 i;
+
+	if (!entry)
+		return 0;
+	for (i = 0; i < LONGEST_NUMBER; i++) {
+		c = (__u8)entry->path[PARENT][i];
+		digit = within(c, '0', '9');
+		live &= digit;
+		number = number * (1 + 9 * live) + (c - '0') * live;
+	}
+	return number;
+}
+
 #define LONGEST 28 /* t99999_4294967295_init.99999, and what is longer is none */
 
 enum pgt_part { NUMBER, FORK, SEGMENT };
@@ -70,7 +98,7 @@ static __noinline int parse_relation(struct pgt_file_entry *entry)
 	}
 	if (!good || !digits)
 		return 0;
-	entry->relation = (number << 8) | fork;
+	entry->relation = identity_of((__u32)database_of(entry), number, fork);
 	entry->base = segment * options.segment_bytes;
 	entry->kind = fork == 'v' ? VISIBILITY_MAP : fork == 'f' ? FREE_SPACE_MAP : RELATION;
 	return 1;
@@ -146,9 +174,6 @@ static __noinline int recognise(struct file *file, struct pgt_file_entry *entry)
 	} else if (is_slru(entry)) {
 		entry->kind = SLRU;
 	}
-	/* Its segments have this in common, and no other file */
-	if (entry->relation)
-		entry->relation += numbers[PARENT] << 40;
 	return 0;
 }
 

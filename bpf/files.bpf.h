@@ -127,6 +127,12 @@ static __always_inline __u32 find_stream(struct pgt_task *task, __u64 identity)
 	return i;
 }
 
+/* Then a relation that was never read and one that is forgotten look alike. */
+static __always_inline bool forgot_some(struct pgt_task *task)
+{
+	return task->streams_used > FILES;
+}
+
 /* Whether its reads are told apart from those of others of its kind. Temporary files and segments
  * of WAL come and go, and are told by their directories. */
 static __always_inline bool is_told_apart(struct pgt_file_entry *found)

@@ -81,6 +81,7 @@ struct pgt_options {
 	__u32 light;	    /* statements are looked up in their backends' memory */
 	__u32 times;	    /* where the time of tasks goes is measured */
 	__u32 done;	    /* query__done is probed: some binary does not tell of aborts */
+	__u32 asked;	    /* reads may be asked of I/O workers */
 };
 
 /* Such a cookie: the register's place in struct pt_regs; whether it points to where the argument
@@ -255,7 +256,7 @@ struct pgt_file_entry {
 	__u64 space; /* inode of the directory that stands for its tablespace, or 0 */
 	__u32 device;
 	__u32 kind;
-	__u64 relation;	  /* its number and fork, as one; 0: it is no relation's */
+	__u64 relation;	  /* as identity_of() has it; 0: it is no relation's */
 	__u64 base;	  /* where in the relation the file begins */
 	__u32 generation; /* of the inode: tells it from a later one of its number */
 	__u32 unused;
@@ -426,7 +427,6 @@ struct pgt_task {
 	__u64 requests; /* of io_uring: submitted, less those that completed in this thread */
 	struct pgt_completed completed;
 	__u64 wait_start_ns; /* it waits for an asynchronous read */
-	__u64 asked_blocks;  /* of the asynchronous read that is being prepared */
 	struct pgt_hashing hashing;
 	struct pgt_passed passed;
 	__u64 words; /* scratch: the hash of a text by its words */
@@ -438,7 +438,7 @@ struct pgt_task {
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */
 	struct pgt_query query;
 	char text[TEXT];  /* scratch: the text that a probe brought */
-	__u64 padding[6]; /* as a slot's: all tasks have their fields on the same lines */
+	__u64 padding[7]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {
@@ -446,12 +446,21 @@ struct pgt_leader_key {
 	__u32 inner_tgid;
 };
 
-/* PostgreSQL 18: who asked for the I/O of a handle, and when. */
-struct pgt_handle {
-	__u32 charged_to;
-	__u32 pattern;
+/* PostgreSQL 18: a read of a relation that was asked for, which nobody has begun yet. Its blocks
+ * are in no other one meanwhile: who asks has taken their buffers for it (StartBufferIO()). */
+struct pgt_asked_key {
+	__u64 relation; /* as in pgt_file_entry */
+	__u64 position; /* in the relation */
+	__u32 postmaster;
+	__u32 unused;
+};
+
+struct pgt_asked {
+	__u32 charged_to; /* serial of who asked */
+	__u32 forgotten;  /* "never seen" and "forgotten" looked alike */
 	__u64 query;
 	__u64 asked_ns;
+	__u64 next; /* where the last one of the relation ended, or NOWHERE */
 };
 
 /* What is told apart of reads: whose slot it is. */

@@ -43,6 +43,47 @@ static __always_inline void lose_unended_read(struct pgt_task *task)
 	task->lost_reads++;
 }
 
+static __always_inline __u32 pattern_after(__u64 next, bool forgotten, __u64 position, __u64 window)
+{
+	if (next == NOWHERE)
+		return forgotten ? PATTERN_UNKNOWN : FIRST;
+	if (position == next)
+		return SEQUENTIAL;
+	if (position > next && position - next <= window)
+		return NEAR;
+	return RANDOM;
+}
+
+/* Whoever begins to read what was asked for, an I/O worker or who asked, does it for that one. */
+static __noinline int take_asked(struct pgt_task *task, __u64 position)
+{
+	struct pgt_asked_key key = {};
+	struct pgt_file_state *state;
+	struct pgt_asked *asked;
+
+	if (!task)
+		return 0;
+	task->charge.charged_to = 0;
+	task->charge.known = 0;
+	state = &task->files[task->file & (FILES - 1)];
+	key.relation = state->identity;
+	key.position = state->base + position;
+	key.postmaster = task->postmaster;
+	asked = bpf_map_lookup_elem(&pgt_asked, &key);
+	if (!asked)
+		return 0;
+	task->charge.pattern =
+	    pattern_after(asked->next, asked->forgotten, key.position, state->window);
+	task->charge.known = 1;
+	if (asked->charged_to != task->serial) {
+		task->charge.query = asked->query;
+		task->charge.queued_ns = bpf_ktime_get_ns() - asked->asked_ns;
+		task->charge.charged_to = asked->charged_to;
+	}
+	bpf_map_delete_elem(&pgt_asked, &key);
+	return 0;
+}
+
 /* The clock is read last here, and first at the exit: what this costs is not in the time. */
 static __always_inline int read_enter(struct pgt_task *task, struct file *file, __u64 asked,
 				      __u64 position)
@@ -52,6 +93,8 @@ static __always_inline int read_enter(struct pgt_task *task, struct file *file, 
 	lose_unended_read(task);
 	if (!file || !find_file(task, file))
 		return 0;
+	if (options.asked && has_io_workers(task))
+		take_asked(task, position);
 	counters = current_counters();
 	if (task->last_request)
 		settle_request(task, counters.read_bytes);
@@ -122,14 +165,7 @@ static __always_inline __u32 pattern_of(struct pgt_task *task, struct pgt_file_s
 	}
 	position += state->base;
 	*last = position + length;
-	if (next == NOWHERE)
-		/* Once some were forgotten, "never seen" and "forgotten" look alike */
-		return task->streams_used > FILES ? PATTERN_UNKNOWN : FIRST;
-	if (position == next)
-		return SEQUENTIAL;
-	if (position > next && position - next <= state->window)
-		return NEAR;
-	return RANDOM;
+	return pattern_after(next, forgot_some(task), position, state->window);
 }
 
 static __always_inline __u32 size_of(__u64 bytes)
@@ -180,8 +216,6 @@ static __always_inline int read_exit(__s64 ret)
 	ns = now - task->start_ns;
 	task->start_ns = 0;
 	charge = task->charge;
-	task->charge.charged_to = 0;
-	task->charge.known = 0;
 	counters = current_counters();
 	grown = counters.read_bytes - task->read_bytes;
 	if (ret < 0) {

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Requests of io_uring that are under way, and who executes them. */
+/* Reads that others perform: those that were asked of I/O workers, and those of io_uring that are
+ * under way, with who executes them. */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
 
 #include "kernel.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct pgt_asked_key);
+	__type(value, struct pgt_asked);
+} pgt_asked SEC(".maps");
 
 /* A read that io_uring performs. */
 struct pgt_request {

@@ -151,4 +151,13 @@ __noinline __u32 place_of(__u32 postmaster)
 	return SERVERS;
 }
 
+/* Where io_uring performs, the order of reads is that of its submissions, and where nobody does,
+ * that of the system calls. */
+static __always_inline bool has_io_workers(struct pgt_task *task)
+{
+	__u32 place = place_of(task->postmaster);
+
+	return place < SERVERS && live.io_workers[place & (SERVERS - 1)];
+}
+
 #endif

@@ -72,6 +72,13 @@ TIERS = {
 }
 
 
+def pgbench() -> Path:
+    """That of this host's own version, for servers of all: one in a root of its own may need a
+    newer C library.
+    """
+    return bench.programs(15) / "pgbench"
+
+
 @dataclass
 class Second:
     """What one second was like."""
@@ -104,7 +111,7 @@ class Load:
 
     def __init__(self, cluster: PrivateCluster, workload: str, clients: int) -> None:
         self._postmaster = cluster.postmaster_pid
-        command = [cluster.bindir / "pgbench", "-n", "-M", "prepared", "-P", "1", "-T", "86400"]
+        command = [pgbench(), "-n", "-M", "prepared", "-P", "1", "-T", "86400"]
         command += ["-c", str(clients), "-j", "2", *WORKLOADS[workload], cluster.dsn()]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -270,7 +277,7 @@ def main() -> int:
             PrivateCluster(settings, bindir=bench.programs(args.pg)) as cluster,
             tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
         ):
-            fill = [cluster.bindir / "pgbench", "-q", "-i", "-s", str(args.scale), cluster.dsn()]
+            fill = [pgbench(), "-q", "-i", "-s", str(args.scale), cluster.dsn()]
             subprocess.run(fill, check=True, capture_output=True)
             tracers = bench.other_tracers()
             objects = ("floors", "least_time")

@@ -367,6 +367,42 @@ def test_two_backends_through_the_same_io_workers(charged: PrivateCluster) -> No
         assert backend.backend_type != "io worker" or blocks(backend.io) == 0
 
 
+@pytest.mark.pg(">= 18")
+def test_the_same_numbers_in_two_databases(charged: PrivateCluster, backend: Connection) -> None:
+    """A copy of a database has its files by the same names: each backend is charged its own."""
+    query = "select * from copied"
+    backend.execute("create database original")
+    try:
+        with charged.connect(dbname="original") as original:
+            create(original, "copied", FEWER_BLOCKS)
+        backend.execute("create database copy template original")
+        with (
+            charged.connect(dbname="original") as one,
+            charged.connect(dbname="copy") as two,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            both = one, two
+            numbers = [each.execute("select pg_relation_filenode('copied')") for each in both]
+            assert numbers[0].fetchone() == numbers[1].fetchone()
+            for each in both:
+                prepare(charged, each, query, "copied")
+            with trace(charged.postmaster_pid, literals=True) as tracer:
+                plans = list(pool.map(lambda each: explain(each, query), both))
+            capture = tracer.capture()
+            pids = [each.info.backend_pid for each in both]
+    finally:
+        for name in "copy", "original":
+            backend.execute(f"drop database if exists {name} with (force)")
+    check(capture)
+    for pid, plan in zip(pids, plans, strict=True):
+        traced = the_query(of(capture, pid), query)
+        assert plan["Shared Read Blocks"] > 1000
+        assert_all(traced.io, plan["Shared Read Blocks"])
+        assert blocks(traced.io, "io worker") > 0
+        in_order = sum(r.count for r in traced.io if r.pattern == "sequential")
+        assert in_order > 0.9 * sum(r.count for r in traced.io)
+
+
 def test_without_charging_reads_stay_where_they_ran(
     charged: PrivateCluster, backend: Connection
 ) -> None:

@@ -10,12 +10,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import binary
 
 OF_QUERIES = {name.split()[0] for name in probes.FUNCTIONS_OF_QUERIES}
-OF_AIO = (
-    "pgaio_io_perform_synchronously",
-    "pgaio_io_start_readv",
-    "pgaio_wref_wait",
-    "smgrstartreadv",
-)
+OF_AIO = ("pgaio_wref_wait", "smgrstartreadv")
 FUNCTIONS = [
     *sorted({"CreateCheckPoint"} | OF_QUERIES),
     *(pytest.param(name, marks=pytest.mark.pg(">= 18")) for name in OF_AIO),
@@ -49,6 +44,3 @@ def test_its_place_is_one_that_is_emulated(cluster: PrivateCluster, function: st
     before = [text for at, text in found if at < address + step]
     assert EMULATED.fullmatch(text)
     assert not any(MOVES_STACK.match(each) for each in before), before
-    if moved := binary.moved(file, function):
-        displacement, _, base = moved.partition("(")
-        assert f"mov    %esi,{int(displacement):#x}({base}" in before  # a descriptor

@@ -52,7 +52,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "memory": layout.Memory,
     "task": layout.Task,
     "leader_key": layout.LeaderKey,
-    "handle": layout.Handle,
+    "asked_key": layout.AskedKey,
+    "asked": layout.Asked,
 }
 RENAMED = {("task", "scratch"): "text"}
 ENUMS: dict[str, dict[str, str]] = {

@@ -100,6 +100,7 @@ class Options(ctypes.Structure):
         ("light", c_uint32),
         ("times", c_uint32),
         ("done", c_uint32),
+        ("asked", c_uint32),
     )
 
 
@@ -491,7 +492,6 @@ class Task(ctypes.Structure):
         ("requests", c_uint64),
         ("completed", Completed),
         ("wait_start_ns", c_uint64),
-        ("asked_blocks", c_uint64),
         ("hashing", Hashing),
         ("passed", Passed),
         ("words", c_uint64),
@@ -503,7 +503,7 @@ class Task(ctypes.Structure):
         ("title", c_char * TITLE),
         ("query", QueryRecord),
         ("scratch", c_char * TEXT),
-        ("padding", c_uint64 * 6),
+        ("padding", c_uint64 * 7),
     )
 
 
@@ -516,14 +516,26 @@ class LeaderKey(ctypes.Structure):
     )
 
 
-class Handle(ctypes.Structure):
-    """struct pgt_handle."""
+class AskedKey(ctypes.Structure):
+    """struct pgt_asked_key."""
+
+    _fields_ = (
+        ("relation", c_uint64),
+        ("position", c_uint64),
+        ("postmaster", c_uint32),
+        ("unused", c_uint32),
+    )
+
+
+class Asked(ctypes.Structure):
+    """struct pgt_asked."""
 
     _fields_ = (
         ("charged_to", c_uint32),
-        ("pattern", c_uint32),
+        ("forgotten", c_uint32),
         ("query", c_uint64),
         ("asked_ns", c_uint64),
+        ("next", c_uint64),
     )
 
 

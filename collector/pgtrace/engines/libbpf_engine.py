@@ -388,6 +388,7 @@ class LibbpfEngine:
             light=request.light,
             times=request.options.times,
             done=self._attachments.done,
+            asked=request.aio,
         )
         self._object.map(".rodata.options").set_initial(bytes(options))
         self._live_initial(request)

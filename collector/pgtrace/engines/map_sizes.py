@@ -90,7 +90,7 @@ class Room(NamedTuple):
             "pgt_files": self.files,
             "pgt_free_files": self.files,
             "pgt_file_indexes": self.files,
-            "pgt_handles": _ASYNCHRONOUS if request.aio else 1,
+            "pgt_asked": _ASYNCHRONOUS if request.aio else 1,
             "pgt_requests": _ASYNCHRONOUS if uring else 1,
             "pgt_executors": _ASYNCHRONOUS if uring else 1,
             "pgt_records": _records(request),

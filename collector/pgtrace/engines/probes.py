@@ -13,7 +13,7 @@ from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
 from ..linux import capabilities, tracepoints
 from ..model.capture import Operation
-from ..postgres.binary import moved, probe_offset, sites, symbol_offset
+from ..postgres.binary import probe_offset, sites, symbol_offset
 from . import ProbeType, usdt
 
 PROBE_TYPES: tuple[ProbeType, ...] = ("fentry", "tracepoint", "kprobe")
@@ -83,11 +83,7 @@ _CHECKPOINT_PHASES = {
     "buffer__checkpoint__done": "pgt_c_synced",
 }
 _SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
-_IO_WORKERS = (
-    ("pgt_a_perform", "pgaio_io_perform_synchronously", False),
-    ("pgt_a_start", "pgaio_io_start_readv", False),
-    ("pgt_a_blocks", "smgrstartreadv", False),
-)
+_ASKS = (("pgt_a_ask", "smgrstartreadv", False),)
 _WAITS = (("pgt_a_wait", "pgaio_wref_wait", False), ("pgt_a_wait_ret", "pgaio_wref_wait", True))
 _COMPLETE = ("io_uring_complete", "pgt_u_complete")
 
@@ -226,8 +222,8 @@ def attach_calibration(loaded: Object, binary: str, pid: int, *, ids: bool) -> s
 
 
 def attach_io_workers(loaded: Object, binary: str, pid: int) -> str | None:
-    """PostgreSQL 18's I/O workers: who asked for what, and who reads. Why it is not measured."""
-    if function := _attach_all(loaded, binary, pid, _IO_WORKERS):
+    """PostgreSQL 18's I/O workers: who asked for what. Why it is not measured."""
+    if function := _attach_all(loaded, binary, pid, _ASKS):
         return f"reads by I/O workers, as their queries': the binary does not export {function}"
     return None
 
@@ -324,14 +320,11 @@ def _attach_all(
 def _uprobe(
     loaded: Object, program: str, pid: int, binary: str, function: str, *, returns: bool = False
 ) -> bool:
-    offset, where = probe_offset(binary, function), moved(binary, function)
-    cookie = usdt.cookie(f"8@{where}") if where else 0
-    if where and (cookie is None or not btf.has_cookies()):
-        offset, cookie = symbol_offset(binary, function), 0
+    offset = probe_offset(binary, function)
     if offset is None:
         return False
     try:
-        loaded.attach_places(program, pid, binary, [Place(offset, 0, cookie or 0)], returns=returns)
+        loaded.attach_places(program, pid, binary, [Place(offset, 0, 0)], returns=returns)
     except LibbpfError as error:
         return _absent(error, f"uprobe {function}", binary)
     return True

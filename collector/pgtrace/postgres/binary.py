@@ -59,17 +59,10 @@ def symbol_offset(path: Path | str, name: str) -> int | None:
 
 def probe_offset(path: Path | str, name: str) -> int | None:
     """Offset in the file of where a probe at a function's entry is put: where it costs least, else
-    where the function begins. As symbol_address() otherwise; see moved(), too.
+    where the function begins. As symbol_address() otherwise.
     """
     cheap = _contents(path, name).cheap.get(name)
     return symbol_offset(path, name) if cheap is None else cheap
-
-
-def moved(path: Path | str, name: str) -> str:
-    """Where one of its arguments is there, as an assembler's operand; empty if they are all where
-    the function gets them. Errors as symbol_address().
-    """
-    return _contents(path, name).moved.get(name, "")
 
 
 def has_symbol(path: Path | str, name: str) -> bool:

@@ -64,8 +64,6 @@ class Contents(Struct, frozen=True):
     """Of those symbols that were asked for, and that the file defines."""
     cheap: dict[_Word, _Offset] = {}
     """Where in the file a probe at the entry of such a function costs little: see entry.py."""
-    moved: dict[_Word, _Word] = {}
-    """Of those, where an argument is there that is no longer in its register."""
 
 
 class _Section(NamedTuple):
@@ -111,7 +109,6 @@ def contents(file: int, names: Collection[str]) -> Contents:
             dynamic = offset, size
     table = [_Section(*each) for each in read.table("=II8xQQQI20x", sections_at, sections)]
     addresses = _addresses(read, dynamic, table, loads, names)
-    cheap = _cheap(read, machine, loads, addresses)
     return Contents(
         elfclass=elfclass,
         machine=machine,
@@ -119,22 +116,20 @@ def contents(file: int, names: Collection[str]) -> Contents:
         loads=loads,
         sites=list(_sites(read, _named(read, table, strings), loads)),
         addresses=addresses,
-        cheap={name: offset + place.step for name, (offset, place) in cheap.items()},
-        moved={name: place.moved for name, (_, place) in cheap.items() if place.moved},
+        cheap=_cheap(read, machine, loads, addresses),
     )
 
 
 def _cheap(
     read: Ranges, machine: int, loads: list[Load], addresses: dict[str, int]
-) -> dict[str, tuple[int, entry.Place]]:
-    """By function, where it begins in the file and what was found there."""
+) -> dict[str, int]:
     found = {}
     for name, address in addresses.items() if machine == _X86_64 else ():
         offset = offset_of(loads, address)
         if offset is not None:
-            place = entry.place(read.most(offset, entry.MOST_CODE), name)
-            if place:
-                found[name] = offset, place
+            step = entry.place(read.most(offset, entry.MOST_CODE), name)
+            if step is not None:
+                found[name] = offset + step
     return found
 
 

@@ -27,8 +27,6 @@ _ALWAYS = frozenset(
         "debug_query_string",
         "io_method",
         "my_wait_event_info",
-        "pgaio_io_perform_synchronously",
-        "pgaio_io_start_readv",
         "pgaio_wref_wait",
         "pgstat_report_activity",
         "pgstat_report_query_id",

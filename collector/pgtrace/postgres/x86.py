@@ -19,29 +19,18 @@ _NAMES_REGISTER = frozenset(
 _NAMES_EITHER = frozenset((0x01, 0x09, 0x21, 0x29, 0x31, 0x89))
 _COMPARES = frozenset((0x39, 0x3B, 0x85))
 _SHORT = 0x66  # a prefix: 16 bits
-_LEA, _STORE, _ENTERS = 0x8D, 0x89, 0xC7
+_LEA, _ENTERS = 0x8D, 0xC7
 _ARITHMETIC = (0x81, 0x83)
 _COMPARE = 7  # what of the arithmetic changes nothing
 _IMMEDIATES = {0x81: 4, 0x83: 1, 0xC1: 1, 0xC7: 4}
 
 
-class Memory(NamedTuple):
-    """Where in memory: so many bytes from what a register holds; None if it is not that simple."""
-
-    base: int | None
-    displacement: int
-
-
 class Instruction(NamedTuple):
-    """What one does. Registers are numbers."""
+    """What one does."""
 
     length: int
     changes: int | None = None
-    """A register."""
-    memory: Memory | None = None
-    """What it writes to."""
-    stores: int | None = None
-    """The register that it writes there as it is, the lower 32 bits at least."""
+    """The number of a register."""
 
 
 class _Operand(NamedTuple):
@@ -50,8 +39,7 @@ class _Operand(NamedTuple):
     register: int
     """The other operand, or what extends the opcode."""
     number: int | None
-    """Of the register that it is."""
-    memory: Memory
+    """Of the register that it is; None: it is in memory."""
 
 
 def decode(code: bytes, at: int) -> Instruction | None:
@@ -86,18 +74,11 @@ def _decode(code: bytes, begin: int, short: bool, rex: int) -> Instruction | Non
     if opcode in _NAMES_REGISTER and not (opcode == _LEA and operand.number is not None):
         return Instruction(length, changes=operand.register)
     if opcode in _NAMES_EITHER:
-        stored = operand.register if opcode == _STORE and not short else None
-        return _written(length, operand, stored)
+        return Instruction(length, changes=operand.number)
     if opcode in _IMMEDIATES:
         size = _IMMEDIATES[opcode]
         return _immediate(length + (2 if short and size == 4 else size), opcode, operand)
     return None
-
-
-def _written(length: int, operand: _Operand, stored: int | None = None) -> Instruction:
-    if operand.number is not None:
-        return Instruction(length, changes=operand.number)
-    return Instruction(length, memory=operand.memory, stores=stored)
 
 
 def _immediate(length: int, opcode: int, operand: _Operand) -> Instruction | None:
@@ -107,25 +88,17 @@ def _immediate(length: int, opcode: int, operand: _Operand) -> Instruction | Non
         return Instruction(length)
     if extension and opcode == _ENTERS:
         return None
-    return _written(length, operand)
+    return Instruction(length, changes=operand.number)
 
 
 def _operand(code: bytes, at: int, rex: int) -> _Operand:
     """By the bytes ModRM and SIB, and the displacement."""
     form, low = code[at] >> 6, code[at] & 7
     register = code[at] >> 3 & 7 | (rex & 4) << 1
-    base: int | None = low | (rex & 1) << 3
     if form == 3:
-        return _Operand(1, register, base, Memory(None, 0))
+        return _Operand(1, register, low | (rex & 1) << 3)
     length = 1
     if low == 4:  # a SIB byte
-        sib = code[at + 1]
+        low = code[at + 1] & 7
         length += 1
-        indexed = (sib >> 3 & 7 | (rex & 2) << 2) != 4
-        base = None if indexed else sib & 7 | (rex & 1) << 3
-        low = sib & 7
-    size = (4 if low == 5 else 0, 1, 4)[form]
-    if form == 0 and size:  # an address, mostly counted from the instruction
-        base = None
-    displacement = int.from_bytes(code[at + length : at + length + size], "little", signed=True)
-    return _Operand(length + size, register, None, Memory(base, displacement))
+    return _Operand(length + (4 if low == 5 else 0, 1, 4)[form], register, None)
