@@ -32,8 +32,9 @@ static __always_inline bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* All segments of a relation have this in common, and no other file of a database: the relation's
- * number and the letter of its fork, if any; and of the database's number what there is room for.
+/* What all segments of a relation have in common: its number and the letter of its fork, if any;
+ * and of the database's number what there is room for. No other file of the database has that as a
+ * rule: numbers come of one counter, and until it begins anew none is given out in two tablespaces.
  */
 static __always_inline __u64 identity_of(__u64 database, __u64 number, __u64 fork)
 {
@@ -42,8 +43,8 @@ static __always_inline __u64 identity_of(__u64 database, __u64 number, __u64 for
 
 #define LONGEST_NUMBER 10
 
-/* What the name of a directory is as a number, as that of a database; of "global" it is 0, as the
- * server has it. */
+/* The number that a directory's name is, as a database's has it; 0 for "global", as in the server.
+ */
 static __noinline int database_of(struct pgt_file_entry *entry)
 {
 	__u64 c, digit, live = 1, number = 0;

@@ -33,8 +33,8 @@ static __always_inline __u32 letter_of(__u32 fork)
 
 /* smgrstartreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum, BlockNumber blocknum,
  * void **buffers, BlockNumber nblocks), in the backend that asks: before it is known who will read.
- * The order of these calls is that of the scan. One such trap tells of a read all that is needed:
- * whoever performs it is known by the place that it reads. */
+ * The order of these calls is that of the scan. One trap tells all that is needed of a read: who
+ * performs it is known by the place it reads. */
 SEC("uprobe")
 int BPF_KPROBE(pgt_a_ask, void *ioh, struct relation_numbers *of, __u32 fork, __u32 block)
 {
@@ -42,18 +42,20 @@ int BPF_KPROBE(pgt_a_ask, void *ioh, struct relation_numbers *of, __u32 fork, __
 	struct relation_numbers numbers = {};
 	struct pgt_asked_key key = {};
 	struct pgt_asked asked = {};
-	__u32 i;
+	__u32 i, shift;
 
-	if (!task || !has_io_workers(task) || bpf_probe_read_user(&numbers, sizeof(numbers), of))
+	shift = task ? asked_shift(task) : 0;
+	if (!shift || bpf_probe_read_user(&numbers, sizeof(numbers), of))
 		return 0;
+	task->charge.asks = 1;
 	key.relation = identity_of(numbers.database, numbers.relation, letter_of(fork));
-	key.position = (__u64)block << options.block_shift;
+	key.position = (__u64)block << (shift & 63);
 	key.postmaster = task->postmaster;
 	i = find_stream(task, key.relation) & (FILES - 1);
 	asked.next = task->streams[i].next;
 	asked.forgotten = forgot_some(task);
-	task->streams[i].next =
-	    key.position + ((__u64)(__u32)SIXTH_ARGUMENT(ctx) << options.block_shift);
+	asked.length = (__u64)(__u32)SIXTH_ARGUMENT(ctx) << (shift & 63);
+	task->streams[i].next = key.position + asked.length;
 	asked.charged_to = task->serial;
 	asked.query = charged_query(task);
 	asked.asked_ns = bpf_ktime_get_ns();

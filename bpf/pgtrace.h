@@ -118,7 +118,8 @@ enum pgt_checkpoint_phase {
 struct pgt_live {
 	__u64 application_name[SERVERS]; /* where each one's children keep a pointer to it, or 0 */
 	__u32 postmasters[SERVERS];	 /* their children are traced; 0: no more of them */
-	__u32 io_workers[SERVERS]; /* whether it has such, to which its backends leave reads */
+	__u32 io_workers[SERVERS]; /* if it has such, to which its backends leave reads: log2 of its
+				      block size */
 	__u32 orphans;		   /* a postmaster ended: its children have another parent now */
 	__u32 no_switch;	   /* the probe of times.bpf.h was refused */
 	__u64 lost_tasks;	   /* threads that there was no room for */
@@ -291,10 +292,10 @@ struct pgt_stream {
 	__u64 next; /* or NOWHERE */
 };
 
-/* Whom the next read of a task is for, if not for itself. */
+/* Whom the read is for that a task is making, if not for itself. */
 struct pgt_charge {
 	__u32 charged_to; /* serial; 0: itself */
-	__u32 unused;
+	__u32 asks;	  /* whether it ever asked, which no I/O worker does */
 	__u64 query;
 	__u64 queued_ns;
 	__u32 pattern;
@@ -446,8 +447,8 @@ struct pgt_leader_key {
 	__u32 inner_tgid;
 };
 
-/* PostgreSQL 18: a read of a relation that was asked for, which nobody has begun yet. Its blocks
- * are in no other one meanwhile: who asks has taken their buffers for it (StartBufferIO()). */
+/* PostgreSQL 18: a read of a relation that was asked for, and that nobody has begun yet. No other
+ * entry has its blocks meanwhile: the asker holds their buffers (StartBufferIO()). */
 struct pgt_asked_key {
 	__u64 relation; /* as in pgt_file_entry */
 	__u64 position; /* in the relation */
@@ -460,6 +461,7 @@ struct pgt_asked {
 	__u32 forgotten;  /* "never seen" and "forgotten" looked alike */
 	__u64 query;
 	__u64 asked_ns;
+	__u64 length;
 	__u64 next; /* where the last one of the relation ended, or NOWHERE */
 };
 

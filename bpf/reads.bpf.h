@@ -54,31 +54,45 @@ static __always_inline __u32 pattern_after(__u64 next, bool forgotten, __u64 pos
 	return RANDOM;
 }
 
-/* Whoever begins to read what was asked for, an I/O worker or who asked, does it for that one. */
-static __noinline int take_asked(struct pgt_task *task, __u64 position)
+/* What nobody began to read for so long is not to be read any more: the error of who asked, or a
+ * read that was not seen. */
+#define LONGEST_QUEUE_NS 60000000000
+
+/* Whoever begins to read what was asked for, an I/O worker or the asker itself, reads it for the
+ * asker. Who asks for reads is no I/O worker, and the same length is not read by chance: a base
+ * backup reads the same files. */
+static __noinline int take_asked(struct pgt_task *task, __u64 position, __u64 length)
 {
 	struct pgt_asked_key key = {};
 	struct pgt_file_state *state;
 	struct pgt_asked *asked;
+	__u64 queued_ns;
 
 	if (!task)
 		return 0;
 	task->charge.charged_to = 0;
 	task->charge.known = 0;
+	if (!asked_shift(task))
+		return 0;
 	state = &task->files[task->file & (FILES - 1)];
 	key.relation = state->identity;
 	key.position = state->base + position;
 	key.postmaster = task->postmaster;
 	asked = bpf_map_lookup_elem(&pgt_asked, &key);
-	if (!asked)
+	if (!asked || (length && length != asked->length))
 		return 0;
-	task->charge.pattern =
-	    pattern_after(asked->next, asked->forgotten, key.position, state->window);
-	task->charge.known = 1;
-	if (asked->charged_to != task->serial) {
-		task->charge.query = asked->query;
-		task->charge.queued_ns = bpf_ktime_get_ns() - asked->asked_ns;
-		task->charge.charged_to = asked->charged_to;
+	queued_ns = bpf_ktime_get_ns() - asked->asked_ns;
+	if (queued_ns < LONGEST_QUEUE_NS) {
+		if (asked->charged_to != task->serial) {
+			if (task->charge.asks)
+				return 0;
+			task->charge.query = asked->query;
+			task->charge.queued_ns = queued_ns;
+			task->charge.charged_to = asked->charged_to;
+		}
+		task->charge.pattern =
+		    pattern_after(asked->next, asked->forgotten, key.position, state->window);
+		task->charge.known = 1;
 	}
 	bpf_map_delete_elem(&pgt_asked, &key);
 	return 0;
@@ -93,8 +107,8 @@ static __always_inline int read_enter(struct pgt_task *task, struct file *file, 
 	lose_unended_read(task);
 	if (!file || !find_file(task, file))
 		return 0;
-	if (options.asked && has_io_workers(task))
-		take_asked(task, position);
+	if (options.asked)
+		take_asked(task, position, asked);
 	counters = current_counters();
 	if (task->last_request)
 		settle_request(task, counters.read_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Reads that others perform: those that were asked of I/O workers, and those of io_uring that are
- * under way, with who executes them. */
+/* Reads that others may perform: those that were asked of I/O workers, and those of io_uring that
+ * are under way, with who executes them. */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
 

@@ -151,13 +151,14 @@ __noinline __u32 place_of(__u32 postmaster)
 	return SERVERS;
 }
 
-/* Where io_uring performs, the order of reads is that of its submissions, and where nobody does,
+/* log2 of the size of the blocks that the task's server leaves to I/O workers; 0: it has none.
+ * Where io_uring performs, the order of reads is that of its submissions, and where nobody does,
  * that of the system calls. */
-static __always_inline bool has_io_workers(struct pgt_task *task)
+static __always_inline __u32 asked_shift(struct pgt_task *task)
 {
 	__u32 place = place_of(task->postmaster);
 
-	return place < SERVERS && live.io_workers[place & (SERVERS - 1)];
+	return place < SERVERS ? live.io_workers[place & (SERVERS - 1)] : 0;
 }
 
 #endif

@@ -73,8 +73,8 @@ TIERS = {
 
 
 def pgbench() -> Path:
-    """That of this host's own version, for servers of all: one in a root of its own may need a
-    newer C library.
+    """That of PostgreSQL 15, for servers of every version: one installed under a root of its own
+    may need a newer C library.
     """
     return bench.programs(15) / "pgbench"
 

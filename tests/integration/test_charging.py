@@ -7,6 +7,7 @@ in no EXPLAIN) are less than half a percent of them.
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -401,6 +402,42 @@ def test_the_same_numbers_in_two_databases(charged: PrivateCluster, backend: Con
         assert blocks(traced.io, "io worker") > 0
         in_order = sum(r.count for r in traced.io if r.pattern == "sequential")
         assert in_order > 0.9 * sum(r.count for r in traced.io)
+
+
+@pytest.mark.pg(">= 18")
+def test_who_reads_the_same_file_in_another_way_takes_nothing(
+    charged: PrivateCluster, backend: Connection
+) -> None:
+    """As pg_prewarm does, while what a scan has asked for lies in the queue of the I/O workers."""
+    query, pid = "select * from large", backend.info.backend_pid
+    state = f"select wait_event_type from pg_stat_activity where pid = {pid}"
+    with charged.connect() as other, ThreadPoolExecutor(1) as pool:
+        others = other.info.backend_pid
+        for name in "pg_prewarm", "pg_buffercache":
+            other.execute(f"create extension if not exists {name}")
+        other.execute("select pg_buffercache_evict_relation('small')")
+        prepare(charged, backend, query, "large")
+        _, *workers = with_io_workers(other)
+        with trace(charged.postmaster_pid, literals=True) as tracer:
+            assert explain(other, "select * from small")["Shared Read Blocks"] > 1000
+            before = tracer.capture()
+            for worker in workers:
+                os.kill(worker, signal.SIGSTOP)
+            try:
+                scanning = pool.submit(explain, backend, query)
+                wait_for(lambda: other.execute(state).fetchone() == ("IO",))
+                other.execute("select pg_prewarm('large', 'read')")
+            finally:
+                for worker in workers:
+                    os.kill(worker, signal.SIGCONT)
+            plan = scanning.result()
+    capture = tracer.capture()
+    check(capture)
+    traced = the_query(of(capture, pid), query)
+    assert_all(traced.io, plan["Shared Read Blocks"])
+    assert blocks(traced.io, "io worker") > 0
+    read = blocks(of(capture, others).io, "backend") - blocks(of(before, others).io, "backend")
+    assert read >= BLOCKS
 
 
 def test_without_charging_reads_stay_where_they_ran(

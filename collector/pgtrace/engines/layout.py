@@ -367,7 +367,7 @@ class Charge(ctypes.Structure):
 
     _fields_ = (
         ("charged_to", c_uint32),
-        ("unused", c_uint32),
+        ("asks", c_uint32),
         ("query", c_uint64),
         ("queued_ns", c_uint64),
         ("pattern", c_uint32),
@@ -535,6 +535,7 @@ class Asked(ctypes.Structure):
         ("forgotten", c_uint32),
         ("query", c_uint64),
         ("asked_ns", c_uint64),
+        ("length", c_uint64),
         ("next", c_uint64),
     )
 

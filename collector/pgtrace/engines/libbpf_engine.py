@@ -532,7 +532,7 @@ class LibbpfEngine:
 def _set_postmaster(live: layout.Live, place: int, postmaster: Postmaster) -> None:
     """Its pid last: from then on the kernel looks at the rest."""
     live.application_name[place] = postmaster.application_name
-    live.io_workers[place] = postmaster.io_workers
+    live.io_workers[place] = postmaster.io_workers and postmaster.block_size.bit_length() - 1
     live.memory[place].entry, live.memory[place].text = postmaster.entry, postmaster.text
     live.memory[place].wait = postmaster.wait
     live.parents[place] = 0

@@ -324,7 +324,7 @@ def _uprobe(
     if offset is None:
         return False
     try:
-        loaded.attach_places(program, pid, binary, [Place(offset, 0, 0)], returns=returns)
+        loaded.attach_places(program, pid, binary, [Place(offset)], returns=returns)
     except LibbpfError as error:
         return _absent(error, f"uprobe {function}", binary)
     return True

@@ -43,6 +43,7 @@ class Postmaster(NamedTuple):
     """As application_name: to what it waits for, my_wait_event_info."""
     aio: bool = False
     """Its version may leave reads to others."""
+    block_size: int = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class Request:
     listed: bool = False
     """Some members are no children of the postmasters."""
     askers: tuple[tuple[str, int], ...] = ()
-    """As binaries: where reads are asked for, and made, if there are I/O workers."""
+    """As binaries: where reads are asked for, if there are I/O workers."""
     waiters: tuple[tuple[str, int], ...] = ()
     """Of the binaries, those where asynchronous reads are waited for."""
     ignored: tuple[Member, ...] = ()

@@ -89,7 +89,9 @@ class TaskTable:
         servers = {each.pid: each for each in postmasters}
         now_ns = time.monotonic_ns()
         now = _TIME.pack(now_ns)
-        for index, member in self._members:
+        # I/O workers, which come last, first: what is asked for while they are not looked at yet
+        # would wait for one for ever
+        for index, member in reversed(self._members):
             if times:
                 server = servers.get(member.postmaster)
                 began = task_times.first(member, server.wait if server else 0, now_ns)

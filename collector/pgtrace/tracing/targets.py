@@ -20,6 +20,8 @@ _OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
 _WORKER, _URING = 1, 2  # IoMethod, src/include/storage/aio.h
 _STATEMENT = ("MyBEEntry", "debug_query_string")
 _WAIT = "my_wait_event_info"
+_BLOCK_SIZE = 8192
+"""Where a server's own is not known: the usual one."""
 _NO_EVENTS = f"wait events: a server's binary does not export {_WAIT}"
 _LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
@@ -149,7 +151,8 @@ class Target:
         helping = [b for b in children if charge and b.postmaster_pid not in why]
         io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
-            members = children
+            members = [b for b in children if b.backend_type != "io worker"]
+            members += [b for b in children if b.backend_type == "io worker"]
             binaries, waiters = _binaries(followed), _binaries(newer.values())
         else:
             helpers = [b for b in helping if b.leader_pid in self.pids]
@@ -169,14 +172,14 @@ class Target:
             checkpoints=_binaries(followed) if options.checkpoints else (),
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
-            # Parallel workers to come ask too, and perform: no probe can wait in them alone
+            # Parallel workers to come ask too: no probe can wait in them alone
             askers=_binaries(newer.values()),
             waiters=waiters if options.queries == "full" else (),
             ignored=tuple(_member(b) for b in children if b.pid not in meant),
             helpers_only=not self.whole,
             aio=asynchronous,
             io_uring=uring,
-            block_size=next((s.block_size for s in self.servers if s.block_size), 8192),
+            block_size=next((s.block_size for s in self.servers if s.block_size), _BLOCK_SIZE),
             most_tasks=(
                 max(options.most_backends, len(members)) if self.whole else len(members) + 64
             ),
@@ -270,7 +273,8 @@ def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     entry, text = (binary.known_address(pid, each) if memory else 0 for each in _STATEMENT)
     name, wait = (binary.known_address(pid, each) for each in ("application_name", _WAIT))
     workers, uring = method == _WORKER, method == _URING
-    return Postmaster(pid, name, workers, uring, entry, text, wait, has_aio(server))
+    size = server.block_size or _BLOCK_SIZE
+    return Postmaster(pid, name, workers, uring, entry, text, wait, has_aio(server), size)
 
 
 def has_aio(server: Server) -> bool:
