@@ -195,6 +195,7 @@ def test_who_gives_up_a_lock_has_waited_for_it(
         holder.execute("create table if not exists given_up as select 1 as a")
         holder.execute("begin")
         holder.execute("lock table given_up")
+        began = time.monotonic_ns()
         if how == "lock_timeout":
             watched.connection.execute(f"set lock_timeout = {HELD_S * 1000:.0f}")
             with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -203,11 +204,12 @@ def test_who_gives_up_a_lock_has_waited_for_it(
             with running(watched, "select a from given_up /* this one */", sleeps=True):
                 time.sleep(HELD_S)
                 watched.connection.cancel()
+        took = time.monotonic_ns() - began  # a busy host lets it give up later
         holder.execute("rollback")
         holder.execute("drop table given_up")
     event = watched.query("this one")
     assert event.error
-    assert HELD_S * 0.99e9 <= watched.waits(event)["Lock:relation"] <= HELD_S * 1e9 + 200 * MS
+    assert HELD_S * 0.99e9 <= watched.waits(event)["Lock:relation"] <= took
 
 
 def nice(pid: int) -> None:
