@@ -72,13 +72,6 @@ TIERS = {
 }
 
 
-def pgbench() -> Path:
-    """That of PostgreSQL 15, for servers of every version: one installed under a root of its own
-    may need a newer C library.
-    """
-    return bench.programs(15) / "pgbench"
-
-
 @dataclass
 class Second:
     """What one second was like."""
@@ -111,8 +104,9 @@ class Load:
 
     def __init__(self, cluster: PrivateCluster, workload: str, clients: int) -> None:
         self._postmaster = cluster.postmaster_pid
-        command = [pgbench(), "-n", "-M", "prepared", "-P", "1", "-T", "86400"]
-        command += ["-c", str(clients), "-j", "2", *WORKLOADS[workload], cluster.dsn()]
+        options = ["-n", "-M", "prepared", "-P", "1", "-T", "86400"]
+        options += ["-c", str(clients), "-j", "2", *WORKLOADS[workload]]
+        command = cluster.command("pgbench", *options)  # its root may not be ours
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -277,8 +271,7 @@ def main() -> int:
             PrivateCluster(settings, bindir=bench.programs(args.pg)) as cluster,
             tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
         ):
-            fill = [pgbench(), "-q", "-i", "-s", str(args.scale), cluster.dsn()]
-            subprocess.run(fill, check=True, capture_output=True)
+            cluster.run("pgbench", "-q", "-i", "-s", str(args.scale))
             tracers = bench.other_tracers()
             objects = ("floors", "least_time")
             compiled = {name: bench.compile_bpf(name, Path(directory)) for name in objects}

@@ -20,7 +20,16 @@ from .counts import (
     io_of,
     times_of,
 )
-from .request import OPERATIONS, EngineOptions, Member, Postmaster, ProbeType, Request, Tier
+from .request import (
+    BLOCK_SIZE,
+    OPERATIONS,
+    EngineOptions,
+    Member,
+    Postmaster,
+    ProbeType,
+    Request,
+    Tier,
+)
 from .snapshot import (
     CheckpointTimes,
     ExcludedCounts,
@@ -33,8 +42,8 @@ from .snapshot import (
 )
 
 __all__ = [
-    "OPERATIONS", "UNKNOWN_FILE", "ByPower", "CheckpointTimes", "Counts", "Engine", "EngineName",
-    "EngineOptions", "ExcludedCounts", "File", "InUse", "Key", "Losses", "Member",
+    "BLOCK_SIZE", "OPERATIONS", "UNKNOWN_FILE", "ByPower", "CheckpointTimes", "Counts", "Engine",
+    "EngineName", "EngineOptions", "ExcludedCounts", "File", "InUse", "Key", "Losses", "Member",
     "Postmaster", "ProbeType", "QueryEvent", "QuerySource", "ReadsByKey", "Request",
     "StatementName", "StatementTotal", "Sums", "TaskSnapshot", "Tier", "TimeKey", "TimeSums",
     "add_reads", "fold_files", "io_of", "times_of",

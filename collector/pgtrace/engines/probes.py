@@ -83,7 +83,6 @@ _CHECKPOINT_PHASES = {
     "buffer__checkpoint__done": "pgt_c_synced",
 }
 _SUBMITS = {"io_uring_submit_req": "pgt_u_req", "io_uring_submit_sqe": "pgt_u_sqe"}
-_ASKS = (("pgt_a_ask", "smgrstartreadv", False),)
 _WAITS = (("pgt_a_wait", "pgaio_wref_wait", False), ("pgt_a_wait_ret", "pgaio_wref_wait", True))
 _COMPLETE = ("io_uring_complete", "pgt_u_complete")
 
@@ -223,7 +222,8 @@ def attach_calibration(loaded: Object, binary: str, pid: int, *, ids: bool) -> s
 
 def attach_io_workers(loaded: Object, binary: str, pid: int) -> str | None:
     """PostgreSQL 18's I/O workers: who asked for what. Why it is not measured."""
-    if function := _attach_all(loaded, binary, pid, _ASKS):
+    function = "smgrstartreadv"
+    if not _uprobe(loaded, "pgt_a_ask", pid, binary, function):
         return f"reads by I/O workers, as their queries': the binary does not export {function}"
     return None
 

@@ -11,6 +11,8 @@ OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
 Tier = Literal["full", "light", "none"]
 """How much of queries is measured. light: no probe waits in the server, and what a query read is
 known, but neither how often it was called nor how long it took."""
+BLOCK_SIZE = 8192
+"""In bytes, where a server's own is not known: PostgreSQL's, unless it was built with another."""
 
 
 class Member(NamedTuple):
@@ -43,7 +45,7 @@ class Postmaster(NamedTuple):
     """As application_name: to what it waits for, my_wait_event_info."""
     aio: bool = False
     """Its version may leave reads to others."""
-    block_size: int = 8192
+    block_size: int = BLOCK_SIZE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ class Request:
     """A server may leave reads to others, and they are charged to who asked."""
     io_uring: bool = False
     """The server may leave reads to io_uring."""
-    block_size: int = 8192
+    block_size: int = BLOCK_SIZE
     segment_bytes: int = 1 << 30
     """Of a relation's files, all but the last are this long."""
     most_tasks: int = 64

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..engines import Member, Postmaster, Request, Tier
+from ..engines import BLOCK_SIZE, Member, Postmaster, Request, Tier
 from ..errors import PgtraceError, TargetError
 from ..linux import foreign_files
 from ..postgres import binary, discovery
@@ -20,8 +20,6 @@ _OFF, _ON = 0, 1  # ComputeQueryIdType, src/include/nodes/queryjumble.h
 _WORKER, _URING = 1, 2  # IoMethod, src/include/storage/aio.h
 _STATEMENT = ("MyBEEntry", "debug_query_string")
 _WAIT = "my_wait_event_info"
-_BLOCK_SIZE = 8192
-"""Where a server's own is not known: the usual one."""
 _NO_EVENTS = f"wait events: a server's binary does not export {_WAIT}"
 _LEFT = "reads of its parallel and I/O workers: left where they ran (--no-charge)"
 
@@ -151,8 +149,7 @@ class Target:
         helping = [b for b in children if charge and b.postmaster_pid not in why]
         io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
-            members = [b for b in children if b.backend_type != "io worker"]
-            members += [b for b in children if b.backend_type == "io worker"]
+            members = sorted(children, key=lambda b: b.backend_type == "io worker")
             binaries, waiters = _binaries(followed), _binaries(newer.values())
         else:
             helpers = [b for b in helping if b.leader_pid in self.pids]
@@ -179,7 +176,7 @@ class Target:
             helpers_only=not self.whole,
             aio=asynchronous,
             io_uring=uring,
-            block_size=next((s.block_size for s in self.servers if s.block_size), _BLOCK_SIZE),
+            block_size=next((s.block_size for s in self.servers if s.block_size), BLOCK_SIZE),
             most_tasks=(
                 max(options.most_backends, len(members)) if self.whole else len(members) + 64
             ),
@@ -273,7 +270,7 @@ def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     entry, text = (binary.known_address(pid, each) if memory else 0 for each in _STATEMENT)
     name, wait = (binary.known_address(pid, each) for each in ("application_name", _WAIT))
     workers, uring = method == _WORKER, method == _URING
-    size = server.block_size or _BLOCK_SIZE
+    size = server.block_size or BLOCK_SIZE
     return Postmaster(pid, name, workers, uring, entry, text, wait, has_aio(server), size)
 
 
