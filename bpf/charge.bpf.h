@@ -116,6 +116,7 @@ __noinline int begin_task(__u32 tid)
 	task->inner_tgid = inner_tid();
 	task->postmaster = parent_tgid();
 	task->began_ns = bpf_ktime_get_ns();
+	task->born_ns = born_ns();
 	/* From here on a program at the switch of tasks may find it, */
 	if (bpf_map_update_elem(&pgt_indexes, &tid, &index, BPF_ANY)) {
 		bpf_map_push_elem(&pgt_free_tasks, &index, 0);

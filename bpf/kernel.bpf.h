@@ -71,6 +71,14 @@ static __always_inline __u32 parent_tgid(void)
 	return BPF_CORE_READ(task, real_parent, tgid);
 }
 
+/* By the clock of bpf_ktime_get_ns(). */
+static __always_inline __u64 born_ns(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, group_leader, start_time);
+}
+
 #define PF_EXITING 0x00000004 /* include/linux/sched.h */
 
 /* Whether the current task ends. From 6.16 on it is told of while it still has its memory. */

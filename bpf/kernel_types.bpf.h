@@ -117,6 +117,7 @@ struct task_struct {
 	struct task_io_accounting ioac;
 	struct files_struct *files;
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
 	struct mm_struct *mm;
 	struct pid *thread_pid;
 };

@@ -439,7 +439,8 @@ struct pgt_task {
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */
 	struct pgt_query query;
 	char text[TEXT];  /* scratch: the text that a probe brought */
-	__u64 padding[7]; /* as a slot's: all tasks have their fields on the same lines */
+	__u64 born_ns;	  /* when its process began; 0: before tracing */
+	__u64 padding[6]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {

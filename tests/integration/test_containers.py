@@ -166,6 +166,43 @@ def test_server_in_a_user_namespace(
     assert abs(found[0] - found[1]) <= 16, found
 
 
+def test_no_name_is_taken_from_who_had_the_pid_before(server: Server) -> None:
+    """Names are known for a minute after their process has ended; a host that begins a thousand a
+    second has used up all pids by then.
+    """
+    one = server(17, pid_namespace=True)
+    target = Target.of_servers([discovery.server(one.postmaster_pid)])
+    tracer = Tracer(target, TraceOptions(as_owner=True))
+    try:
+        assert tracer.names
+        with one.connect() as first:
+            first.execute("select 1 as first")
+            pid = first.info.backend_pid
+            looks = tracer.names.looks
+
+            def named() -> bool:
+                tracer.poll()
+                return looks + 1 < tracer.names.looks
+
+            wait_for(named)
+        wait_for(lambda: pid not in map(inner_pid, children_of(one.postmaster_pid)))
+        for _ in range(100):
+            last_pid = f"echo {pid - 1} >/proc/sys/kernel/ns_last_pid"
+            into = ("nsenter", "--pid", "--target", str(one.postmaster_pid))
+            subprocess.run([*into, "sh", "-c", last_pid], check=True)
+            with one.connect(dbname="template1") as second:
+                second.execute("select 1 as second")
+                if second.info.backend_pid == pid:
+                    break
+        else:
+            pytest.fail("nobody got the pid again")
+        tracer.poll()
+    finally:
+        taken = tracer.stop()
+    databases = {q.text: b.datname for b in taken.backends for q in b.queries}
+    assert databases == {"select $1 as first": "postgres", "select $1 as second": "template1"}
+
+
 def test_the_owner_of_a_server_in_a_container_is_let_in(server: Server) -> None:
     """By the socket in its own root, which it has by a link that is absolute there."""
     one = server(17, pid_namespace=True)

@@ -503,7 +503,8 @@ class Task(ctypes.Structure):
         ("title", c_char * TITLE),
         ("query", QueryRecord),
         ("scratch", c_char * TEXT),
-        ("padding", c_uint64 * 7),
+        ("born_ns", c_uint64),
+        ("padding", c_uint64 * 6),
     )
 
 

@@ -87,6 +87,8 @@ class TaskSnapshot:
     began_ns: int
     ended_ns: int
     """0 while it runs."""
+    born_ns: int = 0
+    """When its process began; 0: before tracing."""
     exit_code: int = 0
     """As waitpid() has it; 0: it left by itself, or runs."""
     reads: ReadsByKey = field(default_factory=dict)

@@ -181,6 +181,7 @@ class TaskTable:
             task.title,
             task.began_ns,
             task.ended_ns,
+            task.born_ns,
             task.exit_code,
             failed=_apart(task.failed, task.completed.failed),
             short=_apart(task.cut_short, task.completed.cut_short),

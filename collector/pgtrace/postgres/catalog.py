@@ -40,6 +40,15 @@ class Name(NamedTuple):
     leader_pid: int | None
 
 
+class _Seen(NamedTuple):
+    """A name, and between which two moments by time.monotonic_ns() its process was there."""
+
+    name: Name
+    asked_ns: int
+    answered_ns: int
+    look: int
+
+
 class Names:
     """Asks about once a second, in a thread of its own: tracing never waits for the server. Who is
     there is asked when somebody has come, and now and then.
@@ -90,9 +99,8 @@ class Names:
         """So often it was asked who is there: names are new only where this is."""
         self._looked_ns = 0
         self._came = False
-        self._known: dict[int, Name] = {}
-        self._seen: dict[int, int] = {}
-        """In which look each was there last."""
+        self._seen: dict[int, _Seen] = {}
+        """When it was there last, by pid."""
         self._ready = threading.Event()
         self._leave = threading.Event()
         self._last = threading.Event()
@@ -103,9 +111,15 @@ class Names:
         """Begin to ask."""
         self._thread.start()
 
-    def of(self, pid: int) -> Name | None:
-        """What was last heard of a process, by its pid as the server counts."""
-        return self._known.get(pid)
+    def of(self, pid: int, born_ns: int, ended_ns: int) -> Name | None:
+        """What was last heard of a process, by its pid as the server counts; it began then, or at
+        some time if that is 0, and ended then, or not yet if that is 0. Before and after, who has
+        that pid is another.
+        """
+        seen = self._seen.get(pid)
+        if seen is None or seen.answered_ns < born_ns or (ended_ns and ended_ns < seen.asked_ns):
+            return None
+        return seen.name
 
     def met(self, began_ns: int) -> None:
         """Somebody is there since then: who that is will be asked, if it was not since. It takes a
@@ -268,11 +282,12 @@ class Names:
         some time after it."""
         look = self.looks + 1
         self._came, self._looked_ns = False, time.monotonic_ns()
-        for row in connection.ask("activity"):
-            self._known[row[0]] = Name(*row)
-            self._seen[row[0]] = look
-        for pid in [pid for pid, seen in self._seen.items() if seen < look - _REMEMBERED]:
-            del self._seen[pid], self._known[pid]
+        rows = connection.ask("activity")
+        answered_ns = time.monotonic_ns()
+        for row in rows:
+            self._seen[row[0]] = _Seen(Name(*row), self._looked_ns, answered_ns, look)
+        for pid in [pid for pid, seen in self._seen.items() if seen.look < look - _REMEMBERED]:
+            del self._seen[pid]
         self.looks = look
 
     def _ask_texts(self, connection: Asked) -> None:

@@ -267,7 +267,13 @@ class Registry:
         if not task.title or not title.backend_type:
             title = self.identities.title_now(task.tgid) or title
         process = TracedProcess(
-            serial, task.tgid, task.inner_tgid, task.postmaster, title, task.began_ns
+            serial,
+            task.tgid,
+            task.inner_tgid,
+            task.postmaster,
+            title,
+            task.began_ns,
+            born_ns=task.born_ns,
         )
         self._processes[serial] = process
         self._note_end(process, _NEVER_NS)

@@ -16,19 +16,6 @@ from .server_watch import Servers
 from .targets import Target
 from .traced_process import TracedProcess
 
-_SERVERS_OWN = {"autovacuum worker", "io worker", "parallel worker", "walsender"}
-"""What comes and goes, other than clients, and is called the same by its title."""
-_CLIENT = "client backend"
-
-
-def _is_anothers(named: str | None, titled: str | None) -> bool:
-    """Whether who is named so had the pid before. Names are known for a minute after their process
-    has ended; on a host that makes many processes its pid may be another's by then.
-    """
-    return (named == _CLIENT and titled in _SERVERS_OWN) or (
-        titled == _CLIENT and named in _SERVERS_OWN
-    )
-
 
 class Identities:
     """By its title, by what it shows of itself, and by the database where there is a connection."""
@@ -66,9 +53,7 @@ class Identities:
         names = self.names_of(process.postmaster)
         if names is None:
             return
-        name = names.of(process.inner_pid)
-        if name and _is_anothers(name.backend_type, process.title.backend_type):
-            name = None
+        name = names.of(process.inner_pid, process.born_ns, process.ended_ns)
         # One that is not in the list is about to be, unless it is of a kind that never is
         names.met(time.monotonic_ns() if name is None and process.is_client else process.began_ns)
         if name is None:

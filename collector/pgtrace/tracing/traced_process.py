@@ -37,6 +37,8 @@ class TracedProcess:
     title: titles.Title
     began_ns: int
     ended_ns: int = 0
+    born_ns: int = 0
+    """When the process began, which was traced later; 0: before tracing."""
     is_own: bool | None = None
     """Whether it served pgtrace alone; None while that is not settled."""
     was_there: bool = False
