@@ -303,9 +303,13 @@ sys.exit(main(sys.argv[1:]))
 
 
 def audited(*arguments: object) -> list[str]:
-    """Run pgtrace; return where its own process wrote what others may write, too."""
+    """Run pgtrace; return where its own process wrote what others may write, too.
+
+    Where coverage is measured, that writes there.
+    """
+    environment = os.environ | {"COVERAGE_PROCESS_CONFIG": ""}
     done = subprocess.run(
-        [sys.executable, "-c", AUDITED, *map(str, arguments)],
+        [sys.executable, "-c", AUDITED, *map(str, arguments)], env=environment,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -121,8 +121,9 @@ def test_two_on_one_cpu_wait_for_it_half_of_the_time(
     event = watched.query("1000")
     waits, elapsed = watched.waits(event), event.end_ns - event.start_ns
     # Others of the host may want it, too, and so may its interrupts and other machines
-    assert waits["run_queue"] >= 0.4 * elapsed
-    assert waits["cpu"] + waits["run_queue"] + waits.get("stolen", 0) >= 0.98 * elapsed
+    assert waits["run_queue"] >= 0.4 * elapsed, (waits, elapsed)
+    runs_or_could = waits["cpu"] + waits["run_queue"] + waits.get("stolen", 0)
+    assert runs_or_could >= 0.98 * elapsed, (waits, elapsed)
 
 
 def test_queries_that_are_preempted_anywhere_add_up(cluster: PrivateCluster) -> None:

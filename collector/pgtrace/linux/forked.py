@@ -95,6 +95,7 @@ def _work(work: Callable[[], None], kept: Iterable[int]) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)  # the terminal's are the parent's
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python has it: to write is an error
         signal.set_wakeup_fd(-1)
         _close_all_but(kept)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
