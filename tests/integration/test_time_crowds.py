@@ -27,6 +27,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture
 from pgtrace.postgres import discovery
 from pgtrace.reporters.sections.time_parts import is_idle
+from pgtrace.tracing import charging
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
@@ -123,10 +124,17 @@ def test_who_sleeps_all_the_while_is_in_the_capture(cluster: PrivateCluster, tie
     )
 
 
+@pytest.mark.parametrize("most_ended", [charging.MOST_ENDED, 0])
 def test_servers_of_several_versions_have_names_of_their_own(
-    cluster: PrivateCluster, disk_directory: Path
+    cluster: PrivateCluster,
+    disk_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most_ended: int,
 ) -> None:
-    """Numbers of events differ between them. And who is idle is so in each."""
+    """Numbers of events differ between them, also of those who ended long ago and are told of
+    together. And who is idle is so in each.
+    """
+    monkeypatch.setattr(charging, "MOST_ENDED", most_ended)
     where = data_directory(ANOTHER, disk_directory)
     settings = SETTINGS | {"fsync": True, "synchronous_commit": True}
     with (
@@ -146,6 +154,13 @@ def test_servers_of_several_versions_have_names_of_their_own(
                     connection.execute("create table if not exists t as select 1 as a")
                     for _ in range(20):
                         connection.execute("update t set a = a + 1")
+
+            def are_told_together() -> bool:
+                tracer.poll()
+                return any(each.merged == 2 for each in clients(tracer.capture()))
+
+            if not most_ended:
+                wait_for(are_told_together)
         finally:
             taken = tracer.stop()
     times = [each for backend in taken.backends for each in backend.times]

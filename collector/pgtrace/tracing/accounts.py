@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ..engines import Engine, QueryEvent, ReadsByKey, TaskSnapshot, add_reads
 from ..model.capture import Lost
-from . import traced_process
+from . import time_names, traced_process
 from .options import TraceOptions
 from .statements import MOST_STATEMENTS, Statements
 from .traced_process import TracedProcess
@@ -29,6 +29,12 @@ class Account:
     running: QueryEvent | None
     statements: Statements | None
     merged: int | None = None
+
+    def tell_version(self, major: int) -> None:
+        """As time_names has it."""
+        time_names.tell_version(self.reads, major)
+        if self.statements:
+            self.statements.tell_version(major)
 
 
 class Accounts:

@@ -11,6 +11,7 @@ from ..engines import (
     QueryEvent,
     ReadsByKey,
     StatementName,
+    TimeKey,
     io_of,
     times_of,
 )
@@ -176,21 +177,28 @@ class Assembly:
 
     def times(self, reads: ReadsByKey, postmaster: int = 0) -> list[capture.Time]:
         """Where the time of those went who made these reads, what took longest first."""
-        found = []
-        ordered = sorted(times_of(reads).items(), key=lambda item: -item[1].total_ns)
-        for key, counts in ordered:
+        found: dict[tuple[TimeKey, WaitEvent | None], Counts] = {}
+        for key, counts in times_of(reads).items():
             event = self.event(key.event, postmaster) if key.kind == "sleep" else None
-            found.append(
-                capture.Time(
-                    kind=key.kind,
-                    scope=key.scope,
-                    latency=counts.to_data(),
-                    wait_event_type=event.type if event else None,
-                    wait_event=event.event if event else None,
-                    performed_by=key.performed_by,
-                )
+            what = key._replace(event=0), event
+            both = found.get(what)
+            if both is None:
+                found[what] = counts
+            else:  # of servers of several versions
+                found[what] = Counts()
+                found[what].take(both)
+                found[what].take(counts)
+        return [
+            capture.Time(
+                kind=key.kind,
+                scope=key.scope,
+                latency=counts.to_data(),
+                wait_event_type=event.type if event else None,
+                wait_event=event.event if event else None,
+                performed_by=key.performed_by,
             )
-        return found
+            for (key, event), counts in sorted(found.items(), key=lambda item: -item[1].total_ns)
+        ]
 
     def _backend(self, account: Account, wall: Callable[[int], datetime]) -> capture.Backend:
         process, task = account.process, account.snapshot

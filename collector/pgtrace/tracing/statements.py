@@ -17,6 +17,7 @@ from ..engines.layout import OTHERS
 from ..model import capture
 from ..model.histogram import Histogram
 from ..postgres.redaction import redact
+from . import time_names
 
 MOST_TEXTS = 1000
 """Distinct texts kept as they came; more are folded by what is left without their literals."""
@@ -107,6 +108,11 @@ class Statements:
         """Count what was of some files on those that stand for them."""
         for total in (*self._fresh.values(), *self._folded.values()):
             fold_files(total.reads, instead)
+
+    def tell_version(self, major: int) -> None:
+        """As time_names has it."""
+        for total in (*self._fresh.values(), *self._folded.values()):
+            time_names.tell_version(total.reads, major)
 
     def totals(self) -> list[tuple[Name, Sum]]:
         """Every statement so far, those that took longest first, or with `light` read longest."""
