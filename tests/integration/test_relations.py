@@ -386,7 +386,9 @@ def test_a_database_without_an_encoding(small: PrivateCluster, own: Connection) 
             wait_for(lambda: files.places.place(index).kind == "heap")
             assert files.places.place(index).relation == r'public."n\xe4me"'
             assert files.names
-            name = wait_for(lambda: files.names and files.names.of(connection.info.backend_pid))
+            name = wait_for(
+                lambda: files.names and files.names.of(connection.info.backend_pid, 0, 0)
+            )
             assert (name.datname, name.application_name) == ("bytes", "me")
     own.execute("drop database bytes")
 
