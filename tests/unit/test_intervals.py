@@ -68,7 +68,7 @@ class Counting:
     def by_power(self) -> dict[int, ByPower]:
         return {}
 
-    def time_sums(self) -> dict[int, TimeSums]:
+    def time_sums(self, until_ns: int) -> dict[int, TimeSums]:
         return {SERIAL: dict(self.spent)}
 
     def statement(self, serial: int, query: int) -> StatementName | None:
@@ -186,6 +186,24 @@ def test_writes_are_in_no_interval() -> None:
     counting.counted[key(1, operation="fsync")] = (1, 0, 10**6)
     counting.wait(1.5)
     assert [cost.reads for each in counting.listed() for cost in each.costs] == [3]
+
+
+class Asleep(Counting):
+    """A backend that waits for one thing from the start on."""
+
+    def time_sums(self, until_ns: int) -> dict[int, TimeSums]:
+        return {SERIAL: {("sleep", "query", TUPLE): until_ns}}
+
+
+def test_an_interval_has_no_more_of_a_sleep_than_it_is_long() -> None:
+    """However long it takes to look."""
+    counting = Asleep(costs_ns=SECOND // 20)
+    counting.wait(3.5)
+    listed = counting.listed()
+    assert len(listed) == 4
+    for interval in listed:
+        (slept,) = interval.times
+        assert slept.total_ns == round((interval.length or 0) * SECOND)
 
 
 class Growing(Counting):

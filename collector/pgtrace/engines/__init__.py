@@ -137,9 +137,9 @@ class Engine(Protocol):
     def by_power(self) -> dict[int, ByPower]:
         """The same by serial: how long everything took, coarsely."""
 
-    def time_sums(self) -> dict[int, TimeSums]:
-        """The same by serial: where their time went, with what goes on now. Empty where that is not
-        measured.
+    def time_sums(self, until_ns: int) -> dict[int, TimeSums]:
+        """The same by serial: where their time went, with what went on then, a moment ago. Empty
+        where that is not measured.
         """
 
     def statement(self, serial: int, query: int) -> StatementName | None:

@@ -204,11 +204,11 @@ class LibbpfEngine:
         """See Engine."""
         return self._settled(self._pool.by_power)
 
-    def time_sums(self) -> dict[int, TimeSums]:
+    def time_sums(self, until_ns: int) -> dict[int, TimeSums]:
         """See Engine."""
         if not self.times:
             return {}
-        sums, now_ns = self._settled(self._pool.time_sums), self._ended_ns or time.monotonic_ns()
+        sums, now_ns = self._settled(self._pool.time_sums), self._ended_ns or until_ns
         for serial, _, _ in self._tasks.serials():
             known = self._tasks.read_for_times(serial)
             before = self._before(known)

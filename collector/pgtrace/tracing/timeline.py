@@ -64,7 +64,7 @@ class Summing(Protocol):
     def by_power(self) -> dict[int, ByPower]:
         """As Engine has it."""
 
-    def time_sums(self) -> dict[int, TimeSums]:
+    def time_sums(self, until_ns: int) -> dict[int, TimeSums]:
         """As Engine has it."""
 
     def statement(self, serial: int, query: int) -> StatementName | None:
@@ -186,7 +186,7 @@ class Intervals:
         if began < self._due_ns:
             return
         busy = self._busy_clock()
-        piece = self._piece()
+        piece = self._piece(began)
         piece.heavy.keep_most()
         self._kept.append((self._last_ns, piece))
         self._last_ns = began
@@ -253,7 +253,7 @@ class Intervals:
         `tablespace` names that of a file, by its index; `telling` what the heaviest are; `event`
         what a sleep was for.
         """
-        rest = self._next = self._piece()
+        rest = self._next = self._piece(ended_ns)
         names = {space: tablespace(file) for space, file in self._files.items()}
         pieces = [*self._kept, (self._last_ns, rest)]
         ends = [*(at for at, _ in pieces[1:]), ended_ns]
@@ -273,8 +273,10 @@ class Intervals:
     def _pieces(self) -> list[_Piece]:
         return [*(piece for _, piece in self._kept), self._next]
 
-    def _piece(self) -> _Piece:
-        """What was done since the last look."""
+    def _piece(self, until_ns: int) -> _Piece:
+        """What was done since the last look. To look takes its time: a sleep that goes on has its
+        part of this piece up to then.
+        """
         piece, self._next = self._next, _Piece()
         counted = self._engine.sums()
         if counted is not self._counted:
@@ -295,7 +297,7 @@ class Intervals:
                 thread.told = by_query if are_known else {}
             for serial, by_power in powers.items():
                 _count_powers(self._of(serial, piece), self._thread(serial), by_power)
-        for serial, times in self._engine.time_sums().items():
+        for serial, times in self._engine.time_sums(until_ns).items():
             self._count_times(self._of(serial, piece), serial, self._thread(serial), times)
         return piece
 
