@@ -30,7 +30,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.lab.core.undo_log import Changes, Cluster, Directory, restore
 from pgtrace.linux import as_user, foreign_files
 from pgtrace.postgres import discovery, tablespaces
-from pgtrace_command import Pgtrace
+from pgtrace_command import NOT_COVERED, Pgtrace
 
 pytestmark = pytest.mark.pg("15")
 
@@ -303,13 +303,9 @@ sys.exit(main(sys.argv[1:]))
 
 
 def audited(*arguments: object) -> list[str]:
-    """Run pgtrace; return where its own process wrote what others may write, too.
-
-    Where coverage is measured, that writes there.
-    """
-    environment = os.environ | {"COVERAGE_PROCESS_CONFIG": ""}
+    """Run pgtrace; return where its own process wrote what others may write, too."""
     done = subprocess.run(
-        [sys.executable, "-c", AUDITED, *map(str, arguments)], env=environment,
+        [sys.executable, "-c", AUDITED, *map(str, arguments)], env=NOT_COVERED,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

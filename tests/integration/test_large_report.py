@@ -13,6 +13,7 @@ import pytest
 import large_capture
 from pgtrace.files import documents
 from pgtrace.model import encoding
+from pgtrace_command import NOT_COVERED
 
 SMALL, LARGE = 1 << 10, 20 << 20
 MOST_TIMES_PARSING = 2.5
@@ -40,7 +41,7 @@ def report(form: str, file: Path) -> Ran:
     """Read and show it, all of which is thrown away."""
     command = [sys.executable, "-c", _WATCHED, "report", "--format", form, str(file)]
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, env=NOT_COVERED, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr
         said = process.stderr.read()

@@ -1,5 +1,6 @@
 """pgtrace as its users run it: a process of its own, by its output, its end and what it leaves."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ __all__ = [
 ]  # fmt: skip
 
 PGTRACE = (sys.executable, "-m", "pgtrace")
+NOT_COVERED = os.environ | {"COVERAGE_PROCESS_CONFIG": ""}
+"""The environment of one whose time counts, or what it writes, also where coverage is measured."""
 
 
 class Pgtrace(Child):
