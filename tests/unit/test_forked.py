@@ -1,6 +1,8 @@
-"""What a forked child keeps open of what its parent had."""
+"""What a forked child keeps open of what its parent had, and how it hears of a limit."""
 
 import os
+import resource
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +24,17 @@ def test_a_child_keeps_what_it_is_given_and_no_more(kept: set[int]) -> None:
         told = pipe.read()
     assert os.waitpid(child, 0)[1] == 0
     assert told == repr(sorted(kept)).encode()
+
+
+def test_to_write_beyond_a_limit_is_an_error_and_not_its_end(tmp_path: Path) -> None:
+    """As in any other process of Python's: who cannot write may still say so."""
+    file = os.open(tmp_path / "file", os.O_CREAT | os.O_WRONLY)
+
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        with pytest.raises(OSError, match="File too large"):
+            os.write(file, b"x")
+
+    child = forked.left_running(work, {file})
+    os.close(file)
+    assert os.waitpid(child, 0)[1] == 0
