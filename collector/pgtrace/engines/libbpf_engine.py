@@ -208,11 +208,11 @@ class LibbpfEngine:
         """See Engine."""
         if not self.times:
             return {}
-        sums, now_ns = self._settled(self._pool.time_sums), self._ended_ns or until_ns
+        sums = self._settled(self._pool.time_sums)
         for serial, _, _ in self._tasks.serials():
             known = self._tasks.read_for_times(serial)
             before = self._before(known)
-            task_times.add_pending_time(sums.setdefault(serial, {}), known, now_ns, before=before)
+            task_times.add_pending_time(sums.setdefault(serial, {}), known, until_ns, before=before)
         return sums
 
     def statement(self, serial: int, query: int) -> StatementName | None:

@@ -180,14 +180,8 @@ class Assembly:
         found: dict[tuple[TimeKey, WaitEvent | None], Counts] = {}
         for key, counts in times_of(reads).items():
             event = self.event(key.event, postmaster) if key.kind == "sleep" else None
-            what = key._replace(event=0), event
-            both = found.get(what)
-            if both is None:
-                found[what] = counts
-            else:  # of servers of several versions
-                found[what] = Counts()
-                found[what].take(both)
-                found[what].take(counts)
+            # Of servers of several versions, numbers that differ may be one event
+            found.setdefault((key._replace(event=0), event), Counts()).take(counts)
         return [
             capture.Time(
                 kind=key.kind,
