@@ -8,6 +8,7 @@ import platform
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_bad_input import check, without
@@ -17,7 +18,7 @@ from hidden import hide
 from pgtrace.engines.bcc import package as bcc_package
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import binary
-from pgtrace_command import PGTRACE, Ended, run
+from pgtrace_command import NOT_COVERED, PGTRACE, Ended, run
 
 RELEASE = platform.release()
 HEADERS = f"/lib/modules/{RELEASE}/build"
@@ -42,10 +43,10 @@ def options(request: pytest.FixtureRequest) -> list[str]:
     return asked.split()
 
 
-def attach(connection: Connection, options: list[str], mounts: str) -> Ended:
+def attach(connection: Connection, options: list[str], mounts: str, **settings: Any) -> Ended:
     """Where there is no BTF, so that bcc is needed whether it is asked for or not."""
     command = without(f"{NO_BTF}; {mounts}")
-    return run("attach", connection.info.backend_pid, *options, command=command)
+    return run("attach", connection.info.backend_pid, *options, command=command, **settings)
 
 
 def test_no_headers(connection: Connection, options: list[str]) -> None:
@@ -79,10 +80,9 @@ def test_no_room_for_a_temporary_file(connection: Connection, options: list[str]
         f"{hide(at, 'nr_inodes=30')}; (cd {at} && touch $(seq 30)) 2>/dev/null"
         for at in ("/tmp", "/var/tmp")
     )
-    # Where coverage is measured, that would find no room either, and say so
-    full += "; unset COVERAGE_PROCESS_CONFIG"
     mounts = f"{NO_HEADERS}; {KERNEL_WITH_HEADERS}; {full}; cd /proc"
-    check(attach(connection, options, mounts), 5, "/tmp is full: .*headers.*TMPDIR")
+    ended = attach(connection, options, mounts, env=NOT_COVERED)
+    check(ended, 5, "/tmp is full: .*headers.*TMPDIR")
 
 
 def test_the_compilers_first_error_is_shown(connection: Connection, options: list[str]) -> None:

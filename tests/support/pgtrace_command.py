@@ -11,13 +11,14 @@ from typing import Any, Self
 from child import PATIENCE_S, Child, Ended, wait_for
 
 __all__ = [
-    "PATIENCE_S", "PGTRACE", "Ended", "Pgtrace", "copy_programs", "patched", "run", "stopping",
-    "terminating", "wait_for",
+    "NOT_COVERED", "PATIENCE_S", "PGTRACE", "Ended", "Pgtrace", "copy_programs", "patched", "run",
+    "stopping", "terminating", "wait_for",
 ]  # fmt: skip
 
 PGTRACE = (sys.executable, "-m", "pgtrace")
 NOT_COVERED = os.environ | {"COVERAGE_PROCESS_CONFIG": ""}
-"""The environment of one whose time counts, or what it writes, also where coverage is measured."""
+"""The environment of one that notes no coverage: its time counts, or what it writes, or it finds no
+room for that."""
 
 
 class Pgtrace(Child):
