@@ -438,9 +438,11 @@ struct pgt_task {
 	struct pgt_calls others;     /* of statements for which there was no room */
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */
 	struct pgt_query query;
-	char text[TEXT];  /* scratch: the text that a probe brought */
-	__u64 born_ns;	  /* when its process began; 0: before tracing */
-	__u64 padding[6]; /* as a slot's: all tasks have their fields on the same lines */
+	char text[TEXT]; /* scratch: the text that a probe brought */
+	__u64 born_ns;	 /* when its process began; 0: before tracing */
+	__u32 missed;	 /* it left a CPU or came on one while it was ignored */
+	__u32 unused;
+	__u64 padding[5]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {

@@ -22,8 +22,12 @@ static __always_inline struct pgt_task *known_task(__u32 tid, bool *met)
 	}
 	*met = true;
 	task = task_at(index);
-	if (!task || task->ignored)
+	if (!task)
 		return NULL;
+	if (task->ignored) {
+		task->missed = 1;
+		return NULL;
+	}
 	/* What it does after its end is in none of its sums; others are known no more by then */
 	return options.only_tid && task->ended_ns ? NULL : task;
 }

@@ -18,7 +18,7 @@ from child import busy_loop, state_of, wait_for
 from fix_cluster import SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
-from pgtrace.engines import QueryEvent, probes
+from pgtrace.engines import Member, QueryEvent, layout, probes, task_times
 from pgtrace.lab.core.benchmark_table import TABLE
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf.objects import Object
@@ -417,6 +417,34 @@ def test_a_process_that_ended_as_tracing_began_has_no_time(
         ) as tracer:
             time.sleep(0.2)
     assert not any(each.times for each in tracer.capture().backends if each.pid == pid)
+
+
+def test_who_changes_what_it_waits_for_as_tracing_begins_is_looked_at_again(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asleep for something else a moment before that was noted."""
+    first, looks = task_times.first, list[int]()
+    with sleeping(cluster) as connection, cluster.connect() as other:
+        pid = connection.info.backend_pid
+
+        def overtaken(member: Member, wait: int, now_ns: int) -> layout.Times:
+            found = first(member, wait, now_ns)
+            if member.pid == pid:
+                looks.append(found.event)
+            if looks and len(looks) == 1:
+                connection.cancel()
+                waits = "select wait_event from pg_stat_activity where pid = %s"
+                wait_for(lambda: other.execute(waits, [pid]).fetchone() == ("ClientRead",))
+                wait_for(lambda: state_of(pid) == "S")
+            return found
+
+        monkeypatch.setattr(task_times, "first", overtaken)
+        with trace(pid, probe_type=PROBE_TYPE, times=True) as tracer:
+            time.sleep(0.3)
+    (backend,) = tracer.capture().backends
+    slept = {each.wait_event for each in backend.times if each.kind == "sleep"}
+    assert slept == {"ClientRead"}
+    assert len(looks) == 2
 
 
 def test_a_cpu_that_has_nothing_to_do_is_not_taken_for_a_process(

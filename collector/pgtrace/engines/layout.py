@@ -504,7 +504,9 @@ class Task(ctypes.Structure):
         ("query", QueryRecord),
         ("scratch", c_char * TEXT),
         ("born_ns", c_uint64),
-        ("padding", c_uint64 * 6),
+        ("missed", c_uint32),
+        ("unused", c_uint32),
+        ("padding", c_uint64 * 5),
     )
 
 

@@ -1,8 +1,9 @@
 """The kernel's tasks: what is known of each traced thread."""
 
+import functools
 import struct
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from ctypes import sizeof
 
 from ..libbpf.mapped_array import load_barrier
@@ -27,6 +28,10 @@ _TIME = struct.Struct("<Q")
 _BEGAN_AT = layout.Task.began_ns.offset
 _TIMES_AT = layout.Task.times.offset
 _QUERY_START_AT = layout.Task.query.offset + layout.QueryRecord.start_ns.offset
+_IGNORED_AT = layout.Task.ignored.offset
+_MISSED_AT = layout.Task.missed.offset
+_LOOKS = 5
+"""A thread that runs already is looked at again if it fell asleep, or woke, meanwhile."""
 _COPIES = 5
 """A task changes with each switch to or from it: a few µs later it mostly has not."""
 
@@ -92,27 +97,54 @@ class TaskTable:
         # I/O workers, which come last, first: what is asked for while they are not looked at yet
         # would wait for one for ever
         for index, member in reversed(self._members):
-            if times:
-                server = servers.get(member.postmaster)
-                began = task_times.first(member, server.wait if server else 0, now_ns)
-                # Of who is idle, what is counted there is outside queries
-                serial = self._serials[index]
-                began.query = self.read(serial).query.number
-                if light and (ran := begun_before.ran(member, servers)):
-                    self.ran[serial] = ran
-                    began.query = BEGUN_BEFORE
-                first = index * _SIZE + _TIMES_AT
-                self._memory[first : first + sizeof(began)] = bytes(began)
             for at in (_BEGAN_AT, _QUERY_START_AT):
                 self._set_time(index, at, now)
+            if times:
+                look = functools.partial(self._look_at, index, member, servers, now_ns, light=light)
+                self._look_until_still(index, look)
             if _runs(member):
-                self._set_ignored(index, 0)
+                self._set_number(index, _IGNORED_AT, 0)
             else:
                 self._end(index, member, now)
         for member in self._refused:
             if not _runs(member):
                 self._forget(member.tid, layout.NOBODY)
         return now_ns
+
+    def _look_until_still(self, index: int, look: Callable[[], None]) -> None:
+        """Look at a thread, and again if it fell asleep or woke meanwhile; then count its time."""
+        for _ in range(_LOOKS):
+            self._set_number(index, _MISSED_AT, 0)
+            look()
+            if self._number(index, _MISSED_AT):
+                continue
+            self._set_number(index, _IGNORED_AT, 0)
+            load_barrier()
+            if not self._number(index, _MISSED_AT):
+                return
+            self._set_number(index, _IGNORED_AT, 1)
+
+    def _look_at(
+        self,
+        index: int,
+        member: Member,
+        servers: Mapping[int, Postmaster],
+        now_ns: int,
+        *,
+        light: bool,
+    ) -> None:
+        """Let the kernel know where the time of a thread goes now, and for which query."""
+        server = servers.get(member.postmaster)
+        began = task_times.first(member, server.wait if server else 0, now_ns)
+        # Of who is idle, what is counted there is outside queries
+        serial = self._serials[index]
+        began.query = self.read(serial).query.number
+        self.ran.pop(serial, None)
+        if light and (ran := begun_before.ran(member, servers)):
+            self.ran[serial] = ran
+            began.query = BEGUN_BEFORE
+        first = index * _SIZE + _TIMES_AT
+        self._memory[first : first + sizeof(began)] = bytes(began)
 
     def refuse(self, member: Member) -> None:
         """Never trace this thread."""
@@ -224,7 +256,7 @@ class TaskTable:
 
     def ignore(self, serial: int) -> None:
         """Count nothing more of it."""
-        self._set_ignored(self._place[serial], 1)
+        self._set_number(self._place[serial], _IGNORED_AT, 1)
 
     def close_scopes(self) -> None:
         """No scope is open after all: there are no probes to close it."""
@@ -275,8 +307,11 @@ class TaskTable:
         at += index * _SIZE
         self._memory[at : at + _TIME.size] = time
 
-    def _set_ignored(self, index: int, value: int) -> None:
-        at = index * _SIZE + layout.Task.ignored.offset
+    def _number(self, index: int, at: int) -> int:
+        return int(_NUMBER.unpack_from(self._memory, index * _SIZE + at)[0])
+
+    def _set_number(self, index: int, at: int, value: int) -> None:
+        at += index * _SIZE
         self._memory[at : at + _NUMBER.size] = _NUMBER.pack(value)
 
     def _prepared(self, index: int) -> layout.Task:

@@ -10,10 +10,11 @@ _AT_MOST = 32
 
 
 def load_barrier() -> None:
-    """What is looked at before was there before what is looked at afterwards.
+    """What is looked at, or written, before was so before what is looked at afterwards.
 
-    x86 keeps loads in order, arm64 does not. CPython gives a lock back by a store-release and takes
-    it by a load-acquire, which are ordered one after the other.
+    x86 keeps loads in order, but not a load behind a store; arm64 keeps neither. CPython gives a
+    lock back by a store-release and takes it by a load-acquire, which are ordered one after the
+    other.
     """
     lock = threading.Lock()
     lock.acquire()
