@@ -76,6 +76,7 @@ static __always_inline int take_sample(__u32 of_id, __u64 argument, __u32 flag)
 	sample->argument = argument;
 	sample->of_id = of_id;
 	sample->flag = flag;
+	sample->pid = inner_tid();
 	/* What is behind it may lie in a page that this process has not touched: that is 0 */
 	for (i = 0; i < ENTRY / 8; i++)
 		bpf_probe_read_user(&sample->entry[i * 8], 8, (void *)entry + i * 8);

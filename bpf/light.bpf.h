@@ -40,11 +40,13 @@ static __always_inline int describe(struct pgt_task *task, __u64 query_id, __u64
 }
 
 /* What a task's entry says; false if it was interrupted in the midst of a change. A state of 0 is
- * none: it has no entry, or has not touched it yet, as a process that starts. */
+ * none: it has no entry, or has not written to it yet, as a process that starts: until then it
+ * says what another ran who had it before, and has no pid, or that one's. */
 static __noinline int read_entry(struct pgt_task *task, struct pgt_memory *memory, __u32 *state)
 {
 	struct pgt_seen *seen;
 	void *entry = NULL;
+	__u32 pid = 0;
 
 	if (!task || !memory || !state)
 		return 0;
@@ -57,6 +59,9 @@ static __noinline int read_entry(struct pgt_task *task, struct pgt_memory *memor
 		return 1;
 	if (seen->changes & 1)
 		return 0;
+	bpf_probe_read_user(&pid, sizeof(pid), entry + memory->pid);
+	if (pid != task->inner_tgid && task->inner_tgid)
+		return 1;
 	seen->query_id = 0;
 	if (memory->query_id)
 		bpf_probe_read_user(&seen->query_id, sizeof(seen->query_id),

@@ -102,7 +102,9 @@ struct pgt_memory {
 	__u32 state;	/* st_state */
 	__u32 start;	/* st_activity_start_timestamp */
 	__u32 query_id; /* st_query_id; 0: not known */
+	__u32 pid;	/* st_procpid */
 	__u32 round;	/* of samples: threads are chosen anew in each */
+	__u32 unused;
 };
 
 /* What user space changes while the programs run. */
@@ -226,6 +228,8 @@ struct pgt_sample {
 	__u64 argument; /* the state, or the query id */
 	__u32 of_id;	/* the call reports a query id */
 	__u32 flag;	/* of a state: it has a text; of an id: it is forced */
+	__u32 pid;	/* as its own PID namespace has it */
+	__u32 unused;
 	__u8 entry[ENTRY];
 };
 

@@ -29,7 +29,8 @@ class Backend:
         self.now_ns = 10**12 + tid
         self.samples: list[layout.Sample] = []
         self.silent = False
-        self._set("Q", 8, self._us())  # when the process began
+        self._set("I", places.pid, tid)
+        self._set("Q", 16, self._us())  # when the process began
 
     def state(self, state: int, *, text: bool) -> None:
         started = self._us()
@@ -90,6 +91,7 @@ class Backend:
             layout.Sample(
                 record=layout.RECORD_SAMPLE,
                 tid=self.tid,
+                pid=self.tid,
                 number=self.number,
                 ns=self.now_ns,
                 argument=argument,
@@ -100,7 +102,7 @@ class Backend:
         )
 
 
-PLACES = Offsets(changes=0, state=232, start=32, running=RUNNING, query_id=424)
+PLACES = Offsets(changes=0, pid=4, state=232, start=32, running=RUNNING, query_id=424)
 
 
 def calibrated(samples: Sequence[layout.Sample], *, ids: bool = True) -> Calibration:
@@ -124,7 +126,7 @@ def busy(places: Offsets = PLACES, *, statements: int = 20, seed: int = 1) -> Ba
 )
 def test_fields_are_found_wherever_they_are(places: list[int], seed: int) -> None:
     state, start, query_id = (16 * place for place in places[:3])
-    hidden = Offsets(4, state, start, RUNNING, query_id)
+    hidden = Offsets(4, 8, state, start, RUNNING, query_id)
     calibration = calibrated(busy(hidden, statements=60, seed=seed).samples)
     assert (calibration.offsets(), calibration.failures()) == (hidden, [])
     assert calibration.is_over()
@@ -157,8 +159,8 @@ def test_samples_that_were_lost_mislead_nobody() -> None:
 
 def test_sessions_that_report_nothing() -> None:
     """With track_activities = off, beside one that does."""
-    quiet, loud = busy(statements=0), busy()
-    quiet.silent, quiet.tid = True, 8
+    quiet, loud = Backend(8, PLACES), busy()
+    quiet.silent = True
     for _ in range(20):
         quiet.statement(5)
     both = sorted([*quiet.samples, *loud.samples], key=lambda sample: sample.ns)
@@ -205,6 +207,7 @@ def altered(backend: Backend, place: int, size: int, into: int | None) -> list[l
     ("name", "place", "size"),
     [
         ("st_changecount", PLACES.changes, 4),
+        ("st_procpid", PLACES.pid, 4),
         ("st_state", PLACES.state, 4),
         ("st_activity_start_timestamp", PLACES.start, 8),
         ("st_query_id", 424, 8),

@@ -40,6 +40,7 @@ class Offsets(NamedTuple):
     """Places of the fields, in bytes."""
 
     changes: int
+    pid: int
     state: int
     start: int
     running: int
@@ -138,7 +139,8 @@ class Calibration:
         self._ids = ids
         self._threads: dict[int, _Thread] = {}
         self._running: Counter[int] = Counter()
-        self._changes, self._state = _Votes(_FEWEST), _Apart(kinds=2)
+        self._changes, self._pid = _Votes(_FEWEST), _Votes(_FEWEST)
+        self._state = _Apart(kinds=2)
         self._start = _Apart(kinds=3 if ids else 2)
         self._query_id = _Votes(_FEWEST_IDS)
         self.samples = 0
@@ -156,6 +158,7 @@ class Calibration:
             if thread.state is not None:
                 self._look(thread, entry, realtime_ns)
             thread.number, thread.entry = sample.number, entry
+        self._pid.add(i * 4 for i, word in enumerate(_WORDS.unpack(entry)) if word == sample.pid)
         if sample.of_id:
             _take_id(thread, sample)
         else:
@@ -163,17 +166,18 @@ class Calibration:
 
     def offsets(self) -> Offsets | None:
         """What was found; None while it is not enough."""
-        changes, state = self._changes.place(), self._state.place()
-        start = self._start.place()
-        if changes is None or state is None or start is None:
+        changes, pid = self._changes.place(), self._pid.place()
+        state, start = self._state.place(), self._start.place()
+        if changes is None or pid is None or state is None or start is None:
             return None
         ((running, _),) = self._running.most_common(1)
-        return Offsets(changes, state, start, running, self._query_id.place())
+        return Offsets(changes, pid, state, start, running, self._query_id.place())
 
     def failures(self) -> list[str]:
         """What was given up, and why."""
         named: dict[str, _Votes | _Apart] = {
             "st_changecount": self._changes,
+            "st_procpid": self._pid,
             "st_state": self._state,
             "st_activity_start_timestamp": self._start,
         }

@@ -118,7 +118,9 @@ class Memory(ctypes.Structure):
         ("state", c_uint32),
         ("start", c_uint32),
         ("query_id", c_uint32),
+        ("pid", c_uint32),
         ("round", c_uint32),
+        ("unused", c_uint32),
     )
 
 
@@ -275,6 +277,8 @@ class Sample(ctypes.Structure):
         ("argument", c_uint64),
         ("of_id", c_uint32),
         ("flag", c_uint32),
+        ("pid", c_uint32),
+        ("unused", c_uint32),
         ("entry", c_uint8 * ENTRY),
     )
 

@@ -142,5 +142,5 @@ class Light:
             memory = self._live.memory[place]
             memory.running, memory.changes = found.running, found.changes
             memory.state, memory.start = found.state, found.start
-            memory.query_id = found.query_id or 0
+            memory.query_id, memory.pid = found.query_id or 0, found.pid
             memory.found = 1
