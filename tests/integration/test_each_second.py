@@ -167,3 +167,25 @@ def test_seconds_are_of_whom_all_other_numbers_are_of(server: Server, tmp_path: 
         operation: counts[operation] for operation in OPERATIONS
     }
     assert counts["read"] > 1_000
+
+
+def test_waiting_for_a_first_statement_is_a_part_of_none(server: Server) -> None:
+    """Also where a backend was woken meanwhile, and so was seen to do something before its first
+    statement came.
+    """
+    cluster = server(max_wal_senders=0)
+    with cluster.connect() as client, cluster.connect() as other:
+        pid = client.info.backend_pid
+        with trace(cluster.postmaster_pid, queries="full", times=True) as tracer:
+            for _ in range(3):
+                other.execute("select pg_reload_conf()")
+                time.sleep(0.5 * LENGTH_S)
+            client.execute("select 'the first'")
+            time.sleep(1.5 * LENGTH_S)
+    taken = tracer.capture()
+    (backend,) = (each for each in taken.backends if each.pid == pid)
+    waits = [each for each in backend.times if each.wait_event == "ClientRead"]
+    assert {each.scope for each in waits} == {"outside"}
+    assert sum(each.total_ns for each in waits) >= 2 * LENGTH_S * 10**9
+    told = {each.wait_event_type for interval in taken.intervals for each in interval.times}
+    assert "Client" not in told

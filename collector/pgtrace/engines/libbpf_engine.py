@@ -407,6 +407,7 @@ class LibbpfEngine:
         self._files = FileTable(self._object, self._room.files)
         self._pool = SlotPool(self._object, self._room, self._files.number)
         self._statements = StatementTable(self._object, self._pool, self._room.statements)
+        self._pool.is_begun_before = self._statements.is_begun_before
         self._records = Ring(self._object.map("pgt_records"), self._take_record)
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
         self._tasks = TaskTable(self._object, self._room.tasks)
@@ -472,7 +473,6 @@ class LibbpfEngine:
             now_ns = self._ended_ns or time.monotonic_ns()
             task_times.add_pending(reads, known, now_ns, before=self._before(known))
             task.asleep = task_times.asleep(known)
-        idle = task.serial in self._pool.idle
         task.running, outside = self._running(known), set[int]()
         if (
             task.running
@@ -492,9 +492,9 @@ class LibbpfEngine:
         if not self._per_query:  # there, these are of queries whose records were lost
             totals += self._statements.others(known, reads)
         for total in totals:
-            if total.begun_before and idle:  # a message that was no query
-                outside.add(total.statement)
-            elif total.latency.count or self._light:
+            if self._pool.is_outside(task.serial, total.statement):
+                continue  # a message that was no query
+            if total.latency.count or self._light:
                 task.statements.append(total)
             elif task.running and total.statement == known.query.statement:
                 # What others read for it is its statement's from the start

@@ -130,6 +130,14 @@ class SlotPool:
         """Of slots as they were last, a hash of all but their chunks, and by_power() of these."""
         self.idle: set[int] = set()
         """Tasks that ran no query when tracing began: what they read then was outside."""
+        self.is_begun_before: Callable[[int], bool] = lambda query: query == BEGUN_BEFORE
+        """Whether a query, or a statement, by its number, is what was open when tracing began."""
+
+    def is_outside(self, charged_to: int, query: int) -> bool:
+        """Whether it is none: the kernel takes it that a backend was in a query when tracing began,
+        until its first one begins.
+        """
+        return charged_to in self.idle and self.is_begun_before(query)
 
     def note_charged(self, charged_to: int, query: int, place: int) -> None:
         """Another task has taken a slot for reads that this one pays."""
@@ -400,7 +408,7 @@ class SlotPool:
     def _told(self, values: _Values, key: _K) -> _K:
         if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
             return key._replace(performed_by="io worker")
-        if values[_QUERY] == BEGUN_BEFORE and values[_PAYER] in self.idle:
+        if self.is_outside(values[_PAYER], values[_QUERY]):
             return key._replace(scope="outside")
         return key
 

@@ -7,10 +7,11 @@ from ctypes import sizeof
 from ..libbpf.objects import Object
 from . import StatementName, StatementTotal, layout
 from .column import Column
-from .slot_table import ReadsByQuery, SlotPool, fill
+from .slot_table import BEGUN_BEFORE, ReadsByQuery, SlotPool, fill
 
 _SIZE = sizeof(layout.Statement)
 _SUMS_END = layout.Statement.sums.offset + sizeof(layout.Calls)
+_BEGUN_BEFORE_AT = layout.Statement.key.offset + layout.StatementKey.begun_before.offset
 _STATEMENTS = 3  # enum queue in bpf/free_lists.bpf.c
 _SIGNED = 1 << 63
 
@@ -59,6 +60,13 @@ class StatementTable:
             reads=reads.get(layout.STATEMENT | (index + 1), {}),
             statement=layout.STATEMENT | (index + 1),
         )
+
+    def is_begun_before(self, query: int) -> bool:
+        """Whether a query, or a statement, by its number, is what was open when tracing began."""
+        if query <= layout.STATEMENT:
+            return query == BEGUN_BEFORE
+        memory, at = self._memory.at(query - layout.STATEMENT - 1)
+        return bool(memory[at + _BEGUN_BEFORE_AT])
 
     def name(self, index: int) -> StatementName:
         """Of the statement at one place, which it is."""
