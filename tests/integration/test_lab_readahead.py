@@ -175,7 +175,7 @@ def told_amiss(measured: Measured) -> str | None:
     if len(large) != 1 or large[0] <= 0.97 * count:
         return f"humps of {large} of {count} reads"
     # What a busy host adds is longer reads
-    found, timed = histogram(reads).percentile(25), measured.device.timed_by_its_reader(4096)
+    found, timed = histogram(reads).percentile(25), measured.device.timed(4096).reader_ns
     if found != pytest.approx(each * timed, rel=0.1):
         return f"reads of {found} ns, of {each} requests of {timed} ns"
     return None

@@ -6,7 +6,7 @@ import random
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -79,6 +79,13 @@ class SimulatedStorage:
         Path(queue, "read_ahead_kb").write_text(f"{kib}")
 
 
+class Timed(NamedTuple):
+    """How long the same reads took: nanoseconds."""
+
+    reader_ns: int
+    device_ns: int
+
+
 class SimulatedSsd(SimulatedStorage):
     """One whose requests take the same time, wherever they are and however long."""
 
@@ -86,11 +93,11 @@ class SimulatedSsd(SimulatedStorage):
         super().__init__(directory)
         self.latency_ns = latency_ns
 
-    def timed_by_its_reader(self, length: int) -> int:
+    def timed(self, length: int) -> Timed:
         """The lower quartile of reads of so many bytes, which come in one request, as who reads
         them sees it: the device, and what this host takes at the moment to sleep and to wake.
         """
-        count = 300
+        count, mark = 300, len(self.requests())
         with tempfile.NamedTemporaryFile(dir=self.directory) as file:
             file.write(os.urandom(length * count))
             file.flush()
@@ -102,7 +109,14 @@ class SimulatedSsd(SimulatedStorage):
                 began = time.perf_counter_ns()
                 os.pread(file.fileno(), length, number * length)
                 times.append(time.perf_counter_ns() - began)
-        return sorted(times)[count // 4]
+        own = [r.duration_ns for r in self.reads_since(mark) if r.length == length]
+        assert len(own) == count
+        return Timed(lower_quartile(times), lower_quartile(own))
+
+
+def lower_quartile(times_ns: Sequence[int]) -> int:
+    """A host only adds to what a device takes."""
+    return sorted(times_ns)[len(times_ns) // 4]
 
 
 Simulated = Callable[..., SimulatedSsd]
