@@ -141,6 +141,7 @@ def test_a_newer_version_in_the_place_of_an_older_one(
     watched = Watched(monkeypatch, server(1), server(11, "/srv/other", version=beside))
     watched.restart(1, server(2, version="18.1"))
     watched.watch(2)
+    assert (watched.servers.major(1), watched.servers.major(2)) == (17, 18)
     missing = ["charging reads of I/O workers: tracing began with an older server"]
     assert watched.engine.not_measured == (missing if beside == "17.6" else [])
 

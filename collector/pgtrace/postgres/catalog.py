@@ -128,11 +128,11 @@ class Names:
         if began_ns >= self._looked_ns - _EVERY_S * 1e9:
             self._came = True
 
-    def is_own(self, pid: int, began_ns: int, ended_ns: int) -> bool:
-        """Whether that backend, which ended then, or not yet if that is 0, served this alone."""
+    def is_own(self, pid: int, born_ns: int, ended_ns: int) -> bool:
+        """Whether that backend served this alone; the times are as of() has them."""
         # Asked of every process each second, by a live screen
         return pid in self._own_pids and any(
-            own == pid and began_ns <= at and (not ended_ns or at <= ended_ns)
+            own == pid and born_ns <= at and (not ended_ns or at <= ended_ns)
             for own, at in list(self._own)
         )
 

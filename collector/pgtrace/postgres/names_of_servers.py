@@ -29,10 +29,10 @@ class NamesOfServers:
         """Whoever may know a server, by the postmaster that it had when tracing began."""
         return next((names for names in self._each if names.are_of(postmaster)), None)
 
-    def is_own(self, postmaster: int, pid: int, began_ns: int, ended_ns: int) -> bool:
+    def is_own(self, postmaster: int, pid: int, born_ns: int, ended_ns: int) -> bool:
         """As Names, of a server's backend."""
         return any(
-            names.is_own(pid, began_ns, ended_ns) and names.are_of(postmaster)
+            names.is_own(pid, born_ns, ended_ns) and names.are_of(postmaster)
             for names in self._each
         )
 

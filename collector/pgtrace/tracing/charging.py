@@ -380,8 +380,7 @@ class Registry:
         if process.final is None or not self.identities.is_meant(process):
             return
         account = self._accounts.of(process, process.final, {})
-        if server := self.servers.of(process.postmaster):
-            account.tell_version(server.major or 0)
+        account.tell_version(self.servers.major(process.postmaster) or 0)
         kind = (process.title.backend_type, process.title.datname, process.title.usename)
         known = self._merged.get(kind)
         if known is None:

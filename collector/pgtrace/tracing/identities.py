@@ -116,7 +116,7 @@ class Identities:
         own = self._names is not None and self._names.is_own(
             self._servers.first(process.postmaster),
             process.inner_pid,
-            process.began_ns,
+            process.born_ns,
             process.ended_ns,
         )
         if process.ended_ns:

@@ -32,6 +32,8 @@ class Servers:
         self._engine = engine
         self._target = target
         self._servers = {server.postmaster_pid: server for server in target.servers}
+        self._majors = {server.postmaster_pid: server.major for server in target.servers}
+        """Of all that were ever traced."""
         self._unfollowed = set(all_unfollowed(target.servers))
         self._aio = any(self.follows(s.postmaster_pid) for s in target.servers if has_aio(s))
         """Whether what is needed for asynchronous reads was loaded."""
@@ -63,6 +65,13 @@ class Servers:
     def of(self, postmaster: int) -> Server | None:
         """The server of a postmaster."""
         return self._servers.get(postmaster)
+
+    def major(self, postmaster: int) -> int | None:
+        """Its server's major version, also once it is gone; of one that came and went unseen, or of
+        any, the newest of those known.
+        """
+        newest = max((major for major in self._majors.values() if major), default=None)
+        return self._majors.get(postmaster, newest)
 
     def first(self, postmaster: int) -> int:
         """The postmaster that its server had when tracing began."""
@@ -272,7 +281,7 @@ class Servers:
         self._first[new] = self.first(old)
         self._gaps.started(self.name(server), time.monotonic_ns())
         del self._servers[old]
-        self._servers[new] = successor
+        self._servers[new], self._majors[new] = successor, successor.major
 
     def _say_missing(self, server: Server, successor: Server, reason: str | None) -> None:
         """What is not measured of it that was of the one before."""

@@ -71,8 +71,7 @@ class Tracer:
         self._finished: Capture | None = None
         self._closed = False
         self._holders: dict[int, LockHolders] = {}
-        self._majors = {each.postmaster_pid: each.major for each in target.servers}
-        """Both by postmaster."""
+        """By postmaster."""
         self._polled = 0.0
         options = options or TraceOptions()
         self._by_file = options.by_file
@@ -123,7 +122,7 @@ class Tracer:
             texts=self.names.texts if self.names else {},
             waits=self.engine.waits,
             light=request.light,
-            major=self._major,
+            major=self.registry.servers.major,
             failures=self.failures,
         )
         self.recorder = (
@@ -202,14 +201,6 @@ class Tracer:
             return None
         found = names.blockers.found() if names else []
         return event.event, waited_ns, found or self._lock_holders(process)
-
-    def _major(self, postmaster: int) -> int | None:
-        """Of a server; of one that came and went unseen, or of any, the newest of those known."""
-        server = self.registry.servers.of(postmaster)
-        if server:
-            self._majors[postmaster] = server.major
-        newest = max((major for major in self._majors.values() if major), default=None)
-        return self._majors.get(postmaster, newest)
 
     def _lock_holders(self, process: TracedProcess) -> list[Blocker]:
         server = self.registry.servers.of(process.postmaster)
