@@ -180,10 +180,10 @@ def empty_programs(floors: Path, binary: str | None, *, switch: bool = False) ->
 
 
 @contextmanager
-def least_time(compiled: Path, postmaster: int) -> Iterator[None]:
+def least_time(compiled: Path, postmaster: int, *, by_statement: bool = False) -> Iterator[None]:
     """The program of least_time.bpf.c, where pgtrace has its own at each switch of tasks."""
     addresses = (known_address(postmaster, name) for name in _LOOKED_AT)
-    server = struct.pack("<QQII", *addresses, _ABOUT_QUERY_ID, postmaster)
+    server = struct.pack("<QQIIII", *addresses, _ABOUT_QUERY_ID, postmaster, by_statement, 0)
     with Object(compiled) as loaded:
         loaded.map(".rodata.server").set_initial(server)
         loaded.load()

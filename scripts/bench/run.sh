@@ -8,7 +8,7 @@ with_tracefs "scripts/bench/${0##*/}" "$@"
 export PYTHONPATH=$PWD/collector
 object=collector/pgtrace/objects/pgtrace.bpf.o
 
-supervise install_packages bpftrace clang libbpf-dev libbpf1 postgresql-15 python3-venv || exit
+supervise install_packages bpftool bpftrace clang libbpf-dev libbpf1 postgresql-15 python3-venv || exit
 # What is measured is what the sources say now
 if ! .venv/bin/python -c 'import pgtrace.tracing.tracer, psycopg' 2>/dev/null ||
     [[ ! -e $object || $(find bpf -type f -newer "$object") ]]; then

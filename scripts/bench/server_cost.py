@@ -123,16 +123,24 @@ class Load:
         """So many of them, after one that is not looked at."""
         self._next()
         found = []
-        before, own, began = self._cpu_ns(), time.process_time(), time.monotonic()
+        before, own, began = self.cpu_ns(), time.process_time(), time.monotonic()
         while len(found) < number:
             tps = self._next()
-            after, own_after, ended = self._cpu_ns(), time.process_time(), time.monotonic()
+            after, own_after, ended = self.cpu_ns(), time.process_time(), time.monotonic()
             took = ended - began
             if took < LEAST_S:
                 continue
             found.append(Second((after - before) / (tps * took), tps, (own_after - own) / took))
             before, own, began = after, own_after, ended
         return found
+
+    def cpu_ns(self) -> int:
+        """What the server's processes have taken so far."""
+        total = 0
+        for pid in self._pids:
+            with contextlib.suppress(OSError):
+                total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+        return total
 
     def _next(self) -> float:
         """Wait for the next second, and return its transactions."""
@@ -142,13 +150,6 @@ class Load:
             if words[:1] == ["progress:"]:
                 return float(words[3])
         raise bench.BenchError("pgbench has ended")
-
-    def _cpu_ns(self) -> int:
-        total = 0
-        for pid in self._pids:
-            with contextlib.suppress(OSError):
-                total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
-        return total
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from bpf_left import leftovers
 
 BENCH = Path(__file__).parents[2] / "scripts/bench"
+STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
 VERDICTS = {"met", "not met", "not decided", "no goal"}
 
 
@@ -64,6 +65,17 @@ def test_server_cost() -> None:
     for each in printed["loads"].values():
         assert each["untraced_ns"] > 1000
         assert each["untraced_tps"] > 1
+    assert leftovers() == {}
+
+
+@pytest.mark.long
+def test_switch_cost() -> None:
+    before = STATISTICS.read_text()
+    printed = figures("switch_cost", "--rounds", 1, "--scale", 1, "--clients", 2)
+    taken = {name: of_it["switch_ns"]["median"] for name, of_it in printed["tracers"].items()}
+    assert 0 < taken["empty"] < taken["least"] < taken["least by statement"]
+    assert taken["empty"] < taken["pgtrace"]
+    assert STATISTICS.read_text() == before
     assert leftovers() == {}
 
 

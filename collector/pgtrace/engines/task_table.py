@@ -103,7 +103,7 @@ class TaskTable:
                 look = functools.partial(self._look_at, index, member, servers, now_ns, light=light)
                 self._look_until_still(index, look)
             if _runs(member):
-                self._set_number(index, _IGNORED_AT, 0)
+                self._set_ignored(index, 0)
             else:
                 self._end(index, member, now)
         for member in self._refused:
@@ -118,11 +118,11 @@ class TaskTable:
             look()
             if self._number(index, _MISSED_AT):
                 continue
-            self._set_number(index, _IGNORED_AT, 0)
+            self._set_ignored(index, 0)
             load_barrier()
             if not self._number(index, _MISSED_AT):
                 return
-            self._set_number(index, _IGNORED_AT, 1)
+            self._set_ignored(index, 1)
 
     def _look_at(
         self,
@@ -256,7 +256,7 @@ class TaskTable:
 
     def ignore(self, serial: int) -> None:
         """Count nothing more of it."""
-        self._set_number(self._place[serial], _IGNORED_AT, 1)
+        self._set_ignored(self._place[serial], 1)
 
     def close_scopes(self) -> None:
         """No scope is open after all: there are no probes to close it."""
@@ -309,6 +309,9 @@ class TaskTable:
 
     def _number(self, index: int, at: int) -> int:
         return int(_NUMBER.unpack_from(self._memory, index * _SIZE + at)[0])
+
+    def _set_ignored(self, index: int, value: int) -> None:
+        self._set_number(index, _IGNORED_AT, value)
 
     def _set_number(self, index: int, at: int, value: int) -> None:
         at += index * _SIZE
