@@ -149,6 +149,7 @@ def parts() -> tuple[Part, ...]:
         Part("ruff", "servers", "qdf", ("ruff", "check")),
         Part("format", "servers", "qdf", ("ruff", "format", "--check")),
         Part("mypy", "servers", "qdf", ("mypy",)),
+        Part("mypy of tests", "servers", "qdf", ("mypy", "--config-file", "tests/mypy.ini")),
         Part("clang-format", "servers", "qdf", ("clang-format", "--dry-run", "-Werror", *sources)),
         Part("codespell", "servers", "qdf", ("codespell",)),
         Part("shellcheck", "servers", "qdf", ("shellcheck", "-x", *shell_scripts())),

@@ -1,10 +1,11 @@
 """What measuring times takes at each switch of tasks: `scripts/bench/switch_cost` calls it where
 tracefs is mounted.
 
-pgbench runs all the time. The kernel's own statistics (kernel.bpf_stats_enabled) say how long the
-program at the switch ran, in the processes of the server and in others: held against the CPU time
-of the server's processes, that is less noisy than what a transaction costs with it and without, as
-scripts/bench/server_cost has it. What its memory costs whoever runs next is not in it.
+pgbench runs all the time. The kernel's own statistics (kernel.bpf_stats_enabled) say how long a
+tracer's programs ran, in the processes of the server and in others: held against the CPU time of
+the server's processes, that is less noisy than what a transaction costs with them and without, as
+scripts/bench/server_cost has it. The way to them and what their memory costs whoever runs next are
+not in it, so that a tracer costs no less.
 """
 
 import argparse
@@ -15,8 +16,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import bench
 from server_cost import CLIENTS, SCALE, SECONDS, SETTINGS, WORKLOADS, Load
@@ -25,12 +27,38 @@ from pgtrace.errors import PgtraceError
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.tracer import trace
 
-PROGRAMS = ("pgt_sb_switch", "pgt_sr_switch")
+AT_SWITCH = ("pgt_sb_switch", "pgt_sr_switch")
 STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
-TRACERS = ("empty", "least", "least by statement", "pgtrace")
+EMPTY, LEAST, BY_STATEMENT, LIGHT, TIME = TRACERS = (
+    "empty programs",
+    "least of time",
+    "least of time, by statement",
+    "light",
+    "light, time",
+)
+FLOOR = f"{LIGHT} + {BY_STATEMENT}"
 
-Rounds = dict[str, dict[str, list[list[float]]]]
-"""By tracer: `share` of the server's CPU time, and nanoseconds of `a switch`, by round."""
+Rounds = dict[str, list[list[float]]]
+"""By tracer, by round."""
+
+
+class Counts(NamedTuple):
+    """What the kernel has counted so far."""
+
+    ns: int
+    """Of all programs,"""
+    switch_ns: int
+    """of those at the switch alone,"""
+    switches: int
+    """and how often these ran."""
+
+
+@dataclass
+class Measured:
+    """By tracer: the share of the server's CPU time, and nanoseconds of a switch."""
+
+    share: Rounds = field(default_factory=dict)
+    switch_ns: Rounds = field(default_factory=dict)
 
 
 @contextmanager
@@ -44,61 +72,72 @@ def counted() -> Iterator[None]:
         STATISTICS.write_text(before)
 
 
-def taken() -> tuple[int, int]:
-    """Nanoseconds that programs at the switch took so far, and how often one ran."""
+def taken() -> Counts:
+    """Of all programs that run now."""
     command = ["bpftool", "--json", "prog", "show"]
     listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    found = [each for each in listed if each.get("name") in PROGRAMS]
-    return sum(e["run_time_ns"] for e in found), sum(e["run_cnt"] for e in found)
+    ours = [each for each in listed if each.get("name", "").startswith("pgt_")]
+    switch = [each for each in ours if each["name"] in AT_SWITCH]
+    return Counts(
+        sum(each.get("run_time_ns", 0) for each in ours),
+        sum(each.get("run_time_ns", 0) for each in switch),
+        sum(each.get("run_cnt", 0) for each in switch),
+    )
 
 
 def traced(
     name: str, cluster: PrivateCluster, compiled: Mapping[str, Path]
 ) -> AbstractContextManager[object]:
     """One of TRACERS."""
-    if name == "empty":
+    if name == EMPTY:
         return bench.empty_programs(compiled["floors"], None, switch=True)
-    if name == "pgtrace":
-        return trace(cluster.postmaster_pid, queries="light", times=True)
-    by_statement = name == "least by statement"
-    return bench.least_time(
-        compiled["least_time"], cluster.postmaster_pid, by_statement=by_statement
-    )
+    if name in (LIGHT, TIME):
+        return trace(cluster.postmaster_pid, queries="light", times=name == TIME)
+    by_statement = name == BY_STATEMENT
+    least = compiled["least_time"]
+    return bench.least_time(least, cluster.postmaster_pid, by_statement=by_statement)
 
 
 def measure(
     cluster: PrivateCluster, compiled: Mapping[str, Path], load: Load, rounds: int
-) -> Rounds:
+) -> Measured:
     """Each tracer once a round, in random order."""
-    found: Rounds = {name: {"share": [], "switch_ns": []} for name in TRACERS}
+    found = Measured()
     for turn in range(rounds):
         for name in random.sample(TRACERS, len(TRACERS)):
             bench.progress(f"round {turn + 1} of {rounds}, {name}")
             with traced(name, cluster, compiled):
                 load.seconds(1)  # what is met for the first time
-                (ns, times), cpu_ns = taken(), load.cpu_ns()
+                before, cpu_ns = taken(), load.cpu_ns()
                 load.seconds(SECONDS)
-                (ns_then, times_then), cpu_ns_then = taken(), load.cpu_ns()
-            found[name]["share"].append([(ns_then - ns) / (cpu_ns_then - cpu_ns)])
-            found[name]["switch_ns"].append([(ns_then - ns) / (times_then - times)])
+                after, cpu_ns = taken(), load.cpu_ns() - cpu_ns
+            found.share.setdefault(name, []).append([(after.ns - before.ns) / cpu_ns])
+            if switches := after.switches - before.switches:
+                each_ns = (after.switch_ns - before.switch_ns) / switches
+                found.switch_ns.setdefault(name, []).append([each_ns])
+        found.share.setdefault(FLOOR, []).append(
+            [found.share[LIGHT][turn][0] + found.share[BY_STATEMENT][turn][0]]
+        )
     bench.progress("")
     return found
 
 
-def document(found: Rounds, load: str, tracers: int) -> dict[str, Any]:
+def document(found: Measured, load: str, tracers: int) -> dict[str, Any]:
     """Everything that was measured."""
+    ours = found.share[TIME]
     return {
         "host": bench.host(),
         "other_tracers": tracers,
         "load": load,
-        "rounds": len(found["pgtrace"]["share"]),
-        "tracers": {
-            name: {what: bench.named_quartiles(rounds) for what, rounds in of_it.items()}
-            for name, of_it in found.items()
+        "rounds": len(ours),
+        "share": {name: bench.named_quartiles(of_it) for name, of_it in found.share.items()},
+        "switch_ns": {
+            name: bench.named_quartiles(of_it) for name, of_it in found.switch_ns.items()
         },
         "ratios": [
-            bench.ratio(f"pgtrace to {name}", found["pgtrace"]["share"], rounds, None).as_json()
-            for name, rounds in ((name, found[name]["share"]) for name in TRACERS[:-1])
+            bench.ratio(f"{TIME} to {name}", ours, of_it, None).as_json()
+            for name, of_it in found.share.items()
+            if name != TIME
         ],
     }
 
@@ -110,16 +149,16 @@ def lines(found: Mapping[str, Any]) -> list[str]:
         f"{found['load']}; {found['rounds']} rounds of {SECONDS} s",
         *bench.warnings(found["other_tracers"]),
         "",
-        f"{'At the switch of tasks':<26}the server's CPU time          a switch  [quartiles]",
+        f"{'Programs':<38}the server's CPU time   a switch  [quartiles]",
     ]
-    for name, of_it in found["tracers"].items():
-        low, share, high = (100 * of_it["share"][each] for each in bench.QUARTILES)
-        few, ns, many = (of_it["switch_ns"][each] for each in bench.QUARTILES)
-        shown.append(
-            f"  {name:<22}{share:6.1f} %  [{low:.1f}, {high:.1f}]"
-            f"{ns:>20,.0f} ns  [{few:,.0f}, {many:,.0f}]"
-        )
-    ratios = f"{'Ratios of medians, of the share':<50}  value  [95 % interval]"
+    for name, of_it in found["share"].items():
+        low, share, high = (100 * of_it[each] for each in bench.QUARTILES)
+        line = f"  {name:<36}{share:5.1f} %  [{low:.1f}, {high:.1f}]"
+        if name in found["switch_ns"]:
+            few, ns, many = (found["switch_ns"][name][each] for each in bench.QUARTILES)
+            line = f"{line:<62}{ns:6,.0f} ns  [{few:,.0f}, {many:,.0f}]"
+        shown.append(line)
+    ratios = f"{'Ratios of medians, of that time':<50}  value  [95 % interval]"
     return [*shown, "", ratios, *map(bench.line, found["ratios"])]
 
 
@@ -150,13 +189,13 @@ def main() -> int:
             objects = ("floors", "least_time")
             compiled = {name: bench.compile_bpf(name, Path(directory)) for name in objects}
             with closing(Load(cluster, args.workload, args.clients)) as load:
-                rounds = measure(cluster, compiled, load, args.rounds)
+                found = measure(cluster, compiled, load, args.rounds)
     except PgtraceError as error:
         print(f"scripts/bench/switch_cost: {error}", file=sys.stderr)
         return 1
     said = f"PostgreSQL {args.pg}, {args.workload}, {args.clients} clients"
-    found = document(rounds, said, tracers)
-    print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
+    printed = document(found, said, tracers)
+    print(json.dumps(printed, indent=2) if args.json else "\n".join(lines(printed)))
     return 0
 
 

@@ -72,9 +72,11 @@ def test_server_cost() -> None:
 def test_switch_cost() -> None:
     before = STATISTICS.read_text()
     printed = figures("switch_cost", "--rounds", 1, "--scale", 1, "--clients", 2)
-    taken = {name: of_it["switch_ns"]["median"] for name, of_it in printed["tracers"].items()}
-    assert 0 < taken["empty"] < taken["least"] < taken["least by statement"]
-    assert taken["empty"] < taken["pgtrace"]
+    taken = {name: of_it["median"] for name, of_it in printed["switch_ns"].items()}
+    least = taken["least of time"]
+    assert 0 < taken["empty programs"] < least < taken["least of time, by statement"]
+    assert taken["light, time"] > least
+    assert 0 < printed["share"]["light"]["median"] < 1
     assert STATISTICS.read_text() == before
     assert leftovers() == {}
 

@@ -366,7 +366,7 @@ def keys_of(kind: object) -> Iterator[str]:
         yield from keys_of(part)
 
 
-@pytest.mark.parametrize("finding", sorted(FINDINGS, key=lambda f: f.__name__))
+@pytest.mark.parametrize("finding", sorted(FINDINGS, key=str))
 def test_every_finding_is_in_the_reference_with_its_details(
     finding: type[lab_result.Finding],
 ) -> None:

@@ -14,7 +14,17 @@ from html_page import HtmlPage
 from pgtrace.engines import OPERATIONS
 from pgtrace.errors import UsageError
 from pgtrace.files.documents import load, write
-from pgtrace.model.capture import Capture, Excluded, Lost, Operation, Probes, Total, of_operation
+from pgtrace.model.capture import (
+    Backend,
+    Capture,
+    Excluded,
+    Lost,
+    Operation,
+    Probes,
+    Query,
+    Total,
+    of_operation,
+)
 from pgtrace.reporters import csv_form, hlog
 from pgtrace.reporters.sections import top
 from pgtrace.reporters.terminal import capture_report, files, form, server_report
@@ -190,7 +200,8 @@ def test_a_report_names_the_statement_that_waited_for_fsync() -> None:
 def test_statements_are_shown_where_reads_were_not_measured() -> None:
     capture = of_statements()
     for backend in capture.backends:
-        for one in (backend, *backend.queries):
+        whole: list[Backend | Query] = [backend, *backend.queries]
+        for one in whole:
             one.io = [r for r in one.io if r.operation != "read"]
     capture.probes.operations = ["write", "fsync"]
     shown = "".join(form.report(capture, View(part="statements")))
