@@ -6,15 +6,18 @@ tracer's programs ran, in the processes of the server and in others: held agains
 the server's processes, that is less noisy than what a transaction costs with them and without, as
 scripts/bench/server_cost has it. The way to them and what their memory costs whoever runs next are
 not in it, so that a tracer costs no less.
+
+Then the server has nothing to do, and two processes that nobody traces wake each other in turn.
 """
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +39,7 @@ EMPTY, LEAST, BY_STATEMENT, LIGHT, TIME = TRACERS = (
     "light",
     "light, time",
 )
+TURNS = 20_000
 FLOOR = f"{LIGHT} + {BY_STATEMENT}"
 
 Rounds = dict[str, list[list[float]]]
@@ -59,6 +63,8 @@ class Measured:
 
     share: Rounds = field(default_factory=dict)
     switch_ns: Rounds = field(default_factory=dict)
+    untraced_ns: Rounds = field(default_factory=dict)
+    """Of one from an untraced process to another."""
 
 
 @contextmanager
@@ -112,14 +118,61 @@ def measure(
                 load.seconds(SECONDS)
                 after, cpu_ns = taken(), load.cpu_ns() - cpu_ns
             found.share.setdefault(name, []).append([(after.ns - before.ns) / cpu_ns])
-            if switches := after.switches - before.switches:
-                each_ns = (after.switch_ns - before.switch_ns) / switches
-                found.switch_ns.setdefault(name, []).append([each_ns])
+            if after.switches > before.switches:
+                found.switch_ns.setdefault(name, []).append([each_ns(before, after)])
         found.share.setdefault(FLOOR, []).append(
             [found.share[LIGHT][turn][0] + found.share[BY_STATEMENT][turn][0]]
         )
     bench.progress("")
     return found
+
+
+@contextmanager
+def woken_in_turn() -> Iterator[Callable[[], None]]:
+    """A process that waits for this one, on the same CPU; what is called has each wait for the
+    other so many times.
+    """
+    (ours, to_other), (others, to_us) = os.pipe(), os.pipe()
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    child = os.fork()
+    if not child:
+        while os.read(ours, 1) != b"e":
+            os.write(to_us, b"w")
+        os._exit(0)
+
+    def wake() -> None:
+        for _ in range(TURNS):
+            os.write(to_other, b"w")
+            os.read(others, 1)
+
+    try:
+        yield wake
+    finally:
+        os.write(to_other, b"e")
+        os.waitpid(child, 0)
+        os.sched_setaffinity(0, allowed)
+        for end in (ours, to_other, others, to_us):
+            os.close(end)
+
+
+def measure_untraced(
+    found: Measured, cluster: PrivateCluster, compiled: Mapping[str, Path], rounds: int
+) -> None:
+    """The same of switches that are none of the server's."""
+    with woken_in_turn() as wake:
+        for _ in range(rounds):
+            for name in random.sample((EMPTY, TIME), 2):
+                with traced(name, cluster, compiled):
+                    wake()
+                    before = taken()
+                    wake()
+                    found.untraced_ns.setdefault(name, []).append([each_ns(before, taken())])
+
+
+def each_ns(before: Counts, after: Counts) -> float:
+    """Of one switch meanwhile."""
+    return (after.switch_ns - before.switch_ns) / (after.switches - before.switches)
 
 
 def document(found: Measured, load: str, tracers: int) -> dict[str, Any]:
@@ -133,6 +186,9 @@ def document(found: Measured, load: str, tracers: int) -> dict[str, Any]:
         "share": {name: bench.named_quartiles(of_it) for name, of_it in found.share.items()},
         "switch_ns": {
             name: bench.named_quartiles(of_it) for name, of_it in found.switch_ns.items()
+        },
+        "untraced_ns": {
+            name: bench.named_quartiles(of_it) for name, of_it in found.untraced_ns.items()
         },
         "ratios": [
             bench.ratio(f"{TIME} to {name}", ours, of_it, None).as_json()
@@ -158,6 +214,10 @@ def lines(found: Mapping[str, Any]) -> list[str]:
             few, ns, many = (found["switch_ns"][name][each] for each in bench.QUARTILES)
             line = f"{line:<62}{ns:6,.0f} ns  [{few:,.0f}, {many:,.0f}]"
         shown.append(line)
+    shown += ["", f"{'A switch between processes that are not traced':<62}      ns  [quartiles]"]
+    for name, of_it in found["untraced_ns"].items():
+        few, ns, many = (of_it[each] for each in bench.QUARTILES)
+        shown.append(f"  {name:<60}{ns:6,.0f} ns  [{few:,.0f}, {many:,.0f}]")
     ratios = f"{'Ratios of medians, of that time':<50}  value  [95 % interval]"
     return [*shown, "", ratios, *map(bench.line, found["ratios"])]
 
@@ -190,6 +250,7 @@ def main() -> int:
             compiled = {name: bench.compile_bpf(name, Path(directory)) for name in objects}
             with closing(Load(cluster, args.workload, args.clients)) as load:
                 found = measure(cluster, compiled, load, args.rounds)
+            measure_untraced(found, cluster, compiled, args.rounds)
     except PgtraceError as error:
         print(f"scripts/bench/switch_cost: {error}", file=sys.stderr)
         return 1

@@ -77,6 +77,8 @@ def test_switch_cost() -> None:
     assert 0 < taken["empty programs"] < least < taken["least of time, by statement"]
     assert taken["light, time"] > least
     assert 0 < printed["share"]["light"]["median"] < 1
+    passed_by = printed["untraced_ns"]
+    assert 0 < passed_by["empty programs"]["median"] < passed_by["light, time"]["median"]
     assert STATISTICS.read_text() == before
     assert leftovers() == {}
 

@@ -55,7 +55,7 @@ def _table(times: Sequence[Time], whole_ns: int, choice: Choice) -> Table:
         Column("time", "ns"), Column("share", "share"), Column("times"), Column("mean", "ns"),
         Column("p50", "ns, 2 digits"), Column("p99", "ns, 2 digits"), Column("max", "ns, 2 digits"),
     ]  # fmt: skip
-    return Table("Where the time went", "running, or waiting for", columns, rows)
+    return Table("Where the time went", "spent on", columns, rows)
 
 
 def _figures(several: Sequence[Latencies], whole_ns: int) -> list[Value]:
