@@ -153,6 +153,23 @@ class Load:
 
 
 @contextmanager
+def prepared(
+    pg: int, scale: int, settings: Mapping[str, Any]
+) -> Iterator[tuple[PrivateCluster, dict[str, Path], int]]:
+    """A server with pgbench's tables, the programs to hold pgtrace's against, and how many others
+    trace.
+    """
+    with (
+        PrivateCluster(dict(settings), bindir=bench.programs(pg)) as cluster,
+        tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
+    ):
+        cluster.run("pgbench", "-q", "-i", "-s", str(scale))
+        objects = ("floors", "least_time")
+        compiled = {name: bench.compile_bpf(name, Path(directory)) for name in objects}
+        yield cluster, compiled, bench.other_tracers()
+
+
+@contextmanager
 def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) -> Iterator[None]:
     """As `capture` of the whole server does it; or a floor."""
     if tier.least:
@@ -268,14 +285,7 @@ def main() -> int:
     bench.interruptible()
     settings = SETTINGS | ({"io_method": args.io_method} if args.io_method else {})
     try:
-        with (
-            PrivateCluster(settings, bindir=bench.programs(args.pg)) as cluster,
-            tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
-        ):
-            cluster.run("pgbench", "-q", "-i", "-s", str(args.scale))
-            tracers = bench.other_tracers()
-            objects = ("floors", "least_time")
-            compiled = {name: bench.compile_bpf(name, Path(directory)) for name in objects}
+        with prepared(args.pg, args.scale, settings) as (cluster, compiled, tracers):
             loads = [
                 (workload, number)
                 for workload in args.workload or WORKLOADS

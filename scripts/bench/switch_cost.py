@@ -16,7 +16,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import bench
-from server_cost import CLIENTS, SCALE, SECONDS, SETTINGS, WORKLOADS, Load
+from server_cost import CLIENTS, SCALE, SECONDS, SETTINGS, WORKLOADS, Load, prepared
 
 from pgtrace.errors import PgtraceError
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -179,18 +178,18 @@ def each_ns(before: Counts, after: Counts) -> float:
 def document(found: Measured, load: str, tracers: int) -> dict[str, Any]:
     """Everything that was measured."""
     ours = found.share[TIME]
+
+    def spread(of: Rounds) -> dict[str, dict[str, float]]:
+        return {name: bench.named_quartiles(rounds) for name, rounds in of.items()}
+
     return {
         "host": bench.host(),
         "other_tracers": tracers,
         "load": load,
         "rounds": len(ours),
-        "share": {name: bench.named_quartiles(of_it) for name, of_it in found.share.items()},
-        "switch_ns": {
-            name: bench.named_quartiles(of_it) for name, of_it in found.switch_ns.items()
-        },
-        "untraced_ns": {
-            name: bench.named_quartiles(of_it) for name, of_it in found.untraced_ns.items()
-        },
+        "share": spread(found.share),
+        "switch_ns": spread(found.switch_ns),
+        "untraced_ns": spread(found.untraced_ns),
         "ratios": [
             bench.ratio(f"{TIME} to {name}", ours, of_it, None).as_json()
             for name, of_it in found.share.items()
@@ -241,14 +240,9 @@ def main() -> int:
     bench.interruptible()
     try:
         with (
-            PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster,
-            tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
+            prepared(args.pg, args.scale, SETTINGS) as (cluster, compiled, tracers),
             counted(),
         ):
-            cluster.run("pgbench", "-q", "-i", "-s", str(args.scale))
-            tracers = bench.other_tracers()
-            objects = ("floors", "least_time")
-            compiled = {name: bench.compile_bpf(name, Path(directory)) for name in objects}
             with closing(Load(cluster, args.workload, args.clients)) as load:
                 found = measure(cluster, compiled, load, args.rounds)
             measure_untraced(found, cluster, compiled, args.rounds)

@@ -71,7 +71,7 @@ def test_server_cost() -> None:
 @pytest.mark.long
 def test_switch_cost() -> None:
     before = STATISTICS.read_text()
-    printed = figures("switch_cost", "--rounds", 1, "--scale", 1, "--clients", 2)
+    printed = figures("switch_cost", "--rounds", 2, "--scale", 5)
     taken = {name: of_it["median"] for name, of_it in printed["switch_ns"].items()}
     least = taken["least of time"]
     assert 0 < taken["empty programs"] < least < taken["least of time, by statement"]
