@@ -184,6 +184,26 @@ static __always_inline __u64 stolen_time(void)
 	return BPF_CORE_READ(queue, clock) - BPF_CORE_READ(queue, clock_task);
 }
 
+/* At a switch of tasks, who comes on the CPU that the current one leaves, which the kernel has
+ * noted by then: to be loaded directly, where a program has no more than an address, `next`. NULL
+ * where that is not to be had. */
+static __always_inline struct task_struct *incoming(__u64 next)
+{
+	struct task_struct *task = NULL;
+	struct rq *queue = NULL;
+	__u64 address;
+
+	if (!has_task_btf() || !bpf_core_field_exists(task->se.cfs_rq) ||
+	    !bpf_core_field_exists(queue->curr))
+		return NULL;
+	task = (void *)bpf_get_current_task_btf();
+	task = task->se.cfs_rq->rq->curr;
+	/* The compiler would load by either of two that are equal, the verifier allows but one */
+	address = (__u64)task;
+	barrier_var(address);
+	return address == next ? task : NULL;
+}
+
 /* The current thread's number in its own PID namespace, the innermost. */
 static __always_inline __u32 inner_tid(void)
 {

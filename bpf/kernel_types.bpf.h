@@ -93,6 +93,7 @@ struct sched_info {
 struct rq {
 	__u64 clock;
 	__u64 clock_task;
+	struct task_struct *curr;
 };
 
 struct cfs_rq {

@@ -39,36 +39,52 @@ static __always_inline int describe(struct pgt_task *task, __u64 query_id, __u64
 	return 1;
 }
 
-/* What a task's entry says; false if it was interrupted in the midst of a change. A state of 0 is
- * none: it has no entry, or has not written to it yet, as a process that starts: until then it
- * says what another ran who had it before, and has no pid, or that one's. */
-static __noinline int read_entry(struct pgt_task *task, struct pgt_memory *memory, __u32 *state)
+static __always_inline __u32 in_head(struct pgt_seen *seen, __u32 offset)
 {
-	struct pgt_seen *seen;
-	void *entry = NULL;
-	__u32 pid = 0;
+	return *(__u32 *)((void *)seen->head + (offset & (HEAD - sizeof(__u32))));
+}
 
-	if (!task || !memory || !state)
+/* Reads where a task's entry begins, and returns whether it is that task's. Until one that starts
+ * has written to it, it says what another ran who had it before, and has no pid, or that one's;
+ * and after it was given back. */
+static __always_inline bool read_head(struct pgt_task *task, struct pgt_memory *memory)
+{
+	struct pgt_seen *seen = &task->seen;
+
+	if (bpf_probe_read_user(seen->head, HEAD, (void *)seen->entry))
+		return false;
+	return !task->inner_tgid || in_head(seen, memory->pid) == task->inner_tgid;
+}
+
+/* Looks for a task's entry, and whether it has one. A process keeps the one that it has. */
+static __noinline int find_entry(struct pgt_task *task, struct pgt_memory *memory)
+{
+	if (!task || !memory)
 		return 0;
-	seen = &task->seen;
-	*state = 0;
-	bpf_probe_read_user(&entry, sizeof(entry), (void *)memory->entry);
-	seen->entry = (__u64)entry;
-	if (!entry ||
-	    bpf_probe_read_user(&seen->changes, sizeof(seen->changes), entry + memory->changes))
+	if (task->seen.entry && read_head(task, memory))
 		return 1;
-	if (seen->changes & 1)
-		return 0;
-	bpf_probe_read_user(&pid, sizeof(pid), entry + memory->pid);
-	if (pid != task->inner_tgid && task->inner_tgid)
-		return 1;
+	task->seen.entry = 0;
+	bpf_probe_read_user(&task->seen.entry, sizeof(task->seen.entry), (void *)memory->entry);
+	return task->seen.entry && read_head(task, memory);
+}
+
+/* What else it says, unless the task was interrupted in the midst of a change; returns its state.
+ */
+static __always_inline __u32 read_entry(struct pgt_seen *seen, struct pgt_memory *memory)
+{
+	void *entry = (void *)seen->entry;
+	__u32 state = 0;
+
+	if (memory->start <= HEAD - sizeof(seen->start))
+		seen->start = *(__u64 *)((void *)seen->head + memory->start);
+	else
+		bpf_probe_read_user(&seen->start, sizeof(seen->start), entry + memory->start);
 	seen->query_id = 0;
 	if (memory->query_id)
 		bpf_probe_read_user(&seen->query_id, sizeof(seen->query_id),
 				    entry + memory->query_id);
-	bpf_probe_read_user(&seen->start, sizeof(seen->start), entry + memory->start);
-	bpf_probe_read_user(state, sizeof(*state), entry + memory->state);
-	return 1;
+	bpf_probe_read_user(&state, sizeof(state), entry + memory->state);
+	return state;
 }
 
 /* The statement that a task runs, if the server tells which and it was seen before: then no text
@@ -91,26 +107,35 @@ __noinline int look(__u32 task_index, __u32 switches)
 	struct pgt_memory *memory;
 	__u32 state = 0, place;
 	struct pgt_seen *seen;
+	bool own;
 
 	if (!task)
 		return 0;
 	seen = &task->seen;
 	start = seen->start;
 	query_id = seen->query_id;
-	seen->known = 0;
 	place = place_of(task->postmaster);
 	if (place >= SERVERS) {
+		seen->known = 0;
 		seen->statement = 0;
 		return 0;
 	}
 	memory = &live.memory[place & (SERVERS - 1)];
+	own = memory->found && find_entry(task, memory);
+	if (own && seen->known && seen->changes == in_head(seen, memory->changes))
+		return 0;
+	seen->known = 0;
 	if (memory->found) {
-		if (!read_entry(task, memory, &state)) {
-			if (switches)
+		if (own) {
+			seen->changes = in_head(seen, memory->changes);
+			if (seen->changes & 1) {
+				if (switches)
+					return 0;
+				seen->statement = 0;
+				__sync_fetch_and_add(&live.unseen, 1);
 				return 0;
-			seen->statement = 0;
-			__sync_fetch_and_add(&live.unseen, 1);
-			return 0;
+			}
+			state = read_entry(seen, memory);
 		}
 		if (seen->last_start != seen->start)
 			seen->last_statement = 0;
@@ -195,8 +220,6 @@ static __always_inline __u64 statement_seen(struct pgt_task *task, __u64 now, bo
 	struct pgt_seen *seen = &task->seen;
 
 	seen->looked_ns = now;
-	if (is_unchanged(task))
-		return seen->statement;
 	if (look(task->index, switches)) {
 		find_statement(task->index, task->index);
 		seen->statement = task->query.statement;

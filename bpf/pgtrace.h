@@ -25,6 +25,7 @@
 #define PLACES	   4096	   /* where threads' indexes are remembered, by the ids' last bits */
 #define LANES	   16	   /* threads that count requests of one task at the same time */
 #define LANE	   (~255u) /* the owner of the slots of a lane: this, and its number */
+#define HEAD	   64	   /* and of its begin, which has its count of changes and its pid */
 #define ENTRY	   768 /* bytes of a PgBackendStatus that calibration looks at: more than it is long */
 #define NOBODY	   (~0u)	   /* the index of a thread that is of no interest */
 #define NOWHERE	   (~0ull)	   /* no position: no read of this file was seen before */
@@ -137,6 +138,7 @@ struct pgt_live {
 	__u64 lost_times;	/* pieces of a task's time that there was no room for */
 	__u64 parents[SERVERS]; /* struct task_struct * of each postmaster, only compared; 0: not
 				   known yet */
+	__u64 followed;		/* how often a postmaster was added or took another's place */
 };
 
 /* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only
@@ -367,6 +369,7 @@ struct pgt_seen {
 	__u64 last_statement; /* that was found for it; 0: none yet */
 	__u32 changes;
 	__u32 known;			  /* the rest is true as long as these changes are all */
+	__u8 head[HEAD];		  /* scratch: where its entry begins */
 	struct pgt_recent recent[RECENT]; /* by the last bits of their ids */
 };
 

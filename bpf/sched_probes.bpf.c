@@ -32,13 +32,17 @@ static __always_inline struct pgt_task *known_task(__u32 tid, bool *met)
 	return options.only_tid && task->ended_ns ? NULL : task;
 }
 
-/* Whether a task may be traced, by its parent. Its tgid would take another look at its memory. */
+/* Whether a task may be traced, by its parent. Its tgid would take another look at its memory. Of
+ * one server the rest is not asked. */
 static __always_inline bool is_candidate(__u64 parent)
 {
+	__u64 first = live.parents[0];
 	__u32 i;
 
-	if (options.listed || live.orphans)
+	if (options.listed || live.orphans || first == parent)
 		return true;
+	if (first && !live.postmasters[1])
+		return false;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < SERVERS && live.postmasters[i]; i++)
 		if (!live.parents[i] || live.parents[i] == parent)
@@ -180,16 +184,54 @@ static __always_inline int arrive(__u32 tid, struct task_struct *next)
 	return 0;
 }
 
-/* A raw tracepoint costs less than others; where programs may have the kernel's own types, next is
- * looked at without a call. */
+#define STRANGERS 4096
+
+/* Tasks that are no candidates, by their addresses: of each that comes on a CPU it takes less to
+ * load a word from here than to follow its address. Which servers are traced is in what is
+ * compared, in bits that are 0 in any address. */
+__u64 strangers[STRANGERS] SEC(".data.strangers");
+
+static __always_inline __u64 *stranger_at(__u64 task)
+{
+	return &strangers[task / 64 & (STRANGERS - 1)];
+}
+
+static __always_inline bool is_stranger(__u64 task)
+{
+	return *stranger_at(task) == (task ^ live.followed);
+}
+
+static __always_inline bool may_be_traced(__u64 task, __u64 parent)
+{
+	if (is_candidate(parent))
+		return true;
+	*stranger_at(task) = task ^ live.followed;
+	return false;
+}
+
+/* A raw tracepoint costs less than others. It has no more of next than its address, and each look
+ * at it by a call takes as long as all else that is done for a task that is not traced. */
 SEC("raw_tracepoint")
 int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct task_struct *next = (void *)ctx->args[2];
+	struct task_struct *next = (void *)ctx->args[2], *known;
+	__u64 current;
 
-	if (is_candidate(parent()))
+	if (is_candidate(parent())) {
+		current = bpf_get_current_task();
+		if (is_stranger(current)) /* its memory was another's before */
+			*stranger_at(current) = 0;
 		leave(!!ctx->args[0]);
-	if (!is_candidate((__u64)BPF_CORE_READ(next, real_parent)))
+	}
+	if (is_stranger((__u64)next))
+		return 0;
+	known = incoming((__u64)next);
+	if (known) {
+		if (!may_be_traced((__u64)next, (__u64)known->real_parent))
+			return 0;
+		return arrive(known->pid, next);
+	}
+	if (!may_be_traced((__u64)next, (__u64)BPF_CORE_READ(next, real_parent)))
 		return 0;
 	return arrive(BPF_CORE_READ(next, pid), next);
 }

@@ -213,7 +213,7 @@ def altered(backend: Backend, place: int, size: int, into: int | None) -> list[l
         ("st_query_id", 424, 8),
     ],
 )
-@pytest.mark.parametrize(("into", "why"), [(None, "no place"), (600, "two places or more")])
+@pytest.mark.parametrize(("into", "why"), [(None, "no place"), (48, "two places or more")])
 def test_a_field_that_is_nowhere_or_twice(
     name: str, place: int, size: int, into: int | None, why: str
 ) -> None:

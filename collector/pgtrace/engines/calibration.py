@@ -34,6 +34,9 @@ _EPOCH_US = 946_684_800_000_000
 """2000-01-01, from where PostgreSQL counts, in microseconds of Unix time."""
 _WORDS = struct.Struct(f"<{layout.ENTRY // 4}I")
 _LONGS = struct.Struct(f"<{layout.ENTRY // 8}Q")
+_HEAD_WORDS = layout.HEAD // 4
+"""What is looked at of an entry at once: its count of changes and pid, its first fields from
+PostgreSQL 14 to 19 (src/include/utils/backend_status.h), have to lie in it."""
 
 
 class Offsets(NamedTuple):
@@ -158,7 +161,8 @@ class Calibration:
             if thread.state is not None:
                 self._look(thread, entry, realtime_ns)
             thread.number, thread.entry = sample.number, entry
-        self._pid.add(i * 4 for i, word in enumerate(_WORDS.unpack(entry)) if word == sample.pid)
+        words = _WORDS.unpack(entry)[:_HEAD_WORDS]
+        self._pid.add(i * 4 for i, word in enumerate(words) if word == sample.pid)
         if sample.of_id:
             _take_id(thread, sample)
         else:
@@ -202,7 +206,7 @@ class Calibration:
         if not thread.reported:
             self._changes.add(
                 i * 4
-                for i, (old, new) in enumerate(zip(before, words, strict=True))
+                for i, (old, new) in enumerate(zip(before, words[:_HEAD_WORDS], strict=False))
                 if 0 < new - old <= _STEPS and not old & 1 and not new & 1
             )
         longs, earlier = _LONGS.unpack(entry), _LONGS.unpack(thread.entry)

@@ -35,6 +35,7 @@ PLACES = 4096
 NOBODY = 0xFFFFFFFF
 LANES = 16
 LANE = 0xFFFFFF00
+HEAD = 64
 ENTRY = 768
 STATEMENT = 1 << 62
 OTHERS = STATEMENT - 1
@@ -145,6 +146,7 @@ class Live(ctypes.Structure):
         ("unseen", c_uint64),
         ("lost_times", c_uint64),
         ("parents", c_uint64 * SERVERS),
+        ("followed", c_uint64),
     )
 
 
@@ -427,6 +429,7 @@ class Seen(ctypes.Structure):
         ("last_statement", c_uint64),
         ("changes", c_uint32),
         ("known", c_uint32),
+        ("head", c_uint8 * HEAD),
         ("recent", Recent * RECENT),
     )
 

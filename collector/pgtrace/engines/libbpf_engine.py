@@ -274,6 +274,7 @@ class LibbpfEngine:
             live.orphans = 0
         if not live.orphans and not all_run():
             live.orphans = 1
+            live.followed += 1
 
     def checkpoint(self) -> CheckpointTimes:
         """See Engine."""
@@ -537,3 +538,4 @@ def _set_postmaster(live: layout.Live, place: int, postmaster: Postmaster) -> No
     live.memory[place].wait = postmaster.wait
     live.parents[place] = 0
     live.postmasters[place] = postmaster.pid
+    live.followed += 1  # who was no candidate before may be one now
