@@ -5,13 +5,13 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from test_targets import capturing
 
-from child import children_of
+from child import children_of, inner_pid
 from copied_cluster import CopiedCluster
 from fix_cluster import (
     SETTINGS,
@@ -40,6 +40,15 @@ FIRST_ID = 200_000
 """What a user namespace's root is outside."""
 
 
+def pids_of(server: PrivateCluster) -> dict[int, int]:
+    """Of its processes, by what they are in their own namespace; without who ends meanwhile."""
+    found = {}
+    for pid in children_of(server.postmaster_pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found[inner_pid(pid)] = pid
+    return found
+
+
 def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Query]:
     """A scan of a cold table by a leader and two workers, under a tracer of it."""
     server.restart()  # with nothing in shared buffers
@@ -49,11 +58,7 @@ def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Quer
         connection.execute("set max_parallel_workers_per_gather = 2")
         connection.execute(f"explain {COUNT}")
         make_cold(server, connection)
-        (host_pid,) = (
-            pid
-            for pid in children_of(server.postmaster_pid)
-            if inner_pid(pid) == connection.info.backend_pid
-        )
+        host_pid = pids_of(server)[connection.info.backend_pid]
         with capturing(server.postmaster_pid if whole else host_pid) as captured:
             buffers = explain_buffers(connection, COUNT)
     (backend,) = (b for b in captured.taken.backends if b.pid == host_pid)
@@ -61,11 +66,6 @@ def scan_in_parallel(server: PrivateCluster, whole: bool) -> tuple[Buffers, Quer
     assert not [b for b in captured.taken.backends if b.backend_type == "parallel worker"]
     (query,) = (q for q in backend.queries if (q.text or "").endswith(COUNT))
     return buffers, query
-
-
-def inner_pid(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(li.split()[-1]) for li in status.splitlines() if li.startswith("NSpid:"))
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["server", "backend"])
@@ -185,7 +185,7 @@ def test_no_name_is_taken_from_who_had_the_pid_before(server: Server) -> None:
                 return looks + 1 < tracer.names.looks
 
             wait_for(named)
-        wait_for(lambda: pid not in map(inner_pid, children_of(one.postmaster_pid)))
+        wait_for(lambda: pid not in pids_of(one))
         for _ in range(100):
             last_pid = f"echo {pid - 1} >/proc/sys/kernel/ns_last_pid"
             into = ("nsenter", "--pid", "--target", str(one.postmaster_pid))

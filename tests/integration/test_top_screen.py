@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -360,10 +360,13 @@ child._become_nobody, app.TopApp.run = became, ran
 def drawer(tmux: Tmux) -> int:
     """The process that draws: the child of pgtrace's that is nobody."""
 
+    def is_nobody(pid: int) -> bool:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            return "\nUid:\t65534" in Path(f"/proc/{pid}/status").read_text()
+        return False
+
     def look() -> list[int]:
-        every = children_of(tmux.pid("pgtrace"))
-        return [pid for pid in every if Path(f"/proc/{pid}").stat().st_uid in (0, 65534)
-                and "\nUid:\t65534" in Path(f"/proc/{pid}/status").read_text()]  # fmt: skip
+        return [pid for pid in children_of(tmux.pid("pgtrace")) if is_nobody(pid)]
 
     (found,) = wait_for(look)
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from child import Child, wait_for
+from child import Child, inner_pid, wait_for
 from fix_cluster import SCRIPT, SETTINGS, Connection, Server, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.errors import PgtraceError, UsageError
@@ -33,11 +33,6 @@ METHODS = [
 ]
 
 Make = Callable[..., PrivateCluster]
-
-
-def inner_pid(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(li.split()[-1]) for li in status.splitlines() if li.startswith("NSpid:"))
 
 
 def runs(pid: int) -> bool:

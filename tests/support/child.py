@@ -38,6 +38,12 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
+def inner_pid(pid: int) -> int:
+    """In its own namespace. FileNotFoundError or ProcessLookupError: it has ended."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(li.split()[-1]) for li in status.splitlines() if li.startswith("NSpid:"))
+
+
 def children_of(pid: int) -> list[int]:
     """Whatever thread of it began them."""
     found: list[int] = []
