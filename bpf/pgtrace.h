@@ -25,8 +25,8 @@
 #define PLACES	   4096	   /* where threads' indexes are remembered, by the ids' last bits */
 #define LANES	   16	   /* threads that count requests of one task at the same time */
 #define LANE	   (~255u) /* the owner of the slots of a lane: this, and its number */
-#define HEAD	   64	   /* and of its begin, which has its count of changes and its pid */
 #define ENTRY	   768 /* bytes of a PgBackendStatus that calibration looks at: more than it is long */
+#define HEAD	   64 /* and of its begin, with its count of changes and pid, that are read at once */
 #define NOBODY	   (~0u)	   /* the index of a thread that is of no interest */
 #define NOWHERE	   (~0ull)	   /* no position: no read of this file was seen before */
 #define STATEMENT  (1ull << 62)	   /* in place of a query's number: a statement's index + 1 */
@@ -138,7 +138,7 @@ struct pgt_live {
 	__u64 lost_times;	/* pieces of a task's time that there was no room for */
 	__u64 parents[SERVERS]; /* struct task_struct * of each postmaster, only compared; 0: not
 				   known yet */
-	__u64 followed;		/* how often a postmaster was added or took another's place */
+	__u64 followed;		/* how often it changed whose children are traced */
 };
 
 /* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only

@@ -188,7 +188,7 @@ static __always_inline int arrive(__u32 tid, struct task_struct *next)
 
 /* Tasks that are no candidates, by their addresses: of each that comes on a CPU it takes less to
  * load a word from here than to follow its address. Which servers are traced is in what is
- * compared, in bits that are 0 in any address. */
+ * compared, by a small number: it changes no more than bits that are 0 in an address. */
 __u64 strangers[STRANGERS] SEC(".data.strangers");
 
 static __always_inline __u64 *stranger_at(__u64 task)
@@ -215,7 +215,7 @@ SEC("raw_tracepoint")
 int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *next = (void *)ctx->args[2], *known;
-	__u64 current;
+	__u64 current, of;
 
 	if (is_candidate(parent())) {
 		current = bpf_get_current_task();
@@ -226,14 +226,10 @@ int pgt_sr_switch(struct bpf_raw_tracepoint_args *ctx)
 	if (is_stranger((__u64)next))
 		return 0;
 	known = incoming((__u64)next);
-	if (known) {
-		if (!may_be_traced((__u64)next, (__u64)known->real_parent))
-			return 0;
-		return arrive(known->pid, next);
-	}
-	if (!may_be_traced((__u64)next, (__u64)BPF_CORE_READ(next, real_parent)))
+	of = (__u64)(known ? known->real_parent : BPF_CORE_READ(next, real_parent));
+	if (!may_be_traced((__u64)next, of))
 		return 0;
-	return arrive(BPF_CORE_READ(next, pid), next);
+	return arrive(known ? known->pid : BPF_CORE_READ(next, pid), next);
 }
 
 SEC("tp_btf/sched_switch")
