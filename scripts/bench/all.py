@@ -14,13 +14,19 @@ from pathlib import Path
 import bench
 
 RESULTS = bench.HERE.parents[1] / "docs/benchmarks.json"
+TIERS = [
+    word
+    for tier in ("light", "full", "floor of light", "floor of full")
+    for word in ("--tier", tier)
+]
+"""All of them take more than half an hour for one server."""
 ALL: dict[str, tuple[str, ...]] = {
     "read_cost": ("read_cost",),
     "query_cost 15": ("query_cost", "--pg", "15"),
     "query_cost 18": ("query_cost", "--pg", "18"),
-    "server_cost 15": ("server_cost", "--pg", "15"),
+    "server_cost 15": ("server_cost", "--pg", "15", *TIERS),
     **{
-        f"server_cost 18 {method}": ("server_cost", "--pg", "18", "--io-method", method)
+        f"server_cost 18 {method}": ("server_cost", "--pg", "18", "--io-method", method, *TIERS)
         for method in ("sync", "worker", "io_uring")
     },
     "startup": ("startup",),

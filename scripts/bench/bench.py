@@ -1,5 +1,6 @@
 """What the benchmarks share: compilers, this host in a line, ratios and how sure they are."""
 
+import argparse
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import struct
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -157,13 +158,17 @@ def _compile(command: list[str], source: Path, target: Path) -> None:
 
 
 @contextmanager
-def empty_programs(floors: Path, binary: str | None, *, switch: bool = False) -> Iterator[None]:
+def empty_programs(
+    floors: Path, binary: str | None, *, switch: bool = False, asked_in: str | None = None
+) -> Iterator[None]:
     """Programs of floors.bpf.c that do nothing, where pgtrace has its own: at reads; with `binary`
-    at the queries of all that run it; with `switch` at each switch of tasks.
+    at the queries of all that run it; with `switch` at each switch of tasks; with `asked_in` where
+    all that run it ask for reads that I/O workers may make.
     """
     names = [probes.prefix("tracepoint", "read"), probes.EXIT]
     names += [probes.QUERIES, probes.ABORT, probes.QUERY_ID] if binary else []
     names += [probes.times("tracepoint")] if switch else []
+    names += [probes.AIO] if asked_in else []
     with Object(floors) as loaded:
         loaded.choose(lambda name: name.startswith(tuple(names)))
         loaded.load()
@@ -171,11 +176,14 @@ def empty_programs(floors: Path, binary: str | None, *, switch: bool = False) ->
         probes.attach_exit(loaded)
         if switch:
             probes.attach_times(loaded, "tracepoint")
+        missing = []
         if binary:
-            missing = probes.attach_queries(loaded, binary, -1, done=False)
+            missing += probes.attach_queries(loaded, binary, -1, done=False)
             missing += probes.attach_query_ids(loaded, [(binary, -1)])
-            if missing:
-                raise BenchError(*missing)
+        if asked_in and (lacking := probes.attach_io_workers(loaded, asked_in, -1)):
+            missing.append(lacking)
+        if missing:
+            raise BenchError(*missing)
         yield
 
 
@@ -223,13 +231,43 @@ def other_tracers() -> int:
     return found
 
 
-def warnings(tracers: int) -> list[str]:
-    """What makes the figures doubtful."""
-    if not tracers:
-        return []
-    return [
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Of the command line of a benchmark."""
+    return argparse.ArgumentParser(prog=f"scripts/bench/{name}", description=description)
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    measure: Callable[[argparse.Namespace], dict[str, Any]],
+    shown: Callable[[Mapping[str, Any]], Iterable[str]],
+) -> int:
+    """Print what a benchmark measures, as JSON or as `shown`. Returns the exit code."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    interruptible()
+    try:
+        found = measure(args)
+    except PgtraceError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    print(json.dumps(found, indent=2) if args.json else "\n".join(shown(found)))
+    return 0
+
+
+def here(tracers: int) -> dict[str, Any]:
+    """With what each document begins."""
+    return {"host": host(), "other_tracers": tracers}
+
+
+def head(found: Mapping[str, Any], *what: str) -> list[str]:
+    """The same for people: where what was measured, and what makes the figures doubtful."""
+    tracers = found["other_tracers"]
+    warning = (
         f"Warning: {tracers} other processes trace too: what a first tracer costs is paid already"
-    ]
+    )
+    return [found["host"], *what, *([warning] if tracers else []), ""]
 
 
 def progress(text: str) -> None:

@@ -1,18 +1,18 @@
 """What a random block costs by version: `scripts/bench/lab_versions` calls it."""
 
 import argparse
-import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import bench
 from bench import BenchError, Ratio
 
-from pgtrace.errors import PgtraceError
 from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Cell, Result
 
@@ -77,63 +77,53 @@ def verdict(ratio: Ratio) -> str:
     return "not met" if ratio.rounds >= bench.ROUNDS_MIN and outside else "not decided"
 
 
-def report(found: dict[int, list[list[float]]], *, as_json: bool) -> str:
-    """Everything that was measured, for people or for programs."""
-    ratios = {v: bench.ratio(f"{v} to {FIRST}", found[v], found[FIRST], None) for v in OTHERS}
-    rounds = len(found[FIRST])
-    if as_json:
-        document = {
-            "host": bench.host(),
-            "rounds": rounds,
-            "random_block_us": {
-                version: bench.named_quartiles(costs) for version, costs in found.items()
-            },
-            "ratios": [
-                each.as_json() | {"goal": TOLERANCE, "verdict": verdict(each)}
-                for each in ratios.values()
-            ],
-        }
-        return json.dumps(document, indent=2)
-    lines = [
-        bench.host(),
-        f"`lab pages` on a simulated SSD, {ROWS:,} rows; {rounds} rounds",
+def document(found: dict[int, list[list[float]]]) -> dict[str, Any]:
+    """Everything that was measured."""
+    ratios = [bench.ratio(f"{v} to {FIRST}", found[v], found[FIRST], None) for v in OTHERS]
+    return {
+        "host": bench.host(),
+        "rounds": len(found[FIRST]),
+        "random_block_us": {v: bench.named_quartiles(costs) for v, costs in found.items()},
+        "ratios": [r.as_json() | {"goal": TOLERANCE, "verdict": verdict(r)} for r in ratios],
+    }
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    shown = [
+        found["host"],
+        f"`lab pages` on a simulated SSD, {ROWS:,} rows; {found['rounds']} rounds",
         "",
         f"{'PostgreSQL':<12} {'a random block':>16}  [quartiles]",
     ]
-    for version, costs in found.items():
-        low, middle, high = bench.quartiles(costs)
-        lines.append(f"  {version:<10} {middle:13.1f} µs  [{low:.1f}, {high:.1f}]")
-    lines += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
-    for each in ratios.values():
-        lines.append(
-            f"{bench.line(each.as_json())}   goal within {TOLERANCE - 1:.0%}: {verdict(each)}"
-        )
-    return "\n".join(lines)
+    for version, costs in found["random_block_us"].items():
+        low, middle, high = (costs[each] for each in bench.QUARTILES)
+        shown.append(f"  {version:<10} {middle:13.1f} µs  [{low:.1f}, {high:.1f}]")
+    shown += ["", f"{'Ratios of medians':<50}  value  [95 % interval]"]
+    for each in found["ratios"]:
+        line = bench.line(each | {"goal": None})
+        shown.append(f"{line}   goal within {TOLERANCE - 1:.0%}: {each['verdict']}")
+    return shown
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """With files of its own."""
+    base = os.environ.get("PGTRACE_TEST_DIRECTORY", "/var/tmp")
+    with tempfile.TemporaryDirectory(prefix="pgtrace-bench-", dir=base) as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        return document(measure(directory, max(1, args.rounds)))
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench/lab_versions",
-        description="Whether `pgtrace lab pages` finds the same random read on PostgreSQL 15, 17 "
-        "and 18; docs/benchmarks.md says more.",
+    parser = bench.parser(
+        "lab_versions",
+        "Whether `pgtrace lab pages` finds the same random read on PostgreSQL 15, 17 and 18; "
+        "docs/benchmarks.md says more.",
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each version (10)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    bench.interruptible()
-    try:
-        base = os.environ.get("PGTRACE_TEST_DIRECTORY", "/var/tmp")
-        with tempfile.TemporaryDirectory(prefix="pgtrace-bench-", dir=base) as name:
-            directory = Path(name)
-            directory.chmod(0o755)
-            print(report(measure(directory, max(1, args.rounds)), as_json=args.json))
-    except PgtraceError as error:
-        print(f"lab_versions: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return bench.run(parser, measured, lines)
 
 
 if __name__ == "__main__":

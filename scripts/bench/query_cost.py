@@ -7,7 +7,6 @@ tracer is held against those before and after it.
 
 import argparse
 import contextlib
-import json
 import random
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import bench
 import psycopg
 from bench import BenchError
 
-from pgtrace.errors import PgtraceError
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
@@ -194,8 +192,7 @@ def document(series: dict[str, Series], version: int, tracers: int) -> dict[str,
         for name in sorted(series)
     ]
     return {
-        "host": bench.host(),
-        "other_tracers": tracers,
+        **bench.here(tracers),
         "postgresql": version,
         "rounds": ratios[0].rounds,
         "untraced_ns": {
@@ -208,10 +205,7 @@ def document(series: dict[str, Series], version: int, tracers: int) -> dict[str,
 def lines(found: Mapping[str, Any]) -> list[str]:
     """The same for people."""
     return [
-        found["host"],
-        f"PostgreSQL {found['postgresql']}; {found['rounds']} rounds",
-        *bench.warnings(found["other_tracers"]),
-        "",
+        *bench.head(found, f"PostgreSQL {found['postgresql']}; {found['rounds']} rounds"),
         f"{'CPU time of a query, to that without a tracer':<50}  value  [95 % interval]",
         *(
             f"{bench.line(each)}, of {found['untraced_ns'][each['name']] / 1000:.1f} µs"
@@ -220,12 +214,21 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """On a server of its own."""
+    with (
+        PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster,
+        tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
+    ):
+        tracers = bench.other_tracers()
+        floors = bench.compile_bpf("floors", Path(directory))
+        series = measure(cluster, floors, args.rounds, args.queries, args.tracer or tuple(TRACERS))
+    return document(series, args.pg, tracers)
+
+
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench/query_cost",
-        description="What a traced query costs its backend in CPU time.",
-    )
+    parser = bench.parser("query_cost", "What a traced query costs its backend in CPU time.")
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each pair (10)")
     parser.add_argument("--pg", type=int, default=15, metavar="N", help="PostgreSQL's version (15)")
     parser.add_argument(
@@ -236,25 +239,7 @@ def main() -> int:
         "--tracer", choices=TRACERS, action="append",
         help="measure this alone, so that a run stays short; may be given several times",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    bench.interruptible()
-    try:
-        with (
-            PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster,
-            tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
-        ):
-            tracers = bench.other_tracers()
-            floors = bench.compile_bpf("floors", Path(directory))
-            series = measure(
-                cluster, floors, args.rounds, args.queries, args.tracer or tuple(TRACERS)
-            )
-    except PgtraceError as error:
-        print(f"scripts/bench/query_cost: {error}", file=sys.stderr)
-        return 1
-    found = document(series, args.pg, tracers)
-    print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
-    return 0
+    return bench.run(parser, measured, lines)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import re
@@ -23,7 +22,6 @@ from bench import BenchError
 
 from pgtrace.engines import Member, Postmaster, Request
 from pgtrace.engines.select import start
-from pgtrace.errors import PgtraceError
 from pgtrace.libbpf.objects import Object
 
 CALLS = 4000
@@ -307,8 +305,7 @@ def document(series: dict[str, Series], tracers: int) -> dict[str, Any]:
         ratios.append(bench.ratio(name, series[ours].added, series[other].added, goal).as_json())
     rounds = len(series["pgtrace"].added)
     return {
-        "host": bench.host(),
-        "other_tracers": tracers,
+        **bench.here(tracers),
         "reads": probe_type(),
         "rounds": rounds,
         "pairs": rounds * PER_ATTACH,
@@ -322,11 +319,11 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     """The same for people."""
     pairs, rounds = found["pairs"], found["rounds"]
     return [
-        found["host"],
-        f"8 KiB pread from the page cache; pgtrace traces reads by {found['reads']}",
-        f"{pairs} pairs of {CALLS:,} calls in {rounds} rounds; ns per call",
-        *bench.warnings(found["other_tracers"]),
-        "",
+        *bench.head(
+            found,
+            f"8 KiB pread from the page cache; pgtrace traces reads by {found['reads']}",
+            f"{pairs} pairs of {CALLS:,} calls in {rounds} rounds; ns per call",
+        ),
         f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]",
         *(_line(NAMES[name], figures) for name, figures in found["tracers"].items()),
         "",
@@ -344,28 +341,21 @@ def _line(name: str, figures: Mapping[str, float]) -> str:
     return f"  {name:<48} {untraced:6.0f}   {middle:+5.0f}  [{low:+.0f}, {high:+.0f}]"
 
 
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """With files of its own."""
+    tracers = bench.other_tracers()
+    with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
+        series = measure(Path(directory), max(1, -(-args.pairs // PER_ATTACH)))
+    return document(series, max(tracers, bench.other_tracers()))
+
+
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench/read_cost",
-        description="What a traced read costs, in short paired runs; docs/benchmarks.md says more.",
+    parser = bench.parser(
+        "read_cost", "What a traced read costs, in short paired runs; docs/benchmarks.md says more."
     )
     parser.add_argument("--pairs", type=int, default=400, metavar="N", help="of each tracer (400)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    bench.interruptible()
-    try:
-        tracers = bench.other_tracers()
-        with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
-            series = measure(Path(directory), max(1, -(-args.pairs // PER_ATTACH)))
-        found = document(series, max(tracers, bench.other_tracers()))
-        print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
-    except PgtraceError as error:
-        print(f"read_cost: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return bench.run(parser, measured, lines)
 
 
 if __name__ == "__main__":

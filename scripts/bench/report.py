@@ -1,17 +1,17 @@
 """What a report of a large capture takes: `scripts/bench/report` calls it."""
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import bench
 
 sys.path.append(str(Path(__file__).parents[2] / "tests/support"))
 import large_capture
-from pgtrace.errors import PgtraceError
 
 GOALS = {"seconds": 5.0, "mebibytes": 500.0}
 FORMS = ("text", "html", "json")
@@ -50,44 +50,38 @@ def measure(directory: Path, size: int, rounds: int) -> Runs:
     return runs
 
 
-def shown(runs: Runs, size: int) -> str:
+def lines(found: Mapping[str, Any]) -> list[str]:
     """Medians, with their least and greatest."""
-    lines = [bench.host(), f"A capture of {size >> 20} MiB, read and written as a report", ""]
-    for form, of_form in runs.items():
+    size = found["mebibytes_of_capture"]
+    shown = [found["host"], f"A capture of {size} MiB, read and written as a report", ""]
+    for form, of_form in found["forms"].items():
         for unit, (what, sign) in UNITS.items():
             values = sorted(of_form[unit])
             middle, goal = values[len(values) // 2], GOALS[unit]
             met = "met" if middle <= goal else "NOT met"
-            lines.append(
+            shown.append(
                 f"  {form:<6} {what:<12} {middle:7.4g} {sign:<4} [{values[0]:.4g}, "
                 f"{values[-1]:.4g}]  goal {goal:g}: {met}"
             )
-    return "\n".join(lines)
+    return shown
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """With files of its own."""
+    size = max(1, args.size)
+    with tempfile.TemporaryDirectory(prefix="pgtrace-bench-", dir="/var/tmp") as directory:
+        runs = measure(Path(directory), size << 20, max(1, args.rounds))
+    return {"host": bench.host(), "mebibytes_of_capture": size, "forms": runs}
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench/report",
-        description="What a report of a large capture takes; docs/benchmarks.md says more.",
+    parser = bench.parser(
+        "report", "What a report of a large capture takes; docs/benchmarks.md says more."
     )
     parser.add_argument("--size", type=int, default=200, metavar="MIB", help="of the capture (200)")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of each form (5)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    bench.interruptible()
-    try:
-        with tempfile.TemporaryDirectory(prefix="pgtrace-bench-", dir="/var/tmp") as directory:
-            runs = measure(Path(directory), max(1, args.size) << 20, max(1, args.rounds))
-    except PgtraceError as error:
-        print(f"report: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    size = max(1, args.size) << 20
-    host = {"host": bench.host(), "mebibytes_of_capture": size >> 20}
-    print(json.dumps(host | {"forms": runs}, indent=2) if args.json else shown(runs, size))
-    return 0
+    return bench.run(parser, measured, lines)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Those in which it attaches or detaches are in neither.
 
 import argparse
 import contextlib
-import json
 import random
 import subprocess
 import sys
@@ -24,9 +23,8 @@ from typing import Any
 import bench
 
 from pgtrace.engines import OPERATIONS
-from pgtrace.errors import PgtraceError
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.postgres import proc
+from pgtrace.postgres import discovery, proc
 from pgtrace.tracing.tracer import trace
 
 SCALE = 50
@@ -169,6 +167,12 @@ def prepared(
         yield cluster, compiled, bench.other_tracers()
 
 
+def has_io_workers(cluster: PrivateCluster) -> bool:
+    """Whether some of its reads may be made by them."""
+    backends = discovery.server(cluster.postmaster_pid).backends(activity=False)
+    return any(each.backend_type == "io worker" for each in backends)
+
+
 @contextmanager
 def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) -> Iterator[None]:
     """As `capture` of the whole server does it; or a floor."""
@@ -177,8 +181,13 @@ def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) ->
             yield
         return
     if tier.floor:
-        binary = f"/proc/{cluster.postmaster_pid}/exe" if "queries" in tier.options else None
-        with bench.empty_programs(compiled["floors"], binary, switch="times" in tier.options):
+        binary = f"/proc/{cluster.postmaster_pid}/exe"
+        with bench.empty_programs(
+            compiled["floors"],
+            binary if "queries" in tier.options else None,
+            switch="times" in tier.options,
+            asked_in=binary if has_io_workers(cluster) else None,
+        ):
             yield
         return
     dsn = cluster.dsn() if tier.names else None
@@ -220,8 +229,7 @@ def measure(
 def document(series: dict[str, Series], server: str, tracers: int) -> dict[str, Any]:
     """Everything that was measured."""
     found: dict[str, Any] = {
-        "host": bench.host(),
-        "other_tracers": tracers,
+        **bench.here(tracers),
         "server": server,
         "loads": {},
         "ratios": [],
@@ -243,10 +251,7 @@ def document(series: dict[str, Series], server: str, tracers: int) -> dict[str, 
 def lines(found: Mapping[str, Any]) -> list[str]:
     """The same for people."""
     shown = [
-        found["host"],
-        f"{found['server']}; {found['rounds']} rounds of {SECONDS} s",
-        *bench.warnings(found["other_tracers"]),
-        "",
+        *bench.head(found, f"{found['server']}; {found['rounds']} rounds of {SECONDS} s"),
         f"{'CPU time of a transaction, to that without':<50}  value  [95 % interval]",
     ]
     for each in found["ratios"]:
@@ -267,11 +272,24 @@ def _collector(series: Series) -> float:
     return median(v for one in traced for v in one) - median(v for one in untraced for v in one)
 
 
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """On a server of its own."""
+    settings = SETTINGS | ({"io_method": args.io_method} if args.io_method else {})
+    loads = [
+        (workload, number)
+        for workload in args.workload or WORKLOADS
+        for number in args.clients or CLIENTS
+    ]
+    with prepared(args.pg, args.scale, settings) as (cluster, compiled, tracers):
+        series = measure(cluster, compiled, args.tier or list(TIERS), loads, args.rounds)
+    version = f"PostgreSQL {args.pg}" + (f", io_method {args.io_method}" if args.io_method else "")
+    return document(series, version, tracers)
+
+
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench/server_cost",
-        description="What tracing costs a server that is busy, in CPU time of a transaction.",
+    parser = bench.parser(
+        "server_cost", "What tracing costs a server that is busy, in CPU time of a transaction."
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="(10)")
     parser.add_argument("--pg", type=int, default=15, metavar="N", help="PostgreSQL's version (15)")
@@ -280,25 +298,7 @@ def main() -> int:
     parser.add_argument("--workload", choices=list(WORKLOADS), action="append")
     parser.add_argument("--clients", type=int, metavar="N", action="append", help="(8 and 50)")
     parser.add_argument("--tier", choices=list(TIERS), action="append", help="(all)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    bench.interruptible()
-    settings = SETTINGS | ({"io_method": args.io_method} if args.io_method else {})
-    try:
-        with prepared(args.pg, args.scale, settings) as (cluster, compiled, tracers):
-            loads = [
-                (workload, number)
-                for workload in args.workload or WORKLOADS
-                for number in args.clients or CLIENTS
-            ]
-            series = measure(cluster, compiled, args.tier or list(TIERS), loads, args.rounds)
-    except PgtraceError as error:
-        print(f"scripts/bench/server_cost: {error}", file=sys.stderr)
-        return 1
-    version = f"PostgreSQL {args.pg}" + (f", io_method {args.io_method}" if args.io_method else "")
-    found = document(series, version, tracers)
-    print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
-    return 0
+    return bench.run(parser, measured, lines)
 
 
 if __name__ == "__main__":

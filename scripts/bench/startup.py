@@ -1,7 +1,6 @@
 """What starting costs: `scripts/bench/startup` calls it where tracefs is mounted."""
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -104,8 +103,7 @@ def document(runs: Runs, tracers: int, no_bcc: str | None) -> dict[str, Any]:
             pair = runs[ours][unit], runs[other][unit]
             ratios.append(bench.ratio(name, *pair, bench.goal("startup", name)).as_json())
     return {
-        "host": bench.host(),
-        "other_tracers": tracers,
+        **bench.here(tracers),
         "rounds": len(runs["pgtrace"]["seconds"]),
         "no_bcc": no_bcc,
         "tools": {
@@ -119,11 +117,11 @@ def document(runs: Runs, tracers: int, no_bcc: str | None) -> dict[str, Any]:
 def lines(found: Mapping[str, Any]) -> list[str]:
     """The same for people."""
     shown = [
-        found["host"],
-        f"Start, attach to one backend, stop; {found['rounds']} rounds",
-        *bench.warnings(found["other_tracers"]),
-        *([f"The bcc engine is not measured: {found['no_bcc']}"] if found["no_bcc"] else []),
-        "",
+        *bench.head(
+            found,
+            f"Start, attach to one backend, stop; {found['rounds']} rounds",
+            *([f"The bcc engine is not measured: {found['no_bcc']}"] if found["no_bcc"] else []),
+        ),
         f"{'Started':<20} {'median':>27}  [quartiles]",
     ]
     for name, of_tool in found["tools"].items():
@@ -138,29 +136,22 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     return [*shown, *map(bench.line, found["ratios"])]
 
 
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """With files of its own."""
+    tracers = bench.other_tracers()
+    no_bcc = why_no_bcc()
+    with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
+        runs = measure(Path(directory), max(1, args.rounds), bcc=no_bcc is None)
+    return document(runs, max(tracers, bench.other_tracers()), no_bcc)
+
+
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench/startup",
-        description="What starting, attaching and stopping costs; docs/benchmarks.md says more.",
+    parser = bench.parser(
+        "startup", "What starting, attaching and stopping costs; docs/benchmarks.md says more."
     )
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="of each tool (20)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    bench.interruptible()
-    try:
-        tracers = bench.other_tracers()
-        with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
-            no_bcc = why_no_bcc()
-            runs = measure(Path(directory), max(1, args.rounds), bcc=no_bcc is None)
-        found = document(runs, max(tracers, bench.other_tracers()), no_bcc)
-        print(json.dumps(found, indent=2) if args.json else "\n".join(lines(found)))
-    except PgtraceError as error:
-        print(f"startup: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return bench.run(parser, measured, lines)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import bench
 from server_cost import CLIENTS, SCALE, SECONDS, SETTINGS, WORKLOADS, Load, prepared
 
-from pgtrace.errors import PgtraceError
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.tracer import trace
 
@@ -183,8 +182,7 @@ def document(found: Measured, load: str, tracers: int) -> dict[str, Any]:
         return {name: bench.named_quartiles(rounds) for name, rounds in of.items()}
 
     return {
-        "host": bench.host(),
-        "other_tracers": tracers,
+        **bench.here(tracers),
         "load": load,
         "rounds": len(ours),
         "share": spread(found.share),
@@ -201,10 +199,7 @@ def document(found: Measured, load: str, tracers: int) -> dict[str, Any]:
 def lines(found: Mapping[str, Any]) -> list[str]:
     """The same for people."""
     shown = [
-        found["host"],
-        f"{found['load']}; {found['rounds']} rounds of {SECONDS} s",
-        *bench.warnings(found["other_tracers"]),
-        "",
+        *bench.head(found, f"{found['load']}; {found['rounds']} rounds of {SECONDS} s"),
         f"{'Programs':<38}the server's CPU time   a switch  [quartiles]",
     ]
     for name, of_it in found["share"].items():
@@ -222,11 +217,21 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     return [*shown, "", ratios, *map(bench.line, found["ratios"])]
 
 
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """On a server of its own."""
+    with prepared(args.pg, args.scale, SETTINGS) as (cluster, compiled, tracers), counted():
+        with closing(Load(cluster, args.workload, args.clients)) as load:
+            found = measure(cluster, compiled, load, args.rounds)
+        measure_untraced(found, cluster, compiled, args.rounds)
+    said = f"PostgreSQL {args.pg}, {args.workload}, {args.clients} clients"
+    return document(found, said, tracers)
+
+
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench/switch_cost",
-        description="What measuring times takes at each switch of tasks, by the kernel's account.",
+    parser = bench.parser(
+        "switch_cost",
+        "What measuring times takes at each switch of tasks, by the kernel's account.",
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="(10)")
     parser.add_argument("--pg", type=int, default=15, metavar="N", help="PostgreSQL's version (15)")
@@ -235,24 +240,7 @@ def main() -> int:
     parser.add_argument(
         "--clients", type=int, default=CLIENTS[-1], metavar="N", help=f"({CLIENTS[-1]})"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    bench.interruptible()
-    try:
-        with (
-            prepared(args.pg, args.scale, SETTINGS) as (cluster, compiled, tracers),
-            counted(),
-        ):
-            with closing(Load(cluster, args.workload, args.clients)) as load:
-                found = measure(cluster, compiled, load, args.rounds)
-            measure_untraced(found, cluster, compiled, args.rounds)
-    except PgtraceError as error:
-        print(f"scripts/bench/switch_cost: {error}", file=sys.stderr)
-        return 1
-    said = f"PostgreSQL {args.pg}, {args.workload}, {args.clients} clients"
-    printed = document(found, said, tracers)
-    print(json.dumps(printed, indent=2) if args.json else "\n".join(lines(printed)))
-    return 0
+    return bench.run(parser, measured, lines)
 
 
 if __name__ == "__main__":

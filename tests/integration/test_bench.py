@@ -104,8 +104,8 @@ def test_lab_versions() -> None:
 @pytest.mark.pg("15")
 def test_lab_versions_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCH)
-    report = importlib.import_module("lab_versions").report
-    printed = report({15: [[100.0]], 17: [[105.0]], 18: [[140.0]]}, as_json=False).splitlines()
+    bench = importlib.import_module("lab_versions")
+    printed = bench.lines(bench.document({15: [[100.0]], 17: [[105.0]], 18: [[140.0]]}))
     assert printed[-2].split() == [
         "17",
         "to",
