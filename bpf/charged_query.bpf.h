@@ -9,10 +9,10 @@
 
 /* What a read that others perform is booked on, as the backend's query stands now. Its number
  * is of use only while it is open, and only where its record tells which slots are its. */
-static __always_inline __u64 charged_query(struct pgt_task *task)
+static __always_inline __u64 charged_query(struct pgt_task *task, __u64 now)
 {
 	if (options.light)
-		return statement_seen(task, bpf_ktime_get_ns(), false);
+		return statement_seen(task, now, false);
 	if (!task->query.open)
 		return 0;
 	if (options.per_query)

@@ -52,7 +52,7 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	request.entry = state->entry;
 	request.by_kind = state->by_kind;
 	request.charged_to = task->serial;
-	request.statement = charged_query(task);
+	request.statement = charged_query(task, bpf_ktime_get_ns());
 	request.query = options.light	   ? request.statement
 			: task->query.open ? task->query.number
 					   : 0;

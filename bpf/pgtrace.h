@@ -305,7 +305,9 @@ struct pgt_charge {
 	__u64 query;
 	__u64 queued_ns;
 	__u32 pattern;
-	__u32 known; /* the pattern is that of the request, not of this call */
+	__u32 known;	/* the pattern is that of the request, not of this call */
+	__u32 expected; /* it asked for a read that it makes itself, next */
+	__u32 doubted;	/* such a read did not come once */
 };
 
 /* Writes and fsyncs of one task that are in no histogram. */
@@ -449,7 +451,7 @@ struct pgt_task {
 	__u64 born_ns;	 /* when its process began; 0: before tracing */
 	__u32 missed;	 /* it left a CPU or came on one while it was ignored */
 	__u32 unused;
-	__u64 padding[5]; /* as a slot's: all tasks have their fields on the same lines */
+	__u64 padding[4]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {

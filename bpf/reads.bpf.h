@@ -72,6 +72,10 @@ static __noinline int take_asked(struct pgt_task *task, __u64 position, __u64 le
 		return 0;
 	task->charge.charged_to = 0;
 	task->charge.known = 0;
+	if (task->charge.expected) {
+		task->charge.expected = 0;
+		return 0;
+	}
 	if (!asked_shift(task))
 		return 0;
 	state = &task->files[task->file & (FILES - 1)];

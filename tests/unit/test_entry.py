@@ -49,7 +49,8 @@ def test_it_is_the_first_that_is_emulated(code: str, expected: int | None) -> No
     ("function", "code", "expected"),
     [
         ("pgaio_wref_wait", ENDBR64 + "8b7704" + "48c1e620" + JMP, 11),
-        ("smgrstartreadv", ENDBR64 + "bf01000000" + "55", 9),  # mov $1,%edi
+        ("smgrstartreadv", ENDBR64 + "41b801000000" + "55", 10),  # mov $1,%r8d
+        ("smgrstartreadv", ENDBR64 + "bf01000000" + "55", None),  # mov $1,%edi
         ("smgrstartreadv", ENDBR64 + MOV_1_TO_ESI + "55", None),
         ("smgrstartreadv", ENDBR64 + "41b901000000" + "55", None),  # mov $1,%r9d
     ],

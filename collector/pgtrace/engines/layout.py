@@ -378,6 +378,8 @@ class Charge(ctypes.Structure):
         ("queued_ns", c_uint64),
         ("pattern", c_uint32),
         ("known", c_uint32),
+        ("expected", c_uint32),
+        ("doubted", c_uint32),
     )
 
 
@@ -513,7 +515,7 @@ class Task(ctypes.Structure):
         ("born_ns", c_uint64),
         ("missed", c_uint32),
         ("unused", c_uint32),
-        ("padding", c_uint64 * 5),
+        ("padding", c_uint64 * 4),
     )
 
 
