@@ -445,9 +445,10 @@ def costs() -> Iterator[str]:
         kind, _, version = name.partition(" ")
         what = {"server_cost": "a transaction", "query_cost": "a query"}.get(kind)
         for each in result["ratios"] if what else []:
-            if not re.search("^bpftrace|of 700 characters$", each["name"]):
+            if not re.search("^bpftrace|^floor|of 700 characters$|, 8 clients$", each["name"]):
                 interval = f"{each['value']:.2f} [{each['low']:.2f}, {each['high']:.2f}]"
-                yield f"| {what}, PostgreSQL {version}: {each['name']} | {interval} |"
+                server = version.replace(" ", ", io_method ")
+                yield f"| {what}, PostgreSQL {server}: {each['name']} | {interval} |"
     reads = found["read_cost"]["tracers"] | found["read_cost"]["bystanders"]
     for tracer, what in (
         ("pgtrace", f"a traced read of 8 KiB, of {reads['pgtrace']['untraced_ns']:,.0f} ns"),
