@@ -86,8 +86,8 @@ def test_switch_cost() -> None:
 @pytest.mark.long
 def test_query_cost() -> None:
     printed = figures("query_cost", "--rounds", 1, "--queries", 50)
-    assert len(printed["ratios"]) == 20
-    assert Counter(each["goal"] for each in printed["ratios"]) == {1.01: 4, 1.08: 8, None: 8}
+    assert len(printed["ratios"]) == 24
+    assert Counter(each["goal"] for each in printed["ratios"]) == {1.01: 4, 1.08: 8, None: 12}
     assert min(printed["untraced_ns"].values()) > 1000
     assert leftovers() == {}
 
