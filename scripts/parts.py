@@ -42,6 +42,7 @@ OF_SERVERS = (
     "charging",
     "fsync",
     "io_uring",
+    "own_reads",
     "queries",
     "relations",
     "times",
