@@ -43,9 +43,9 @@ struct handle_begin {
 #define BY_ITSELF  3 /* PGAIO_HF_SYNCHRONOUS and PGAIO_HF_REFERENCES_LOCAL */
 
 /* Whether who asks makes the read itself, and at once: then there is nothing to note for others,
- * and the read finds what it needs. Most of a query that looks up single rows are such. Where the
- * handle is not as it was when this was written, or once said so of a read that did not come (an
- * error may have), each is noted. */
+ * and the read finds what it needs. Most reads of a query that looks up single rows are such. Where
+ * the handle is not as it was when this was written, or once said so of a read that did not come
+ * (an error may have), each is noted. */
 static __always_inline bool reads_itself(struct pgt_task *task, struct handle_begin *handle)
 {
 	struct pgt_charge *charge = &task->charge;

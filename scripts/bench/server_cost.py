@@ -25,6 +25,7 @@ import bench
 from pgtrace.engines import OPERATIONS
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import discovery, proc
+from pgtrace.tracing.targets import postmaster
 from pgtrace.tracing.tracer import trace
 
 SCALE = 50
@@ -167,12 +168,6 @@ def prepared(
         yield cluster, compiled, bench.other_tracers()
 
 
-def has_io_workers(cluster: PrivateCluster) -> bool:
-    """Whether some of its reads may be made by them."""
-    backends = discovery.server(cluster.postmaster_pid).backends(activity=False)
-    return any(each.backend_type == "io worker" for each in backends)
-
-
 @contextmanager
 def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) -> Iterator[None]:
     """As `capture` of the whole server does it; or a floor."""
@@ -182,11 +177,12 @@ def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) ->
         return
     if tier.floor:
         binary = f"/proc/{cluster.postmaster_pid}/exe"
+        has_io_workers = postmaster(discovery.server(cluster.postmaster_pid)).io_workers
         with bench.empty_programs(
             compiled["floors"],
             binary if "queries" in tier.options else None,
             switch="times" in tier.options,
-            asked_in=binary if has_io_workers(cluster) else None,
+            asked_in=binary if has_io_workers else None,
         ):
             yield
         return

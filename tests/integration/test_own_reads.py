@@ -3,20 +3,18 @@
 import psycopg
 import pytest
 from test_charging import (
-    FEWER_BLOCKS,
     SCANS,
-    SETTINGS,
     assert_all,
     blocks,
     check,
-    create,
     explain,
     of,
     prepare,
     the_query,
 )
+from test_charging import charged as charged  # noqa: PLC0414  # a fixture
 
-from fix_cluster import Connection, Server
+from fix_cluster import Connection
 from pgtrace import trace
 from pgtrace.engines import layout
 from pgtrace.engines.libbpf_engine import LibbpfEngine
@@ -25,23 +23,18 @@ from pgtrace.tracing.tracer import Tracer
 
 pytestmark = pytest.mark.pg(">= 18")
 
-ONE_ROW = "select id from lacking where id = {}"
-
 
 @pytest.fixture
-def cluster(server: Server) -> PrivateCluster:
-    cluster = server(**SETTINGS)
-    with cluster.connect() as connection:
-        create(connection, "small", FEWER_BLOCKS)
-        create(connection, "lacking", FEWER_BLOCKS)
+def cluster(charged: PrivateCluster) -> PrivateCluster:
+    with charged.connect() as connection:
         connection.execute("create extension if not exists pg_buffercache")
         forget(connection)
-    return cluster
+    return charged
 
 
 def forget(connection: Connection) -> None:
     """Have both tables in no shared buffer."""
-    for table in "small", "lacking":
+    for table in "small", "large":
         connection.execute("select pg_buffercache_evict_relation(%s::regclass)", (table,))
 
 
@@ -82,11 +75,11 @@ def test_after_a_read_that_did_not_come_each_is_noted(cluster: PrivateCluster) -
         backend.execute("set plan_cache_mode = force_generic_plan")
         backend.execute("set enable_seqscan = off; set enable_bitmapscan = off")
         backend.execute("set enable_indexonlyscan = off; set max_parallel_workers_per_gather = 0")
-        backend.execute(f"prepare one as {ONE_ROW.format('$1')}")
+        backend.execute("prepare one as select id from large where id = $1")
         prepare(cluster, backend, scan, "small")
-        (path,) = other.execute("select pg_relation_filepath('lacking')").fetchone() or ()
+        (path,) = other.execute("select pg_relation_filepath('large')").fetchone() or ()
         file, away = cluster.datadir / path, cluster.datadir / f"{path}.away"
-        (one,), *ids = other.execute("select id from lacking limit 100").fetchall()
+        (one,), *ids = other.execute("select id from large limit 100").fetchall()
         forget(other)
         with trace(pid, literals=True) as tracer:
             backend.execute(f"execute one ({one})")
