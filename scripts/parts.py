@@ -44,6 +44,7 @@ OF_SERVERS = (
     "io_uring",
     "own_reads",
     "queries",
+    "query_ids",
     "relations",
     "times",
     "upgrade",
@@ -159,6 +160,7 @@ def parts() -> tuple[Part, ...]:
         Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
         Part("apart", "apart", "df", (*APART, "tests/integration")),
         Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
+        Part("gate", "alone", "df", ("scripts/bench/gate",)),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
         Part("unit", "beside", "qdf", (*BESIDE, "tests/unit")),
@@ -191,6 +193,7 @@ class Run:
         self._stopped = False
         self._lines: dict[str, str] = {}
         self._failed_said: dict[str, list[str]] = {}
+        self._warnings: list[str] = []
         self.failed = False
 
     def stop(self, number: int, _: Any) -> None:
@@ -213,7 +216,7 @@ class Run:
         self._lane("alone")
         for name, said in self._failed_said.items():
             print(f"\n── the last lines of {name}, which failed:\n{''.join(said)}")
-        print()
+        print("", *self._warnings, sep="\n")
         for part in self._wanted:
             print(self._lines.get(part.name, f"{part.name:<20}      -    not run"))
         self.failed |= len(self._lines) < len(self._wanted)
@@ -244,7 +247,9 @@ class Run:
         said = self._read(process, at_once=part.lane not in BEHIND)
         self._running.discard(process)
         seconds = time.monotonic() - begin
-        result = "ok"
+        warnings = [line for line in said if line.startswith("Warning: ")]
+        result = "ok, with a warning" if warnings else "ok"
+        self._warnings += [f"{part.name}: {line.rstrip()}" for line in warnings]
         if process.returncode and not (part.lane == "alone" and process.returncode == NO_TESTS):
             lost = part.command[0] == "scripts/vm" and process.returncode == VM_LOST
             result = f"FAILED ({process.returncode})"

@@ -31,6 +31,8 @@ from pgtrace.postgres.binary import known_address
 HERE = Path(__file__).parent
 NUMBERS = ("value", "low", "high")
 QUARTILES = ("lower_quartile", "median", "upper_quartile")
+ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
+"""As libbpf's headers call them."""
 RESAMPLES = 2000
 ROUNDS_MIN = 10
 """Fewer rounds decide nothing: drawing from so few shows too narrow an interval."""
@@ -139,12 +141,13 @@ def compile_c(name: str, directory: Path) -> Path:
     return binary
 
 
-def compile_bpf(name: str, directory: Path) -> Path:
-    """Compile an object of this folder, with setup.py's flags."""
+def compile_bpf(name: str, directory: Path, sources: Path = HERE) -> Path:
+    """Compile an object of this folder, or of another, with setup.py's flags."""
+    machine = platform.machine()
     flags = ["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"]
-    include = f"-I/usr/include/{platform.machine()}-linux-gnu"
+    flags += [f"-D__TARGET_ARCH_{ARCHITECTURES[machine]}", f"-I/usr/include/{machine}-linux-gnu"]
     path = directory / f"{name}.bpf.o"
-    _compile(["clang", *flags, include, "-c"], HERE / f"{name}.bpf.c", path)
+    _compile(["clang", *flags, "-c"], sources / f"{name}.bpf.c", path)
     return path
 
 
