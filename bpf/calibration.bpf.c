@@ -2,7 +2,7 @@
 /* Calls that change a PgBackendStatus, as samples: what they have written before tells user space
  * where in it that stands. Attached until it knows. */
 
-#include "slots.bpf.h"
+#include "samples.bpf.h"
 #include "tasks.bpf.h"
 
 #define OF_A_THREAD 12 /* samples at most in a round: consecutive ones tell most */
@@ -53,9 +53,7 @@ static __always_inline int take_sample(__u32 of_id, __u64 argument, __u32 flag)
 	__u32 postmaster = parent_tgid(), place = place_of(postmaster);
 	__u32 tid = bpf_get_current_pid_tgid(), number;
 	struct pgt_memory *memory;
-	struct pgt_sample *sample;
 	__u64 entry = 0;
-	__u32 i;
 
 	if (place >= SERVERS)
 		return 0;
@@ -65,23 +63,7 @@ static __always_inline int take_sample(__u32 of_id, __u64 argument, __u32 flag)
 	bpf_probe_read_user(&entry, sizeof(entry), (void *)memory->entry);
 	if (!entry)
 		return 0;
-	sample = bpf_ringbuf_reserve(&pgt_records, sizeof(*sample), 0);
-	if (!sample)
-		return 0;
-	sample->record = RECORD_SAMPLE;
-	sample->postmaster = postmaster;
-	sample->tid = tid;
-	sample->number = number;
-	sample->ns = bpf_ktime_get_ns();
-	sample->argument = argument;
-	sample->of_id = of_id;
-	sample->flag = flag;
-	sample->pid = inner_tid();
-	/* What is behind it may lie in a page that this process has not touched: that is 0 */
-	for (i = 0; i < ENTRY / 8; i++)
-		bpf_probe_read_user(&sample->entry[i * 8], 8, (void *)entry + i * 8);
-	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
-	return 0;
+	return send_sample(postmaster, entry, number, of_id, argument, flag);
 }
 
 /* pgstat_report_activity(BackendState state, const char *cmd_str) */

@@ -3,6 +3,7 @@
 #ifndef CHARGE_BPF_H
 #define CHARGE_BPF_H
 
+#include "query_id.bpf.h"
 #include "statements.bpf.h"
 #include "tasks.bpf.h"
 
@@ -81,8 +82,11 @@ static __always_inline void know_leader(struct pgt_task *task)
 		task->query.serial = leader->serial;
 	if (!leader || !leader->query.open)
 		return;
-	if (!leader->query.statement)
+	if (!leader->query.statement) {
+		if (!options.no_usdt)
+			learn_query_id(*found, false);
 		find_statement(task->index, *found);
+	}
 	task->started_for = leader->query.statement;
 }
 

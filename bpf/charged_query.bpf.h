@@ -4,6 +4,7 @@
 #define CHARGED_QUERY_BPF_H
 
 #include "light.bpf.h"
+#include "query_id.bpf.h"
 #include "statements.bpf.h"
 #include "tasks.bpf.h"
 
@@ -17,8 +18,11 @@ static __always_inline __u64 charged_query(struct pgt_task *task, __u64 now)
 		return 0;
 	if (options.per_query)
 		return task->query.number;
-	if (!task->query.statement)
+	if (!task->query.statement) {
+		if (!options.no_usdt)
+			learn_query_id(task->index, true);
 		find_statement(task->index, task->index);
+	}
 	return task->query.statement;
 }
 

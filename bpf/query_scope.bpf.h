@@ -15,6 +15,7 @@
 
 #include "charge.bpf.h"
 #include "fold.bpf.h"
+#include "query_id.bpf.h"
 #include "query_text.bpf.h"
 #include "slots.bpf.h"
 #include "statements.bpf.h"
@@ -117,6 +118,8 @@ __noinline int close_scope(__u32 task_index)
 			return 0; /* a prepare that read nothing leaves nothing to tell */
 	}
 	query->end_ns = now;
+	if (!options.no_usdt)
+		learn_query_id(task->index, true);
 	if (options.per_query)
 		send_record(task);
 	else
@@ -217,7 +220,7 @@ static __always_inline int portal_done(void)
 
 	if (!task)
 		return 0;
-	task->query.executed = 1;
+	task->query.executed += task->query.executed < 2;
 	task->query.failed = 0;
 	return 0;
 }

@@ -8,6 +8,7 @@ from ..libbpf.objects import Object
 from ..linux import foreign_files
 from ..model.capture import COUNT_CALLS
 from . import Postmaster, ProbeType, QuerySource, Request, probes
+from .query_ids import QueryIds
 
 
 class Attachments:
@@ -33,6 +34,7 @@ class Attachments:
         self._waited_in: set[tuple[int, int] | None] = set()
         """Both have binaries, by their inodes."""
         self._not_measured = not_measured
+        self._query_ids: QueryIds | None = None
         self.query_source: QuerySource = "none"
         self.times = False
         self.waits: set[int] = set()
@@ -58,10 +60,16 @@ class Attachments:
         wanted += self._uring.values()
         self._object.choose(lambda name: name.startswith(tuple(wanted)))
 
-    def attach(self, close_scopes: Callable[[], None], begin_light: Callable[[], bool]) -> None:
+    def attach(
+        self,
+        close_scopes: Callable[[], None],
+        begin_light: Callable[[], bool],
+        query_ids: QueryIds | None,
+    ) -> None:
         """Attach them. `close_scopes` is called where nothing would tell when a query ends;
         `begin_light` returns whether backends' memory tells what they run.
         """
+        self._query_ids = query_ids
         # Before all: who ends from now on is seen to. Then what may be refused: links of uprobes
         # take long to come and to go
         request = self._request
@@ -151,8 +159,8 @@ class Attachments:
             before = self._object.attached
             try:
                 missing += self._attach_to(*each)
-                if request.query_ids and not self._no_usdt:
-                    missing += probes.attach_query_ids(self._object, [each])
+                if self._query_ids:
+                    missing += self._query_ids.attach([each])
             except PgtraceError as error:
                 if len(refused) + 1 == len(request.binaries):
                     raise
@@ -190,10 +198,11 @@ class Attachments:
         everybody, missing = [(binary, -1)], []
         if self.query_source in COUNT_CALLS:
             missing += self._attach_to(binary, -1)
-            if self._request.query_ids and not self._no_usdt:
-                missing += probes.attach_query_ids(self._object, everybody)
         if aio:
             if self.query_source != "memory":
                 missing += self._attach_waits(everybody)
             missing += self._attach_io_workers(everybody)
+        # Last: what it keeps is not to be detached since something else failed
+        if self._query_ids:
+            missing += self._query_ids.attach(everybody)
         return missing

@@ -53,7 +53,7 @@ class Offsets(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Votes:
+class Votes:
     """How often each place had what the field should have."""
 
     fewest: int
@@ -61,17 +61,21 @@ class _Votes:
     samples: int = 0
 
     def add(self, places: Iterable[int]) -> None:
+        """One sample, and where in it that is."""
         self.samples += 1
         self.hits.update(places)
 
     def fitting(self) -> list[int]:
+        """The places that had it nearly always."""
         return [place for place, hits in self.hits.items() if hits >= _FITS * self.samples]
 
     def place(self) -> int | None:
+        """Where it is; None: not known."""
         fitting = self.fitting()
         return fitting[0] if self.samples >= self.fewest and len(fitting) == 1 else None
 
     def failure(self) -> str | None:
+        """Why it is given up; None: it is not."""
         return _failure(self) if self.samples >= _MOST else None
 
 
@@ -82,10 +86,10 @@ class _Apart:
     """
 
     kinds: int
-    votes: dict[int, _Votes] = field(default_factory=dict)
+    votes: dict[int, Votes] = field(default_factory=dict)
 
     def add(self, expected: int, places: Iterable[int]) -> None:
-        self.votes.setdefault(expected, _Votes(_FEWEST)).add(places)
+        self.votes.setdefault(expected, Votes(_FEWEST)).add(places)
 
     def fitting(self) -> list[int]:
         fitting = [set(each.fitting()) for each in self._seen()]
@@ -103,12 +107,12 @@ class _Apart:
     def _samples(self) -> int:
         return sum(each.samples for each in self.votes.values())
 
-    def _seen(self) -> list[_Votes]:
+    def _seen(self) -> list[Votes]:
         """Others are too few to tell what fits."""
         return [each for each in self.votes.values() if each.samples >= _FEWEST_ALIKE]
 
 
-def _failure(votes: _Votes | _Apart) -> str | None:
+def _failure(votes: Votes | _Apart) -> str | None:
     """Why there is no place, once there are samples enough."""
     if votes.place() is not None:
         return None
@@ -142,10 +146,10 @@ class Calibration:
         self._ids = ids
         self._threads: dict[int, _Thread] = {}
         self._running: Counter[int] = Counter()
-        self._changes, self._pid = _Votes(_FEWEST), _Votes(_FEWEST)
+        self._changes, self._pid = Votes(_FEWEST), Votes(_FEWEST)
         self._state = _Apart(kinds=2)
         self._start = _Apart(kinds=3 if ids else 2)
-        self._query_id = _Votes(_FEWEST_IDS)
+        self._query_id = Votes(_FEWEST_IDS)
         self.samples = 0
 
     def add(self, sample: layout.Sample, realtime_ns: int) -> None:
@@ -179,7 +183,7 @@ class Calibration:
 
     def failures(self) -> list[str]:
         """What was given up, and why."""
-        named: dict[str, _Votes | _Apart] = {
+        named: dict[str, Votes | _Apart] = {
             "st_changecount": self._changes,
             "st_procpid": self._pid,
             "st_state": self._state,

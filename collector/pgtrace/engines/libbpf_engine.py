@@ -39,6 +39,7 @@ from .attachments import Attachments
 from .file_table import FileTable
 from .light import Light
 from .map_sizes import Room
+from .query_ids import QueryIds
 from .slot_table import BEGUN_BEFORE, ReadsByQuery, SlotPool
 from .statement_table import StatementTable
 from .task_table import TaskTable
@@ -66,6 +67,7 @@ class LibbpfEngine:
         self._no_uring: str | None = None
         self._per_query = request.options.per_query
         self._light: Light | None = None
+        self._query_ids: QueryIds | None = None
         self.probe_type: ProbeType = way
         self.operations = request.options.operations
         self.not_measured: list[str] = list(request.not_measured)
@@ -96,7 +98,14 @@ class LibbpfEngine:
                 raise probes.load_refusal(error, f"{way} programs") from error
             self._open(request)
             stack.callback(self.close)
-            self._attachments.attach(self._tasks.close_scopes, lambda: self._begin_light(request))
+            if request.binaries and request.query_ids and not no_usdt:
+                self._query_ids = QueryIds(self._object, self._live)
+            self._attachments.attach(
+                self._tasks.close_scopes, lambda: self._begin_light(request), self._query_ids
+            )
+            if self._query_ids:
+                for place, each in enumerate(request.postmasters):
+                    self._query_ids.join(place, each)
             if len(self.not_measured) > len(request.not_measured) or (
                 self._light and self._light.not_measured
             ):
@@ -122,6 +131,8 @@ class LibbpfEngine:
             pass  # no more come
         if self._light:
             self._light.look()
+        if self._query_ids:
+            self._query_ids.look()
         due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
         events = []
         while self._ended and self._ended[0][0] <= due:
@@ -261,6 +272,8 @@ class LibbpfEngine:
         place = list(self._live.postmasters).index(old)
         if self._light:
             self._light.follow(place, new, binary)
+        if self._query_ids:
+            self._query_ids.join(place, new)
         _set_postmaster(self._live, place, new)
 
     def let_go_of_orphans(self) -> None:
@@ -338,7 +351,7 @@ class LibbpfEngine:
         self._files.close()
         self._statements.close()
         self._tasks.close()
-        self._light = None  # which knows self._live, too
+        self._light = self._query_ids = None  # which know self._live, too
         del self._live
         self._live_memory.close()
         self._object.close(wait=wait)
@@ -428,8 +441,9 @@ class LibbpfEngine:
         return True
 
     def _take_record(self, data: bytes) -> None:
-        if self._light and data[0] == layout.RECORD_SAMPLE:
-            self._light.take(data)
+        if data[0] == layout.RECORD_SAMPLE:
+            if taker := self._light or self._query_ids:
+                taker.take(data)
             return
         charged = ring_records.charged(data)
         if charged:
@@ -518,6 +532,11 @@ class LibbpfEngine:
         query = task.query
         if not query.open or (query.begun_before and task.serial in self._pool.idle):
             return None
+        if self._query_ids and not query.query_id and not (query.begun_before or query.executed):
+            shown = self._query_ids.shown(task)
+            now = self._tasks.read(task.serial).query
+            if now.open and now.number == query.number:
+                query.query_id = shown
         return self._query(bytes(query), ended=False)
 
     def _query(self, data: bytes, *, ended: bool) -> QueryEvent:

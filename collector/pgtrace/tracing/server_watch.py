@@ -272,7 +272,7 @@ class Servers:
         with capabilities.raised():
             self._engine.follow_postmaster(
                 old,
-                postmaster(successor, memory=self._engine.query_source == "memory"),
+                postmaster(successor, memory=self._engine.query_source != "none"),
                 str(path) if is_another else None,
             )
         self._say_missing(server, successor, reason)

@@ -159,7 +159,9 @@ class Target:
             waiters = tuple(each for each, master in own.items() if master in newer)
         meant = {b.pid for b in members}
         hidden = why_not_light(followed) if light else {}
-        shown = [s for s in followed if light and s.postmaster_pid not in hidden]
+        computing = options.queries != "none" and any(map(computes_query_ids, followed))
+        full = options.queries == "full" and computing
+        shown = [s for s in followed if full or (light and s.postmaster_pid not in hidden)]
         masters = tuple(postmaster(s, memory=s in shown) for s in self.servers)
         return Request(
             options,
@@ -183,7 +185,7 @@ class Target:
             by_file=options.by_file,
             light=light,
             calibrate=binaries if light and any(master.entry for master in masters) else (),
-            query_ids=options.queries != "none" and any(map(computes_query_ids, followed)),
+            query_ids=computing,
             unfollowed=frozenset(why),
             not_measured=(
                 *(
