@@ -24,6 +24,7 @@ ALL: dict[str, tuple[str, ...]] = {
     "read_cost": ("read_cost",),
     "query_cost 15": ("query_cost", "--pg", "15"),
     "query_cost 18": ("query_cost", "--pg", "18"),
+    "program_cost": ("program_cost",),
     "server_cost 15": ("server_cost", "--pg", "15", *TIERS),
     **{
         f"server_cost 18 {method}": ("server_cost", "--pg", "18", "--io-method", method, *TIERS)
