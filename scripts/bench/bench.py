@@ -169,7 +169,7 @@ def empty_programs(
     all that run it ask for reads that I/O workers may make.
     """
     names = [probes.prefix("tracepoint", "read"), probes.EXIT]
-    names += [probes.QUERIES, probes.ABORT, probes.QUERY_ID] if binary else []
+    names += [probes.QUERIES, probes.ABORT] if binary else []
     names += [probes.times("tracepoint")] if switch else []
     names += [probes.AIO] if asked_in else []
     with Object(floors) as loaded:
@@ -182,7 +182,6 @@ def empty_programs(
         missing = []
         if binary:
             missing += probes.attach_queries(loaded, binary, -1, done=False)
-            missing += probes.attach_query_ids(loaded, [(binary, -1)])
         if asked_in and (lacking := probes.attach_io_workers(loaded, asked_in, -1)):
             missing.append(lacking)
         if missing:

@@ -56,7 +56,6 @@ EMPTY("uprobe", pgt_q_status)
 EMPTY("uprobe", pgt_q_start)
 EMPTY("uprobe", pgt_q_portal_done)
 EMPTY("uprobe", pgt_x_abort)
-EMPTY("uprobe", pgt_i_query_id)
 EMPTY("uprobe", pgt_a_ask)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

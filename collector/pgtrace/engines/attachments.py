@@ -8,7 +8,6 @@ from ..libbpf.objects import Object
 from ..linux import foreign_files
 from ..model.capture import COUNT_CALLS
 from . import Postmaster, ProbeType, QuerySource, Request, probes
-from .query_ids import QueryIds
 
 
 class Attachments:
@@ -34,7 +33,7 @@ class Attachments:
         self._waited_in: set[tuple[int, int] | None] = set()
         """Both have binaries, by their inodes."""
         self._not_measured = not_measured
-        self._query_ids: QueryIds | None = None
+        self._attach_ids: Callable[[str, int], list[str]] = lambda _, __: []
         self.query_source: QuerySource = "none"
         self.times = False
         self.waits: set[int] = set()
@@ -64,12 +63,13 @@ class Attachments:
         self,
         close_scopes: Callable[[], None],
         begin_light: Callable[[], bool],
-        query_ids: QueryIds | None,
+        attach_ids: Callable[[str, int], list[str]],
     ) -> None:
         """Attach them. `close_scopes` is called where nothing would tell when a query ends;
-        `begin_light` returns whether backends' memory tells what they run.
+        `begin_light` returns whether backends' memory tells what they run; `attach_ids` what is
+        not measured of query ids.
         """
-        self._query_ids = query_ids
+        self._attach_ids = attach_ids
         # Before all: who ends from now on is seen to. Then what may be refused: links of uprobes
         # take long to come and to go
         request = self._request
@@ -159,8 +159,7 @@ class Attachments:
             before = self._object.attached
             try:
                 missing += self._attach_to(*each)
-                if self._query_ids:
-                    missing += self._query_ids.attach([each])
+                missing += self._attach_ids(*each)
             except PgtraceError as error:
                 if len(refused) + 1 == len(request.binaries):
                     raise
@@ -203,6 +202,6 @@ class Attachments:
                 missing += self._attach_waits(everybody)
             missing += self._attach_io_workers(everybody)
         # Last: what it keeps is not to be detached since something else failed
-        if self._query_ids:
-            missing += self._query_ids.attach(everybody)
+        if self.query_source in COUNT_CALLS:
+            missing += self._attach_ids(binary, -1)
         return missing

@@ -101,7 +101,7 @@ class LibbpfEngine:
             if request.binaries and request.query_ids and not no_usdt:
                 self._query_ids = QueryIds(self._object, self._live)
             self._attachments.attach(
-                self._tasks.close_scopes, lambda: self._begin_light(request), self._query_ids
+                self._tasks.close_scopes, lambda: self._begin_light(request), self._attach_ids
             )
             if self._query_ids:
                 for place, each in enumerate(request.postmasters):
@@ -439,6 +439,9 @@ class LibbpfEngine:
         if not request.options.live:
             self._light.wait(self._records.consume)
         return True
+
+    def _attach_ids(self, binary: str, pid: int) -> list[str]:
+        return self._query_ids.attach(binary, pid) if self._query_ids else []
 
     def _take_record(self, data: bytes) -> None:
         if data[0] == layout.RECORD_SAMPLE:

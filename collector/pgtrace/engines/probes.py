@@ -201,12 +201,11 @@ def attach_functions(loaded: Object, binary: str, pid: int) -> list[str]:
     return []
 
 
-def attach_query_ids(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
+def attach_query_ids(loaded: Object, binary: str, pid: int) -> list[str]:
     """Learn the query ids that the server computes. What is not measured."""
     function = "pgstat_report_query_id"
-    for binary, pid in binaries:
-        if not _uprobe(loaded, "pgt_i_query_id", pid, binary, function):
-            return [f"query ids: the binary does not export {function}"]
+    if not _uprobe(loaded, "pgt_i_query_id", pid, binary, function):
+        return [f"query ids: the binary does not export {function}"]
     return []
 
 

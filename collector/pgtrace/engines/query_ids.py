@@ -1,7 +1,7 @@
 """The full tier: where backends keep the ids of their queries, so that no probe need tell them."""
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..errors import PgtraceError
@@ -46,16 +46,13 @@ class QueryIds:
         self._binaries: dict[tuple[int, int] | None, _Binary] = {}
         """By their inodes; None is of those that are gone."""
 
-    def attach(self, binaries: Iterable[tuple[str, int]]) -> list[str]:
+    def attach(self, path: str, pid: int) -> list[str]:
         """Attach the probe. What is not measured."""
-        for path, pid in binaries:
-            before = self._object.attached
-            missing = probes.attach_query_ids(self._object, [(path, pid)])
-            if missing:
-                return missing
-            known = self._binaries.setdefault(foreign_files.inode(path), _Binary())
-            known.links += self._object.since(before)
-        return []
+        before = self._object.attached
+        missing = probes.attach_query_ids(self._object, path, pid)
+        known = self._binaries.setdefault(foreign_files.inode(path), _Binary())
+        known.links += self._object.since(before)
+        return missing
 
     def join(self, place: int, postmaster: Postmaster) -> None:
         """A server is traced, or comes in the place of one that was."""
