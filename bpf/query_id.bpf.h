@@ -6,6 +6,7 @@
 #define QUERY_ID_BPF_H
 
 #include "samples.bpf.h"
+#include "statements.bpf.h"
 #include "tasks.bpf.h"
 
 /* Each statement of a simple query has an id of its own: of several none is the query's. A portal
@@ -23,6 +24,23 @@ static __always_inline void sample_id(struct pgt_task *task, struct pgt_memory *
 		return;
 	memory->sampled--; /* of two at once perhaps by one alone */
 	send_sample(task->postmaster, task->seen.entry, 0, 1, query->query_id, 0);
+}
+
+/* A statement that was found by its text, since reads came before the id was known, or by a worker
+ * to which its leader's memory was not mapped yet, is that id's. Returns whether it may be. */
+static __always_inline bool take_id(__u64 number, __u64 id)
+{
+	__u32 index = number - 1;
+	struct pgt_statement *statement;
+
+	if (number == OTHERS)
+		return true;
+	statement = number ? bpf_map_lookup_elem(&pgt_statements, &index) : NULL;
+	if (!statement)
+		return false;
+	if (id && !statement->query_id)
+		statement->query_id = id;
+	return statement->query_id == id;
 }
 
 /* Has a task's open query, or one that ends, know its id. Who asks is the task itself, or a process
@@ -58,7 +76,8 @@ __noinline int learn_query_id(__u32 task_index, __u32 itself)
 		bpf_probe_read_user(&id, sizeof(id), (void *)task->seen.entry + memory->query_id);
 	if (id != query->query_id) {
 		query->query_id = id;
-		query->statement = 0;
+		if (!take_id(query->statement, id))
+			query->statement = 0;
 	}
 	return 0;
 }
