@@ -101,7 +101,7 @@ def main() -> int:
     parser.add_argument(
         "--trial", type=int, metavar="N",
         help=f"whether it fails with {SLOWED_NS} ns more at each read, and passes without: N times"
-        " each, which takes hours for 10",
+        " each, which takes about an hour for 10",
     )  # fmt: skip
     args = parser.parse_args()
     bench.interruptible()
