@@ -83,8 +83,7 @@ static __always_inline void know_leader(struct pgt_task *task)
 	if (!leader || !leader->query.open)
 		return;
 	if (!leader->query.statement) {
-		if (!options.no_usdt)
-			learn_query_id(*found, false);
+		learn_query_id(*found, false);
 		find_statement(task->index, *found);
 	}
 	task->started_for = leader->query.statement;

@@ -19,8 +19,7 @@ static __always_inline __u64 charged_query(struct pgt_task *task, __u64 now)
 	if (options.per_query)
 		return task->query.number;
 	if (!task->query.statement) {
-		if (!options.no_usdt)
-			learn_query_id(task->index, true);
+		learn_query_id(task->index, true);
 		find_statement(task->index, task->index);
 	}
 	return task->query.statement;

@@ -54,8 +54,9 @@ __noinline int learn_query_id(__u32 task_index, __u32 itself)
 	__u32 place;
 	__u64 id = 0;
 
-	if (!task || task->query.begun_before)
-		return 0; /* an idle one shows the last */
+	/* Without USDT the probe tells it, and more; an idle backend shows the last */
+	if (options.no_usdt || !task || task->query.begun_before)
+		return 0;
 	query = &task->query;
 	place = place_of(task->postmaster);
 	if (place >= SERVERS)

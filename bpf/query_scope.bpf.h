@@ -118,8 +118,7 @@ __noinline int close_scope(__u32 task_index)
 			return 0; /* a prepare that read nothing leaves nothing to tell */
 	}
 	query->end_ns = now;
-	if (!options.no_usdt)
-		learn_query_id(task->index, true);
+	learn_query_id(task->index, true);
 	if (options.per_query)
 		send_record(task);
 	else

@@ -149,6 +149,10 @@ class Live(ctypes.Structure):
         ("followed", c_uint64),
     )
 
+    def place_of(self, postmaster: int) -> int | None:
+        """Where the server of a postmaster is; None: it is none that is traced."""
+        return next((i for i, pid in enumerate(self.postmasters) if pid == postmaster), None)
+
 
 class Slot(ctypes.Structure):
     """struct pgt_slot."""

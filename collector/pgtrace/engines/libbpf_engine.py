@@ -535,8 +535,8 @@ class LibbpfEngine:
         query = task.query
         if not query.open or (query.begun_before and task.serial in self._pool.idle):
             return None
-        if self._query_ids and not query.query_id and not (query.begun_before or query.executed):
-            shown = self._query_ids.shown(task)
+        unknown = not (query.query_id or query.begun_before or query.executed)
+        if self._query_ids and unknown and (shown := self._query_ids.shown(task)):
             now = self._tasks.read(task.serial).query
             if now.open and now.number == query.number:
                 query.query_id = shown

@@ -62,10 +62,7 @@ class Light:
     def take(self, data: bytes) -> None:
         """One sample."""
         sample = layout.Sample.from_buffer_copy(data)
-        masters = list(self._live.postmasters)
-        if sample.postmaster not in masters:
-            return
-        place = masters.index(sample.postmaster)
+        place = self._live.place_of(sample.postmaster)
         for each in self._binaries.values():
             if place in each.places and not each.over:
                 each.calibration.add(sample, time.time_ns() - time.monotonic_ns())

@@ -70,10 +70,7 @@ class QueryIds:
     def take(self, data: bytes) -> None:
         """One sample: an entry in which the id is that was told of its query."""
         sample = layout.Sample.from_buffer_copy(data)
-        masters = list(self._live.postmasters)
-        if sample.postmaster not in masters:
-            return
-        place = masters.index(sample.postmaster)
+        place = self._live.place_of(sample.postmaster)
         longs = _LONGS.unpack(bytes(sample.entry))
         for each in self._binaries.values():
             if place in each.places and not each.is_over:
@@ -95,14 +92,12 @@ class QueryIds:
 
     def shown(self, task: layout.Task) -> int:
         """The id that a task shows of what it runs; 0: it shows none, or may not be looked into."""
-        masters = list(self._live.postmasters)
-        if task.postmaster not in masters:
+        place = self._live.place_of(task.postmaster)
+        if place is None or not self._live.memory[place].query_id:
             return 0
-        memory = self._live.memory[masters.index(task.postmaster)]
-        if not memory.query_id:
-            return 0
+        memory = self._live.memory[place]
         try:
-            entry = binary.pointer(task.tgid, memory.entry)
+            entry = task.seen.entry or binary.pointer(task.tgid, memory.entry)
             return binary.pointer(task.tgid, entry + memory.query_id) if entry else 0
         except PgtraceError:
             return 0
