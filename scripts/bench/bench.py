@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NoReturn
 
-from pgtrace.engines import probes
+from pgtrace.engines import libbpf_engine, probes
 from pgtrace.errors import PgtraceError
 from pgtrace.libbpf.objects import Object
 from pgtrace.postgres.binary import known_address
@@ -33,6 +33,7 @@ NUMBERS = ("value", "low", "high")
 QUARTILES = ("lower_quartile", "median", "upper_quartile")
 ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
 """As libbpf's headers call them."""
+STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
 RESAMPLES = 2000
 ROUNDS_MIN = 10
 """Fewer rounds decide nothing: drawing from so few shows too narrow an interval."""
@@ -161,6 +162,30 @@ def _compile(command: list[str], source: Path, target: Path) -> None:
 
 
 @contextmanager
+def counted() -> Iterator[None]:
+    """Let the kernel take the time of programs."""
+    before = STATISTICS.read_text()
+    STATISTICS.write_text("1")
+    try:
+        yield
+    finally:
+        STATISTICS.write_text(before)
+
+
+def ran() -> dict[int, tuple[str, int, int]]:
+    """Of each program of pgtrace's that is loaded, by its number: its name, nanoseconds, and how
+    often it ran. Those of a tracer that has ended may be among them.
+    """
+    command = ["bpftool", "--json", "prog", "show"]
+    listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return {
+        each["id"]: (each["name"], each.get("run_time_ns", 0), each.get("run_cnt", 0))
+        for each in listed
+        if each.get("name", "").startswith("pgt_")
+    }
+
+
+@contextmanager
 def empty_programs(
     floors: Path, binary: str | None, *, switch: bool = False, asked_in: str | None = None
 ) -> Iterator[None]:
@@ -238,6 +263,14 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(prog=f"scripts/bench/{name}", description=description)
 
 
+def accept_object(parser: argparse.ArgumentParser) -> None:
+    """Let run() have other programs measured."""
+    parser.add_argument(
+        "--object", type=Path, metavar="FILE",
+        help="pgtrace's programs, compiled otherwise, in place of its own",
+    )  # fmt: skip
+
+
 def run(
     parser: argparse.ArgumentParser,
     measure: Callable[[argparse.Namespace], dict[str, Any]],
@@ -247,6 +280,8 @@ def run(
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     interruptible()
+    if getattr(args, "object", None):
+        libbpf_engine.OBJECT = args.object.resolve()
     try:
         found = measure(args)
     except PgtraceError as error:

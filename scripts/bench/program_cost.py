@@ -7,9 +7,7 @@ kernel's two looks at its clock, which it takes for this, are.
 """
 
 import argparse
-import json
 import random
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import bench
-from query_cost import ROWS, SETTINGS, Tracing, floor, pgtrace
-from switch_cost import counted
+from query_cost import ROWS, SETTINGS, Tracing, fill, floor, pgtrace
 
-from pgtrace.engines import libbpf_engine
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.targets import Target
 
@@ -39,9 +35,12 @@ KINDS = {
     "new": "simple, with a literal never seen",
 }
 COLUMNS = {"status_ns": "pgt_q_status, each time", "query_ns": "all programs, a query"}
+"""The second with what others call meanwhile, where tracepoints see all calls of the host."""
 
 Rounds = dict[tuple[str, str, int, str], list[list[float]]]
 """By tracer, kind, characters and column: nanoseconds, by round."""
+Programs = Mapping[int, tuple[str, int, int]]
+"""As bench.ran() has them."""
 
 
 def text_of(length: int, literal: str) -> bytes:
@@ -56,28 +55,25 @@ def text_of(length: int, literal: str) -> bytes:
     return columns.ljust(length - len(tail)).encode() + tail.encode()
 
 
-def taken() -> dict[str, tuple[int, int]]:
-    """By program: nanoseconds, and how often it ran, so far."""
-    command = ["bpftool", "--json", "prog", "show"]
-    listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    return {
-        each["name"]: (each.get("run_time_ns", 0), each.get("run_cnt", 0))
-        for each in listed
-        if each.get("name", "").startswith("pgt_")
-    }
+def taken(before: Programs, after: Programs) -> tuple[float, float]:
+    """Of the queries between: a run of pgt_q_status, and all programs for a query. A tracer that
+    ended before may have gone meanwhile.
+    """
+    each = [
+        (name, ns - before[number][1], times - before[number][2])
+        for number, (name, ns, times) in after.items()
+        if number in before
+    ]
+    ns, times = (sum(one[i] for one in each if one[0] == "pgt_q_status") for i in (1, 2))
+    return ns / times, sum(ns for _, ns, _ in each) / QUERIES
 
 
 def measure(cluster: PrivateCluster, floors: Path, rounds: int) -> Rounds:
     """Attach each tracer once a round, in random order, and have it see queries of each kind."""
     found: Rounds = {}
     literals = count(10**8)
-    with cluster.connect() as connection, counted():
-        connection.execute(
-            "create table bench as select i as id, 'filler of ' || i as filler"
-            f" from generate_series(0, {ROWS}) i"
-        )
-        connection.execute("create index on bench (id)")
-        connection.execute("vacuum analyze bench")
+    with cluster.connect() as connection, bench.counted():
+        fill(connection)
         server, pid = connection.pgconn, connection.info.backend_pid
         for length in LENGTHS:
             server.prepare(b"%d" % length, text_of(length, "$1"))
@@ -102,16 +98,11 @@ def measure(cluster: PrivateCluster, floors: Path, rounds: int) -> Rounds:
                     for kind, length in random.sample(pairs := list(_pairs()), len(pairs)):
                         run(kind, length)
                         poll()
-                        before = taken()
+                        before = bench.ran()
                         run(kind, length)
-                        after = taken()
+                        values = taken(before, bench.ran())
                         poll()
-                        ns = {each: after[each][0] - before[each][0] for each in before}
-                        status = after["pgt_q_status"][1] - before["pgt_q_status"][1]
-                        for column, value in {
-                            "status_ns": ns["pgt_q_status"] / status,
-                            "query_ns": sum(ns.values()) / QUERIES,
-                        }.items():
+                        for column, value in zip(COLUMNS, values, strict=True):
                             found.setdefault((tracer, kind, length, column), []).append([value])
     bench.progress("")
     return found
@@ -172,8 +163,6 @@ def _figure(of: Mapping[str, float]) -> str:
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """On a server of its own."""
-    if args.object:
-        libbpf_engine.OBJECT = args.object.resolve()
     with (
         PrivateCluster(SETTINGS, bindir=bench.programs(args.pg)) as cluster,
         tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory,
@@ -191,10 +180,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each tracer (10)")
     parser.add_argument("--pg", type=int, default=15, metavar="N", help="PostgreSQL's version (15)")
-    parser.add_argument(
-        "--object", type=Path, metavar="FILE",
-        help="pgtrace's programs, compiled otherwise, in place of its own",
-    )  # fmt: skip
+    bench.accept_object(parser)
     return bench.run(parser, measured, lines)
 
 

@@ -142,18 +142,23 @@ def bpftrace(binary: Path, pid: int) -> Iterator[Callable[[], object]]:
         process.communicate()
 
 
+def fill(connection: psycopg.Connection[Any]) -> None:
+    """Make the table of which rows are looked up."""
+    connection.execute(
+        "create table bench as select i as id, 'filler of ' || i as filler"
+        f" from generate_series(0, {ROWS}) i"
+    )
+    connection.execute("create index on bench (id)")
+    connection.execute("vacuum analyze bench")
+
+
 def measure(
     cluster: PrivateCluster, floors: Path, rounds: int, queries: int, chosen: Sequence[str]
 ) -> dict[str, Series]:
     """Attach each tracer once a round, in random order, and only while it is measured."""
     series: dict[str, Series] = {}
     with cluster.connect() as connection:
-        connection.execute(
-            "create table bench as select i as id, 'filler of ' || i as filler"
-            f" from generate_series(0, {ROWS}) i"
-        )
-        connection.execute("create index on bench (id)")
-        connection.execute("vacuum analyze bench")
+        fill(connection)
         client = Client(connection, queries)
         tracers: dict[
             str, Callable[[], contextlib.AbstractContextManager[Callable[[], object]]]

@@ -20,7 +20,7 @@ from typing import Any, Self
 import bench
 from bench import BenchError
 
-from pgtrace.engines import Member, Postmaster, Request, libbpf_engine
+from pgtrace.engines import Member, Postmaster, Request
 from pgtrace.engines.select import start
 from pgtrace.libbpf.objects import Object
 
@@ -344,8 +344,6 @@ def _line(name: str, figures: Mapping[str, float]) -> str:
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """With files of its own."""
     tracers = bench.other_tracers()
-    if args.object:
-        libbpf_engine.OBJECT = args.object.resolve()
     with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
         series = measure(Path(directory), max(1, -(-args.pairs // PER_ATTACH)))
     return document(series, max(tracers, bench.other_tracers()))
@@ -357,10 +355,7 @@ def main() -> int:
         "read_cost", "What a traced read costs, in short paired runs; docs/benchmarks.md says more."
     )
     parser.add_argument("--pairs", type=int, default=400, metavar="N", help="of each tracer (400)")
-    parser.add_argument(
-        "--object", type=Path, metavar="FILE",
-        help="pgtrace's programs, compiled otherwise, in place of its own",
-    )  # fmt: skip
+    bench.accept_object(parser)
     return bench.run(parser, measured, lines)
 
 

@@ -11,10 +11,8 @@ Then the server has nothing to do, and two processes that nobody traces wake eac
 """
 
 import argparse
-import json
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -29,7 +27,6 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.tracer import trace
 
 AT_SWITCH = ("pgt_sb_switch", "pgt_sr_switch")
-STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
 EMPTY, LEAST, BY_STATEMENT, LIGHT, TIME = TRACERS = (
     "empty programs",
     "least of time",
@@ -65,27 +62,14 @@ class Measured:
     """Of one from an untraced process to another."""
 
 
-@contextmanager
-def counted() -> Iterator[None]:
-    """Let the kernel take the time of programs."""
-    before = STATISTICS.read_text()
-    STATISTICS.write_text("1")
-    try:
-        yield
-    finally:
-        STATISTICS.write_text(before)
-
-
 def taken() -> Counts:
     """Of all programs that run now."""
-    command = ["bpftool", "--json", "prog", "show"]
-    listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    ours = [each for each in listed if each.get("name", "").startswith("pgt_")]
-    switch = [each for each in ours if each["name"] in AT_SWITCH]
+    ours = bench.ran().values()
+    switch = [(ns, times) for name, ns, times in ours if name in AT_SWITCH]
     return Counts(
-        sum(each.get("run_time_ns", 0) for each in ours),
-        sum(each.get("run_time_ns", 0) for each in switch),
-        sum(each.get("run_cnt", 0) for each in switch),
+        sum(ns for _, ns, _ in ours),
+        sum(ns for ns, _ in switch),
+        sum(times for _, times in switch),
     )
 
 
@@ -219,7 +203,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """On a server of its own."""
-    with prepared(args.pg, args.scale, SETTINGS) as (cluster, compiled, tracers), counted():
+    with prepared(args.pg, args.scale, SETTINGS) as (cluster, compiled, tracers), bench.counted():
         with closing(Load(cluster, args.workload, args.clients)) as load:
             found = measure(cluster, compiled, load, args.rounds)
         measure_untraced(found, cluster, compiled, args.rounds)
