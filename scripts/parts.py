@@ -146,7 +146,7 @@ def of_kernel(kernel: str) -> tuple[Part, ...]:
 
 def parts() -> tuple[Part, ...]:
     """All there are, in their order."""
-    sources = files("bpf/*.[ch]", "scripts/*.[ch]", "tests/**/*.c")
+    sources = files("bpf/*.[ch]", "scripts/**/*.[ch]", "tests/**/*.c")
     return (
         Part("ruff", "servers", "qdf", ("ruff", "check")),
         Part("format", "servers", "qdf", ("ruff", "format", "--check")),
