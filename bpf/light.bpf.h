@@ -34,8 +34,8 @@ static __always_inline int describe(struct pgt_task *task, __u64 query_id, __u64
 	query->text_length = 0;
 	query->cut = 0;
 	if (text)
-		take_text(task, (void *)text, fetch_text(task, (void *)text));
-	read_application_name(task);
+		take_text(query, (void *)text, fetch_text(query->text, (void *)text));
+	read_application_name(task, false);
 	return 1;
 }
 
@@ -93,7 +93,7 @@ static __always_inline __u64 seen_before(struct pgt_task *task, __u64 query_id)
 {
 	if (!query_id || !task->query.number)
 		return 0;
-	read_application_name(task);
+	read_application_name(task, false);
 	return known_by_id(task, query_id);
 }
 
@@ -114,7 +114,7 @@ __noinline int look(__u32 task_index, __u32 switches)
 	seen = &task->seen;
 	start = seen->start;
 	query_id = seen->query_id;
-	place = place_of(task->postmaster);
+	place = server_of(task);
 	if (place >= SERVERS) {
 		seen->known = 0;
 		seen->statement = 0;
@@ -182,7 +182,7 @@ static __always_inline struct pgt_task *leader_to_ask(struct pgt_task *task)
 /* Whether an entry that was found is as it was then. All processes of a server share it. */
 static __always_inline int is_unchanged(struct pgt_task *task)
 {
-	__u32 changes, place = place_of(task->postmaster);
+	__u32 changes, place = server_of(task);
 
 	return task->seen.known && place < SERVERS &&
 	       !bpf_probe_read_user(&changes, sizeof(changes),

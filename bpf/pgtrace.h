@@ -403,9 +403,9 @@ struct pgt_task {
 	__u32 index;	  /* in pgt_tasks */
 	__u32 tid;
 	__u32 tgid;
-	__u32 inner_tgid; /* as its own PID namespace has it */
-	__u32 file;	  /* index in files[] */
-	__u64 start_ns;	  /* of the read in flight; 0: none */
+	__u32 server;	/* where in `live` it was when it was last looked for */
+	__u32 file;	/* index in files[] */
+	__u64 start_ns; /* of the read in flight; 0: none */
 	__u64 read_bytes;
 	__u64 switches;
 	__u64 asked;
@@ -424,6 +424,7 @@ struct pgt_task {
 	__u64 began_ns;	 /* when it was first seen */
 	__u64 ended_ns;	 /* 0 while it runs */
 	__u64 site;	 /* whence the text of its query was reported, without USDT */
+	__u64 named_at;	 /* where its application_name was read, or 0 */
 	__u64 lost_reads;
 	__u64 lost_queries;
 	struct pgt_charge charge;
@@ -447,11 +448,11 @@ struct pgt_task {
 	struct pgt_calls others;     /* of statements for which there was no room */
 	char title[TITLE]; /* as it was when the task was first seen, or ran its first query */
 	struct pgt_query query;
-	char text[TEXT]; /* scratch: the text that a probe brought */
-	__u64 born_ns;	 /* when its process began; 0: before tracing */
-	__u32 missed;	 /* it left a CPU or came on one while it was ignored */
-	__u32 unused;
-	__u64 padding[4]; /* as a slot's: all tasks have their fields on the same lines */
+	char text[TEXT];  /* scratch: the text that a probe brought */
+	__u64 born_ns;	  /* when its process began; 0: before tracing */
+	__u32 missed;	  /* it left a CPU or came on one while it was ignored */
+	__u32 inner_tgid; /* as its own PID namespace has it */
+	__u64 padding[3]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {

@@ -58,7 +58,7 @@ __noinline int learn_query_id(__u32 task_index, __u32 itself)
 	if (options.no_usdt || !task || task->query.begun_before)
 		return 0;
 	query = &task->query;
-	place = place_of(task->postmaster);
+	place = server_of(task);
 	if (place >= SERVERS)
 		return 0;
 	memory = &live.memory[place & (SERVERS - 1)];

@@ -9,6 +9,7 @@
 
 #define EMPTY  256 /* bytes of a text that are looked through for anything but comments */
 #define PASSED 16  /* of these at a time */
+#define NAMED  16  /* queries, of which one has its application_name read anew */
 
 /* Of a name that is all 0 behind its end. Of none it is 0, as of a task that has not shown its own.
  */
@@ -22,32 +23,37 @@ static __always_inline __u64 name_hash(const char *name)
 	return hash;
 }
 
-/* Behind a pooler it changes with the client: it is the query's, not the backend's. */
-static __noinline int read_application_name(struct pgt_task *task)
+/* Behind a pooler it changes with the client: it is the query's, not the backend's. With `each` the
+ * task is asked at each of its queries: a name that is where the one before was is that one, since
+ * guc.c has a new value's memory before it lets go of the old one's, and of that no sooner than the
+ * transaction ends. A procedure that changes it twice, and commits in between, may have the same
+ * memory for another: that is found some queries later. */
+static __noinline int read_application_name(struct pgt_task *task, __u32 each)
 {
 	__u64 pointer = 0, address;
 	__u32 place;
 
 	if (!task)
 		return 0;
-	__builtin_memset(task->query.application_name, 0, NAME);
-	task->application = 0;
-	place = place_of(task->postmaster);
-	if (place >= SERVERS)
-		return 0;
-	address = live.application_name[place & (SERVERS - 1)];
+	place = server_of(task);
+	address = place < SERVERS ? live.application_name[place & (SERVERS - 1)] : 0;
 	if (address)
 		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
+	if (each && pointer == task->named_at && task->query.number % NAMED)
+		return 0;
+	task->named_at = pointer;
+	__builtin_memset(task->query.application_name, 0, NAME);
+	task->application = 0;
 	if (pointer)
 		bpf_probe_read_user_str(task->query.application_name, NAME, (void *)pointer);
 	task->application = name_hash(task->query.application_name);
 	return 0;
 }
 
-/* Reads a text into the task's scratch; returns its length without the NUL. */
-static __always_inline __u32 fetch_text(struct pgt_task *task, const char *text)
+/* Reads a text into TEXT bytes; returns its length without the NUL. */
+static __always_inline __u32 fetch_text(char *into, const char *text)
 {
-	long length = bpf_probe_read_user_str(task->text, TEXT, text);
+	long length = bpf_probe_read_user_str(into, TEXT, text);
 
 	return length > 0 ? length - 1 : 0;
 }
@@ -75,18 +81,25 @@ __noinline int same_text(__u32 task_index, __u32 length)
 	return 1;
 }
 
-static __always_inline void take_text(struct pgt_task *task, const char *text, __u32 length)
+/* The task's query has this text, which stands there already. What is behind the end is of a text
+ * before, and nobody looks at it. */
+static __always_inline void take_text(struct pgt_query *query, const char *text, __u32 length)
 {
-	struct pgt_query *query = &task->query;
-	__u32 size = opaque(length + 1);
 	char next = 0;
 
-	/* What is behind the end is of a text before, and nobody looks at it */
-	bpf_probe_read_kernel(query->text, size <= TEXT ? size : TEXT, task->text);
 	query->text_length = length;
 	/* One that just fits is whole: where more would be is its NUL */
 	query->cut =
 	    length == TEXT - 1 && (bpf_probe_read_user(&next, sizeof(next), text + length) || next);
+}
+
+/* The same of one that is in the task's scratch. */
+static __always_inline void move_text(struct pgt_task *task, const char *text, __u32 length)
+{
+	__u32 size = opaque(length + 1);
+
+	bpf_probe_read_kernel(task->query.text, size <= TEXT ? size : TEXT, task->text);
+	take_text(&task->query, text, length);
 }
 
 /* Looks on through the text of a task's query for anything but spaces, semicolons and comments:

@@ -151,12 +151,24 @@ __noinline __u32 place_of(__u32 postmaster)
 	return SERVERS;
 }
 
+/* The same of a task's own, which is most often where it was before. */
+static __always_inline __u32 server_of(struct pgt_task *task)
+{
+	__u32 place = task->server;
+
+	if (place >= SERVERS || live.postmasters[place & (SERVERS - 1)] != task->postmaster) {
+		place = place_of(task->postmaster);
+		task->server = place;
+	}
+	return place;
+}
+
 /* log2 of the size of the blocks that the task's server leaves to I/O workers; 0: it has none.
  * Where io_uring performs, the order of reads is that of its submissions, and where nobody does,
  * that of the system calls. */
 static __always_inline __u32 asked_shift(struct pgt_task *task)
 {
-	__u32 place = place_of(task->postmaster);
+	__u32 place = server_of(task);
 
 	return place < SERVERS ? live.io_workers[place & (SERVERS - 1)] : 0;
 }

@@ -27,12 +27,42 @@ static __always_inline __u64 call_site(struct pt_regs *ctx)
 	return address - PT_REGS_IP(ctx);
 }
 
-/* Of an argument that lies where a cookie says. */
-static __always_inline __u64 value_at(struct pt_regs *ctx, __u64 cookie)
+/* A register at its place in ctx. Where that is not known when this is compiled, a call reads it:
+ * the verifier allows no load then. So those that arguments are most often in are told one by one,
+ * each loaded in assembler, as a compiler would make one load of them. */
+#define LOAD(name)                                                                                 \
+	case __builtin_offsetof(struct pt_regs, name):                                             \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                              \
+			     : "=r"(value)                                                         \
+			     : "r"(ctx), "i"(__builtin_offsetof(struct pt_regs, name)));           \
+		break
+
+static __always_inline __u64 register_at(struct pt_regs *ctx, __u32 place)
 {
 	__u64 value = 0;
 
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + (cookie & COOKIE_REGISTER));
+	switch (place) {
+#if defined(__TARGET_ARCH_x86)
+		LOAD(rdi);
+		LOAD(rsi);
+		LOAD(rbx);
+		LOAD(rbp);
+		LOAD(r12);
+		LOAD(r13);
+		LOAD(r14);
+		LOAD(r15);
+#endif
+	default:
+		bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + place);
+	}
+	return value;
+}
+
+/* Of an argument that lies where a cookie says. */
+static __always_inline __u64 value_at(struct pt_regs *ctx, __u64 cookie)
+{
+	__u64 value = register_at(ctx, cookie & COOKIE_REGISTER);
+
 	if (cookie & COOKIE_IN_MEMORY)
 		bpf_probe_read_user(&value, sizeof(value), (void *)value + ((__s64)cookie >> 32));
 	return value;

@@ -471,7 +471,7 @@ class Task(ctypes.Structure):
         ("index", c_uint32),
         ("tid", c_uint32),
         ("tgid", c_uint32),
-        ("inner_tgid", c_uint32),
+        ("server", c_uint32),
         ("file", c_uint32),
         ("start_ns", c_uint64),
         ("read_bytes", c_uint64),
@@ -492,6 +492,7 @@ class Task(ctypes.Structure):
         ("began_ns", c_uint64),
         ("ended_ns", c_uint64),
         ("site", c_uint64),
+        ("named_at", c_uint64),
         ("lost_reads", c_uint64),
         ("lost_queries", c_uint64),
         ("charge", Charge),
@@ -518,8 +519,8 @@ class Task(ctypes.Structure):
         ("scratch", c_char * TEXT),
         ("born_ns", c_uint64),
         ("missed", c_uint32),
-        ("unused", c_uint32),
-        ("padding", c_uint64 * 4),
+        ("inner_tgid", c_uint32),
+        ("padding", c_uint64 * 3),
     )
 
 
