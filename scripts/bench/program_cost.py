@@ -25,8 +25,10 @@ LENGTHS = (60, 200, 700)
 QUERIES = 500
 """Of one kind, each time."""
 TRACERS = {
-    "without times": "full, without times",
+    "without times": "full, each query told, without times",
     "with times": "full, with times, as attach has it",
+    "added up": "full, added up, as capture has a server",
+    "by text": "the same, where queries have no ids",
     "floor": "floor: empty programs at the same probes",
 }
 KINDS = {
@@ -80,6 +82,8 @@ def measure(cluster: PrivateCluster, floors: Path, rounds: int) -> Rounds:
         tracers: dict[str, Callable[[], Tracing]] = {
             "without times": lambda: pgtrace(Target.find(pid), per_query=True),
             "with times": lambda: pgtrace(Target.find(pid), per_query=True, times=True),
+            "added up": lambda: pgtrace(Target.find(pid)),
+            "by text": lambda: pgtrace(Target.find(pid)),
             "floor": lambda: floor(floors, cluster.binary),
         }
 
@@ -94,6 +98,8 @@ def measure(cluster: PrivateCluster, floors: Path, rounds: int) -> Rounds:
         for number in range(rounds):
             for tracer in random.sample(list(tracers), len(tracers)):
                 bench.progress(f"round {number + 1} of {rounds}, {tracer}")
+                ids = b"off" if tracer == "by text" else b"on"
+                server.exec_(b"set compute_query_id = " + ids)
                 with tracers[tracer]() as poll:
                     for kind, length in random.sample(pairs := list(_pairs()), len(pairs)):
                         run(kind, length)

@@ -95,7 +95,7 @@ def test_query_cost() -> None:
 @pytest.mark.long
 def test_program_cost() -> None:
     printed = figures("program_cost", "--rounds", 1)
-    assert len(printed["queries"]) == 3 * 3 * 3
+    assert len(printed["queries"]) == 5 * 3 * 3
     for each in printed["queries"]:
         assert 0 < each["status_ns"]["median"] < each["query_ns"]["median"]
     assert leftovers() == {}
