@@ -34,8 +34,8 @@ static __always_inline int describe(struct pgt_task *task, __u64 query_id, __u64
 	query->text_length = 0;
 	query->cut = 0;
 	if (text)
-		take_text(query, (void *)text, fetch_text(query->text, (void *)text));
-	read_application_name(task, false);
+		read_text(query, (void *)text);
+	read_application_name(task);
 	return 1;
 }
 
@@ -93,7 +93,7 @@ static __always_inline __u64 seen_before(struct pgt_task *task, __u64 query_id)
 {
 	if (!query_id || !task->query.number)
 		return 0;
-	read_application_name(task, false);
+	read_application_name(task);
 	return known_by_id(task, query_id);
 }
 

@@ -77,7 +77,7 @@ static __always_inline void open_scope(struct pgt_task *task, __u64 now)
 	query->statement = 0;
 	query->waited_ns = 0;
 	query->text_length = 0;
-	read_application_name(task, true);
+	read_application_name(task);
 }
 
 /* Sends the record, and with it the slots. If the ring is full only the query is lost: its reads
@@ -129,10 +129,10 @@ __noinline int close_scope(__u32 task_index)
 static __always_inline int status_text(struct pgt_task *task, const char *text, __u64 site)
 {
 	struct pgt_query *query = &task->query;
-	bool moved = query->open;
+	bool was_open = query->open;
 	__u32 length = 0;
 
-	if (query->open) {
+	if (was_open) {
 		length = fetch_text(task->text, text);
 		if (!query->executed && query->protocol != SIMPLE && !query->begun_before &&
 		    (!options.no_usdt || protocol_of_site(site) != SIMPLE) &&
@@ -146,10 +146,10 @@ static __always_inline int status_text(struct pgt_task *task, const char *text, 
 	}
 	task->site = site;
 	open_scope(task, bpf_ktime_get_ns());
-	if (moved)
+	if (was_open)
 		move_text(task, text, length);
 	else
-		take_text(query, text, fetch_text(query->text, text));
+		read_text(query, text);
 	return 0;
 }
 
@@ -179,7 +179,7 @@ static __always_inline int simple_start(const char *text)
 	begin_change(task);
 	if (!task->query.open || task->query.begun_before) {
 		open_scope(task, 0);
-		take_text(&task->query, text, fetch_text(task->query.text, text));
+		read_text(&task->query, text);
 	}
 	task->query.protocol = SIMPLE;
 	now = bpf_ktime_get_ns();

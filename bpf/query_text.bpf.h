@@ -23,12 +23,12 @@ static __always_inline __u64 name_hash(const char *name)
 	return hash;
 }
 
-/* Behind a pooler it changes with the client: it is the query's, not the backend's. With `each` the
- * task is asked at each of its queries: a name that is where the one before was is that one, since
+/* Behind a pooler it changes with the client: it is the query's, not the backend's. Whoever sees
+ * each query need not read a name that is where the one before was: it is that one, since
  * guc.c has a new value's memory before it lets go of the old one's, and of that no sooner than the
  * transaction ends. A procedure that changes it twice, and commits in between, may have the same
  * memory for another: that is found some queries later. */
-static __noinline int read_application_name(struct pgt_task *task, __u32 each)
+static __noinline int read_application_name(struct pgt_task *task)
 {
 	__u64 pointer = 0, address;
 	__u32 place;
@@ -39,7 +39,7 @@ static __noinline int read_application_name(struct pgt_task *task, __u32 each)
 	address = place < SERVERS ? live.application_name[place & (SERVERS - 1)] : 0;
 	if (address)
 		bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
-	if (each && pointer == task->named_at && task->query.number % NAMED)
+	if (!options.light && pointer == task->named_at && task->query.number % NAMED)
 		return 0;
 	task->named_at = pointer;
 	__builtin_memset(task->query.application_name, 0, NAME);
@@ -81,8 +81,8 @@ __noinline int same_text(__u32 task_index, __u32 length)
 	return 1;
 }
 
-/* The task's query has this text, which stands there already. What is behind the end is of a text
- * before, and nobody looks at it. */
+/* The query has this text, which stands there already. What is behind the end is of a text before,
+ * and nobody looks at it. */
 static __always_inline void take_text(struct pgt_query *query, const char *text, __u32 length)
 {
 	char next = 0;
@@ -93,7 +93,13 @@ static __always_inline void take_text(struct pgt_query *query, const char *text,
 	    length == TEXT - 1 && (bpf_probe_read_user(&next, sizeof(next), text + length) || next);
 }
 
-/* The same of one that is in the task's scratch. */
+/* The same of one that is to be read. */
+static __always_inline void read_text(struct pgt_query *query, const char *text)
+{
+	take_text(query, text, fetch_text(query->text, text));
+}
+
+/* And of one that is in the task's scratch. */
 static __always_inline void move_text(struct pgt_task *task, const char *text, __u32 length)
 {
 	__u32 size = opaque(length + 1);

@@ -57,6 +57,7 @@ static __always_inline __u64 register_at(struct pt_regs *ctx, __u32 place)
 	}
 	return value;
 }
+#undef LOAD
 
 /* Of an argument that lies where a cookie says. */
 static __always_inline __u64 value_at(struct pt_regs *ctx, __u64 cookie)
