@@ -179,13 +179,9 @@ def test_its_sums_are_those_of_a_capture(server: PrivateCluster, queries: Tier) 
             if query.text and count:
                 true["text", query.text, "count"] += count
     assert true["text", SCAN, "count"] > 100
-    if queries == "full":  # two reads of a call may be counted as its statement is folded
+    if queries == "full":  # one that ends as it is looked at may be taken for another statement's
         for key in [key for key in true if key[0] == "text"]:
             assert shown.pop(key) == pytest.approx(true.pop(key), rel=0.005)
-        # The time of one read, by a look between it and its count: with a busy loop on each core
-        # 161 ns of 243,712,648, and 1,593 of 453,786,309
-        for key in [key for key in true if key[-1] == "ns"]:
-            assert shown.pop(key) == pytest.approx(true.pop(key), rel=1e-5)
     assert +shown == +true
 
 

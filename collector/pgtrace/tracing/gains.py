@@ -51,15 +51,16 @@ def gains(
     name: Callable[[int], StatementName | None] = lambda query: None,
 ) -> Gains:
     """The differences of one thread. What a query had counted that ended is none of its
-    statement's: that of the same name, or where names do not tell, the one that has most of it.
+    statement's: that of the same name, or where names do not tell, the one that has most of it,
+    and never the query that runs by now.
     """
     more = {query: _more(sums, before.get(query, {})) for query, sums in now.items()}
     became: dict[int, int] = {}
     for query in before.keys() - now.keys():
-        if not 0 < query < OTHERS or not before[query]:
+        if not _runs(query) or not before[query]:
             continue
         left, called = before[query], name(query)
-        sizes = {candidate: _common(left, sums) for candidate, sums in more.items()}
+        sizes = {each: _common(left, sums) for each, sums in more.items() if not _runs(each)}
         same = [each for each, size in sizes.items() if size and called and name(each) == called]
         most = max(same or sizes, key=lambda each: sizes[each], default=0)
         if sizes.get(most):
@@ -139,8 +140,16 @@ def _more(now: Sums, before: Sums) -> Sums:
     return found
 
 
+def _runs(query: int) -> bool:
+    """Whether it has a number of its own, and is not what is kept of a statement, or of others."""
+    return 0 < query < OTHERS
+
+
 def _common(left: Sums, right: Sums) -> int:
-    return sum(min(sums[0], right[key][0]) for key, sums in left.items() if key in right)
+    """How much of the one is in the other. Of reads, bytes and nanoseconds alike: so nothing has
+    more than one that has all of it, from which all can be taken.
+    """
+    return sum(sum(map(min, sums, right[key])) for key, sums in left.items() if key in right)
 
 
 def _take(of: Sums, away: Sums) -> None:
