@@ -178,20 +178,24 @@ def server(pid: int) -> Server:
 def servers() -> list[Server]:
     """Find every server that may be looked into; see hidden_servers.py for the others."""
     found: list[Server] = []
-    children: set[int] = set()
+    known: set[int] = set()
     family: Family | None = None
     for pid in proc.pids():
         try:
-            if pid not in children and has_lock_file(pid):
-                process = proc.process(pid)
-                if proc.version(process) is not None and _is_postmaster(process):
-                    family = proc.by_parent() if family is None else family
-                    found.append(_server(process, family))
-                    # Of which there may be thousands: they work in its directory, but are none
-                    children.update(family.get(pid, ()))
+            if pid in known or not has_lock_file(pid):
+                continue
+            process = proc.process(pid)
+            # A child may come before it: pids begin anew, at the latest after 4 million
+            is_postgresql = proc.version(process) is not None
+            postmaster = _postmaster_of(process) if is_postgresql else None
+            if postmaster and postmaster.pid not in known:
+                family = proc.by_parent() if family is None else family
+                found.append(_server(postmaster, family))
+                # Of which there may be thousands: they work in its directory, but are none
+                known.update((postmaster.pid, *family.get(postmaster.pid, ())))
         except PgtraceError:
             continue
-    return found
+    return sorted(found, key=lambda server: server.postmaster_pid)
 
 
 def told_apart(servers: Sequence[Server]) -> dict[int, str]:
@@ -379,9 +383,11 @@ def _cluster_name(postmaster: Process, family: Family | None = None) -> str | No
 
 
 def _children(postmaster: Process, family: Family | None = None) -> Iterator[Process]:
-    """Yield the server's processes, without commands that it runs, such as archive_command."""
+    """Yield the server's processes, without commands that it runs, such as archive_command. Those
+    first that follow its own pid: which it starts itself, and whose titles tell most, are there."""
     program = foreign_files.inode(postmaster.binary)
-    for pid in (proc.by_parent() if family is None else family).get(postmaster.pid, ()):
+    pids = (proc.by_parent() if family is None else family).get(postmaster.pid, ())
+    for pid in sorted(pids, key=lambda pid: (pid < postmaster.pid, pid)):
         try:
             process = proc.process(pid)
             same = program is not None and foreign_files.inode(f"/proc/{pid}/exe") == program
