@@ -76,7 +76,9 @@ def calls_of_capture(report: Path, server: PrivateCluster) -> int:
     what = "capture", "--server", server.datadir, "--no-connect", "--force"
     written = report.with_suffix(".json")
     report.unlink(missing_ok=True)
-    with Child(*_traced(report), *what, "-o", written, stderr=subprocess.PIPE) as traced:
+    command = *_traced(report), *what, "-o", written
+    # A session of its own: of one that fails, what strace runs is killed as well
+    with Child(*command, stderr=subprocess.PIPE, start_new_session=True) as traced:
         wait_for(lambda: report.exists() and len(look.findall(report.read_text())) == 2)
         (capture,) = children_of(traced.pid)
         os.kill(capture, signal.SIGINT)
