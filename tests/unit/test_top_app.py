@@ -138,6 +138,27 @@ def test_a_row_is_asked_for_while_its_page_is_open(ends: Ends) -> None:
     ends.run(work, size=(100, 60))
 
 
+def test_at_its_end_a_page_stays_there_as_it_grows(ends: Ends) -> None:
+    """The latencies come when they come; from elsewhere it does not move."""
+
+    async def work(pilot: Pilot[None]) -> None:
+        async def answered(*keys: str) -> str:
+            await pilot.press("2", "enter", *keys)
+            await pilot.pause(0.1)
+            assert "4.19 ms" not in ends.screen()
+            ends.tracing.send(Histograms("statement", 1, 30.0, LATENCIES))
+            await pilot.pause(0.2)
+            shown = ends.screen()
+            await pilot.press("escape")
+            return shown
+
+        assert "4.19 ms" in await answered("end")
+        assert "lines below" in await answered("end", "up")
+        assert "lines below" in await answered()
+
+    ends.run(work, size=(100, 14))
+
+
 @pytest.mark.parametrize("size", [(100, 30), (1, 1)])
 def test_a_page_may_be_drawn_at_any_moment_of_its_life(ends: Ends, size: tuple[int, int]) -> None:
     """A frame comes when it comes: also before the page has its parts, or while it loses them."""

@@ -25,13 +25,15 @@ class Page(Screen[None]):
         ("pagedown,space", "scroll_pages(1)"),
         ("pageup", "scroll_pages(-1)"),
         ("home", "scroll_lines(-1000000)"),
-        ("end", "scroll_lines(1000000)"),
+        ("end", "scroll_to_end"),
     )
 
     def __init__(self, text: Text) -> None:
         super().__init__()
         self._text = text
         self._top = 0
+        self._at_end = False
+        """As long as nobody scrolls on: also when there come more lines."""
 
     def compose(self) -> ComposeResult:
         """See textual.screen.Screen."""
@@ -45,7 +47,8 @@ class Page(Screen[None]):
         width, height = self.app.size
         room = max(height - 1, 1)
         lines = self._text(width)
-        self._top = max(min(self._top, len(lines) - room), 0)
+        last = max(len(lines) - room, 0)
+        self._top = last if self._at_end else min(self._top, last)
         self.query_one("#text", Lines).show([one(line) for line in lines[self._top :][:room]])
         below = len(lines) - self._top - room
         more = f"; {below} more lines below" if below > 0 else ""
@@ -58,7 +61,13 @@ class Page(Screen[None]):
 
     def action_scroll_lines(self, lines: int) -> None:
         """Look further down, or up."""
+        self._at_end = False
         self._top = max(self._top + lines, 0)
+        self.look()
+
+    def action_scroll_to_end(self) -> None:
+        """Look at the last lines, and stay with them."""
+        self._at_end = True
         self.look()
 
     def action_scroll_pages(self, pages: int) -> None:
