@@ -253,11 +253,16 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     for each in found["ratios"]:
         load = found["loads"][each["name"]]
         tps = load["tps"]
+        # Programs that do nothing have none
+        collector = (
+            ""
+            if each["name"].startswith("floor of ")
+            else f"; the collector {load['collector']:.1%} of a core"
+        )
         shown += [
             bench.line(each),
             f"      of {load['untraced_ns'] / 1000:,.0f} µs; {tps['value']:.2f} "
-            f"[{tps['low']:.2f}, {tps['high']:.2f}] of {load['untraced_tps']:,.0f} tps; "
-            f"the collector {load['collector']:.1%} of a core",
+            f"[{tps['low']:.2f}, {tps['high']:.2f}] of {load['untraced_tps']:,.0f} tps{collector}",
         ]
     return shown
 
