@@ -184,10 +184,8 @@ def servers() -> list[Server]:
         try:
             if pid in known or not has_lock_file(pid):
                 continue
-            process = proc.process(pid)
             # A child may come before it: pids begin anew, at the latest after 4 million
-            is_postgresql = proc.version(process) is not None
-            postmaster = _postmaster_of(process) if is_postgresql else None
+            postmaster = _postmaster_of(proc.postgresql(pid))
             if postmaster and postmaster.pid not in known:
                 family = proc.by_parent() if family is None else family
                 found.append(_server(postmaster, family))
