@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bpf_left import leftovers, ours
-from child import OWN_MOUNTS, Child, Idle, state_of
+from child import OWN_MOUNTS, Child, Idle, state_of, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_markers import PG_VERSION
@@ -187,7 +187,7 @@ select.start = start
 def test_backend_that_ended_before(cluster: PrivateCluster, command: str) -> None:
     with cluster.connect() as connection:
         pid = connection.info.backend_pid
-    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    wait_until_gone(pid)
     check(run(command, pid), 3, f"[Nn]o process {pid}")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from child import Child, wait_for
+from child import Child, wait_for, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, make_cold
 from fix_markers import PG_VERSION
@@ -480,7 +480,7 @@ def test_a_thousand_connections_of_one_query_each(charged: PrivateCluster, tmp_p
         with ThreadPoolExecutor(4) as pool:
             pids = list(pool.map(use, range(CONNECTIONS)))
         # A backend reads a little more after its client has gone
-        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        wait_until_gone(*pids)
     capture = tracer.capture()
     check(capture)
     clients = [one for one in capture.backends if one.backend_type == "client backend"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from child import Child, wait_for
+from child import Child, wait_for, wait_until_gone
 from copied_cluster import ROWS, CopiedCluster
 from fix_cluster import INDEX_SCAN, SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_reader import Counts, Reader
@@ -176,7 +176,7 @@ def test_a_server_that_was_only_starting_is_ended_too(tmp_path: Path) -> None:
     )
     assert not data.parent.exists()
     pid = int((tmp_path / "pid").read_text())
-    wait_for(lambda: not Path(f"/proc/{pid}").exists(), 10)
+    wait_until_gone(pid, seconds=10)
 
 
 def test_restart_is_another_server(cluster: PrivateCluster) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from child import OWN_MOUNTS, Child, Idle, children_of, wait_for
+from child import OWN_MOUNTS, Child, Idle, children_of, wait_for, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.commands import doctor, list_
@@ -409,7 +409,7 @@ def test_a_backend_whose_postmaster_is_gone(disk_directory: Path) -> None:
         os.kill(pid, signal.SIGSTOP)  # or it would see the end and follow
         try:
             os.kill(postmaster, signal.SIGKILL)
-            wait_for(lambda: not Path(f"/proc/{postmaster}").exists())
+            wait_until_gone(postmaster)
             found = discovery.backend(pid)
             assert found.postmaster_pid is None
             assert (found.backend_type, found.datname) == ("client backend", "postgres")

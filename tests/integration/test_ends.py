@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +12,7 @@ from test_partings import either as either  # noqa: PLC0414  # a fixture
 from test_partings import ended, queries_of
 from test_queries import PROBE_TYPE, own, wait_for
 
+from child import wait_until_gone
 from pgtrace import trace
 from pgtrace.engines.attachments import Attachments
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -62,7 +62,7 @@ def test_who_ends_while_tracing_starts_has_ended(
     def late(*arguments: Any) -> None:
         for each in connections:
             each.close()
-        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        wait_until_gone(*pids)
         attach(*arguments)
 
     monkeypatch.setattr(Attachments, "attach", late)
@@ -167,7 +167,7 @@ def test_who_ends_before_it_is_asked_what_it_runs_costs_no_other_its_text(
         if not gone:
             gone.append(process.pid)
             os.kill(process.pid, signal.SIGTERM)
-            wait_for(lambda: not Path(f"/proc/{process.pid}").exists())
+            wait_until_gone(process.pid)
         return running_text(self, process, *arguments)
 
     monkeypatch.setattr(Identities, "running_text", late)

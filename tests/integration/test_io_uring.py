@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from test_charging import blocks, create, explain, of, performers, read_bytes, the_query
 
-from child import wait_for
+from child import wait_until_gone
 from fix_cluster import Connection, Server, make_cold
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture
@@ -164,7 +163,7 @@ def test_threads_of_a_backend_are_no_backends(uring: PrivateCluster, tracing: Tr
         for i in range(AT_ONCE):
             create(connection, f"of_{i}", BLOCKS // 10)
         before = connection.info.backend_pid
-    wait_for(lambda: not Path(f"/proc/{before}").exists())
+    wait_until_gone(before)
 
     def use(i: int) -> tuple[int, int, str]:
         with uring.connect() as connection:
@@ -178,10 +177,7 @@ def test_threads_of_a_backend_are_no_backends(uring: PrivateCluster, tracing: Tr
     def use_at_once(count: int) -> list[tuple[int, int, str]]:
         with ThreadPoolExecutor(count) as pool:
             found = list(pool.map(use, range(count)))
-        end = time.monotonic() + 30
-        while any(Path(f"/proc/{pid}").exists() for pid, _, _ in found):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until_gone(*(pid for pid, _, _ in found), seconds=30)
         for _ in range(6):  # until their accounts were read
             time.sleep(0.1)
             tracer.poll()

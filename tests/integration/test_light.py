@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from test_no_usdt import without
 
-from child import Child, wait_for
+from child import Child, wait_for, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, Server, bindir
 from fix_markers import PG_VERSION
@@ -314,7 +314,7 @@ def end_in_a_query(server: PrivateCluster, other: Connection) -> None:
     active = "select state = 'active' from pg_stat_activity where pid = %s"
     wait_for(lambda: other.execute(active, [pid]).fetchone() == (True,))
     other.execute("select pg_terminate_backend(%s)", [pid])
-    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    wait_until_gone(pid)
     ended.close()
 
 

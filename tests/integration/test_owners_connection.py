@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from child import children_of
+from child import children_of, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS
 from fix_markers import PG_VERSION
@@ -133,7 +133,7 @@ def test_who_connects_is_the_owner_who_can_do_nothing_more(
     assert status["NoNewPrivs"] == ["1"]
     assert not [file for file in files if "bpf" in file or "perf" in file], files
     assert looked_into.returncode != 0, looked_into
-    wait_for(lambda: not Path(f"/proc/{child}").exists())
+    wait_until_gone(child)
 
 
 def test_the_child_ends_with_pgtrace_however_that_ends(restartable: PrivateCluster) -> None:
@@ -142,7 +142,7 @@ def test_the_child_ends_with_pgtrace_however_that_ends(restartable: PrivateClust
         (child,) = wait_for(lambda: children_of(started.pid))
         wait_for(lambda: status_of(child)["NoNewPrivs"] == ["1"])
         started.send(signal.SIGKILL)
-        wait_for(lambda: not Path(f"/proc/{child}").exists())
+        wait_until_gone(child)
 
 
 def test_ctrl_c_of_the_terminal_is_not_the_childs(restartable: PrivateCluster) -> None:

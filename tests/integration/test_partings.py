@@ -5,12 +5,12 @@ theirs is in a capture.
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from test_no_usdt import no_notes as no_notes  # noqa: PLC0414  # a fixture
-from test_queries import PROBE_TYPE, wait_for
+from test_queries import PROBE_TYPE
 
+from child import wait_until_gone
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Query
 from pgtrace.reporters.terminal.capture_report import render
@@ -29,7 +29,7 @@ def either(request: pytest.FixtureRequest) -> PrivateCluster:
 
 
 def ended(wire: Wire) -> None:
-    wait_for(lambda: not Path(f"/proc/{wire.pid}").exists())
+    wait_until_gone(wire.pid)
 
 
 def queries_of(taken: Capture, *wires: Wire) -> list[list[Query]]:

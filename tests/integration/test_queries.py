@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from child import Child, wait_for
+from child import Child, wait_for, wait_until_gone
 from fix_cluster import Connection
 from pgtrace.commands import live_screen
 from pgtrace.engines import EngineName, ProbeType, QueryEvent
@@ -962,7 +962,7 @@ def test_backend_that_is_terminated_in_its_query(
         with cluster.connect() as other:
             other.execute("select pg_terminate_backend(%s)", (pid,))
         thread.join()
-        wait_for(lambda: not Path(f"/proc/{pid}").exists())
+        wait_until_gone(pid)
     taken = tracer.capture()
     (query,) = own(taken)
     assert (query.text, query.unfinished) == ("select pg_sleep($1)", False)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from child import wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, bindir, data_directory, explain_buffers
 from fix_markers import PG_VERSION
@@ -570,7 +571,7 @@ def run(cluster: PrivateCluster, *settings: str) -> tuple[Capture, dict[str, tup
     capture = tracer.capture()
     assert not anything_lost(capture), capture.lost
     assert capture.probes.not_measured == []
-    wait_for(lambda: not Path(f"/proc/{pid}").exists())  # at its end it hands over its numbers
+    wait_until_gone(pid)  # at its end it hands over its numbers
     assert "pg_default" in {space.name for space in capture.tablespaces}
     after = counted(cluster)
     return capture, {

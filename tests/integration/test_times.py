@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from child import busy_loop, state_of, wait_for
+from child import busy_loop, state_of, wait_for, wait_until_gone
 from fix_cluster import SEQUENTIAL, Connection, explain_buffers, make_cold
 from fix_markers import PG_VERSION
 from fix_reader import Reader
@@ -411,7 +411,7 @@ def test_a_process_that_ended_as_tracing_began_has_no_time(
 
         def too_late(loaded: Object) -> None:
             connection.close()
-            wait_for(lambda: not Path(f"/proc/{pid}").exists())
+            wait_until_gone(pid)
             attach(loaded)
 
         monkeypatch.setattr(probes, "attach_exit", too_late)

@@ -33,6 +33,12 @@ def wait_for(
     return found
 
 
+def wait_until_gone(*pids: int, seconds: float = PATIENCE_S) -> None:
+    """Until none of these runs, or waits to be collected."""
+    left = [Path(f"/proc/{pid}") for pid in pids]
+    wait_for(lambda: not any(path.exists() for path in left), seconds, lambda: left)
+
+
 def state_of(pid: int) -> str:
     """The letter of proc(5) for what a process does: S if it sleeps, Z once it has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
