@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,10 +27,13 @@ from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS
 from fix_markers import PG_VERSION
 from pgtrace.errors import DatabaseError
+from pgtrace.failures import Failures
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.linux.other_root import inside
 from pgtrace.postgres import discovery, owners_child, owners_connection
+from pgtrace.postgres.catalog import Names
+from pgtrace.postgres.connection import Asked
 from pgtrace.postgres.discovery import Server
 from pgtrace.postgres.owners_connection import OwnersConnections
 from pgtrace_command import PGTRACE, Pgtrace, run, wait_for
@@ -197,6 +200,40 @@ def test_a_server_that_is_started_again_is_connected_to_again(
     whole = json.loads(file.read_text())
     assert [b for b in whole["backends"] if b["application_name"] == "after"]
     assert not [text for text in whole["probes"]["not_measured"] if "names" in text], ended.err
+
+
+def test_a_server_that_stops_before_it_lets_anybody_in_is_connected_to_again(
+    restartable: PrivateCluster, server: Server
+) -> None:
+    tried: list[DatabaseError | None] = []
+    owners = OwnersConnections(server)
+
+    @contextmanager
+    def connect(
+        dbname: str | None = None, opened: Callable[[int], None] | None = None
+    ) -> Iterator[Asked]:
+        try:
+            with owners.connect(dbname, opened) as asked:
+                tried.append(None)
+                yield asked
+        except DatabaseError as error:
+            tried.append(error)
+            raise
+
+    stop = threading.Thread(target=restartable.stop)
+    with closing(owners), closing(Names(connect, [server], Failures())) as names:
+        os.kill(server.postmaster_pid, signal.SIGSTOP)
+        stop.start()
+        pending = f"{1 << signal.SIGINT - 1:016x}"
+        wait_for(lambda: pending in status_of(server.postmaster_pid)["ShdPnd"])
+        names.start()
+        os.kill(server.postmaster_pid, signal.SIGCONT)
+        stop.join()
+        wait_for(lambda: any(tried))
+        restartable.start()
+        names.require()
+        assert names.missing() == []
+    assert tried[0] is not None
 
 
 def test_a_role_that_is_not_let_in_costs_the_names_alone(

@@ -166,7 +166,8 @@ class Names:
     def require(self, datnames: frozenset[str] = frozenset()) -> None:
         """Wait for the first names; DatabaseError if there are none, or not of a database."""
         if not self._ready.wait(2 * TIMEOUT_S):
-            raise DatabaseError(f"names: the server did not answer within {2 * TIMEOUT_S} s")
+            waited = self.failure or f"the server did not answer within {2 * TIMEOUT_S} s"
+            raise DatabaseError(f"names: {waited}")
         if self.failure:
             raise DatabaseError(f"names: {self.failure}")
         forbidden = self.relations.forbidden(datnames)
@@ -207,7 +208,9 @@ class Names:
             self._thread.join(2)
 
     def _run(self) -> None:
-        """A connection that was good once, or was lost, is made again when the server is back."""
+        """A connection that was good once, or was lost, or is asked of a server that lets nobody in
+        as it starts or stops, is made again when the server is back.
+        """
         while not self._leave.is_set():
             at_the_end = self._last.is_set()
             try:
@@ -215,7 +218,7 @@ class Names:
                 break
             except DatabaseError as error:
                 self.failure = str(error)
-                self._was_lost |= isinstance(error, ConnectionLostError)
+                self._was_lost |= isinstance(error, ConnectionLostError) or self._may_pass()
             except Exception as error:
                 self._failures.add("names", error)
                 self.failure = f"an unexpected {type(error).__name__}; the rest was measured"
@@ -223,8 +226,19 @@ class Names:
             if at_the_end or not (self._identifier or self._was_lost):
                 break
             if not self._last.is_set():  # else it was lost unnoticed: once more
-                self._wake.wait(_EVERY_S)
+                self._wait()
         self._ready.set()
+
+    def _wait(self) -> None:
+        """A standby may let nobody in for ever, and logs each who tries."""
+        self._wake.wait(_EVERY_S)
+        while any(each.runs() and not each.lets_in() for each in self._servers):
+            if self._wake.wait(_EVERY_S):
+                return
+
+    def _may_pass(self) -> bool:
+        """Whether nobody is let in, for now: what the server says of that is in any language."""
+        return bool(self._servers) and not any(server.lets_in() for server in self._servers)
 
     def _ask(self) -> None:
         with self._connect(opened=self._note_own) as connection:

@@ -23,6 +23,8 @@ from .versions import major_of
 _PAGE_SIZES = {1024 << shift for shift in range(6)}
 _VERSION = re.compile(rb"\d{1,4}(?:\.\d{1,4})?")
 _MOST_PORT = 65535
+_STATUS = 7
+"""In the lock file: LOCK_FILE_LINE_PM_STATUS, src/include/utils/pidfile.h, counted from 1 there."""
 _OID_DIGITS = 10
 
 
@@ -124,6 +126,17 @@ class Server:
     def runs(self) -> bool:
         """Whether it has not stopped since it was found. Cheaper than backends()."""
         return proc.runs(self.postmaster_pid, self.postmaster.start_time_ticks)
+
+    def lets_in(self) -> bool:
+        """Whether it runs, and says that clients may come; also where that may not be read."""
+        try:
+            lock = foreign_files.read(self.directory, "postmaster.pid", self.postmaster.uid)
+        except PermissionError:
+            return self.runs()
+        except OSError:
+            return False
+        status = b"".join(lock.splitlines()[_STATUS : _STATUS + 1])
+        return self.runs() and status.strip() == b"ready"
 
     def backends(self, family: Family | None = None, *, activity: bool = True) -> list[Backend]:
         """List all processes of this server, the postmaster first; empty once it has stopped.
