@@ -165,9 +165,8 @@ class Names:
 
     def require(self, datnames: frozenset[str] = frozenset()) -> None:
         """Wait for the first names; DatabaseError if there are none, or not of a database."""
-        if not self._ready.wait(2 * TIMEOUT_S):
-            waited = self.failure or f"the server did not answer within {2 * TIMEOUT_S} s"
-            raise DatabaseError(f"names: {waited}")
+        if not self._ready.wait(2 * TIMEOUT_S) and not self.failure:
+            raise DatabaseError(f"names: the server did not answer within {2 * TIMEOUT_S} s")
         if self.failure:
             raise DatabaseError(f"names: {self.failure}")
         forbidden = self.relations.forbidden(datnames)
