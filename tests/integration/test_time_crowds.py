@@ -31,7 +31,7 @@ from pgtrace.tracing import charging
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
-from time_watch import MS, PROBE_TYPE, schedstat, watching
+from time_watch import MS, PROBE_TYPE, counting, schedstat, watching
 
 TIERS: tuple[Tier, ...] = "light", "full"
 ANOTHER = 18 if PG_VERSION == 15 else 15
@@ -189,7 +189,7 @@ def test_who_is_moved_from_cpu_to_cpu_loses_no_time(cluster: PrivateCluster) -> 
         mover = threading.Thread(target=move)
         mover.start()
         before = schedstat(watched.pid)
-        watched.connection.execute("select count(*) from generate_series(1, 3000000) /* moved */")
+        watched.connection.execute(f"{counting(6_000_000)} /* moved */")
         event = watched.query("moved")  # which holds the sum against the clock
         after = schedstat(watched.pid)
         there.set()

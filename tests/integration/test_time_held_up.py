@@ -21,14 +21,14 @@ from fix_cluster import SEQUENTIAL, SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.tracer import trace
-from time_watch import MS, PROBE_TYPE, Watched, schedstat, watching
+from time_watch import MS, PROBE_TYPE, Watched, counting, schedstat, watching
 
 MUCH = "select repeat('x', 1000) from generate_series(1, 300000)"
 HELD_S = 0.5
 PTRACE_ATTACH, PTRACE_DETACH = 16, 17  # include/uapi/linux/ptrace.h
 WALL = 0x40000000  # __WALL, include/uapi/linux/wait.h
 GROUPS = Path("/sys/fs/cgroup")
-LONG = "select count(*) from generate_series(1, 3000000)"
+LONG = counting(6_000_000)
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_who_gets_little_of_a_cpu_waits_for_it(
     with busy_loop(1) as busy:
         wait_for(lambda: schedstat(busy.pid)[0] > 50 * MS)
         before = schedstat(watched.pid)
-        watched.connection.execute("select count(*) from generate_series(1, 1000000) /* little */")
+        watched.connection.execute(f"{counting(2_000_000)} /* little */")
         event = watched.query("little")
         after = schedstat(watched.pid)
     waits, elapsed = watched.waits(event), event.end_ns - event.start_ns
@@ -276,7 +276,7 @@ def limited(pid: int, share: float) -> Iterator[Path]:
 
 def test_who_is_throttled_waits_for_a_cpu(watched: Watched) -> None:
     with limited(watched.pid, 0.2):
-        watched.connection.execute("select count(*) from generate_series(1, 1000000) /* slow */")
+        watched.connection.execute(f"{counting(2_000_000)} /* slow */")
         event = watched.query("slow")
     waits, elapsed = watched.waits(event), event.end_ns - event.start_ns
     assert waits["run_queue"] == pytest.approx(0.8 * elapsed, rel=0.1)
