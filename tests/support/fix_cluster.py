@@ -40,7 +40,8 @@ SETTINGS: dict[str, object] = {
     "jit": False,
     "track_io_timing": True,
     "synchronize_seqscans": False,
-    # smaller than the table, so that reads still reach the kernel; large enough for the catalogs
+    # less than four times the table, so that a scan keeps to a ring of 32 buffers and reads still
+    # reach the kernel: for some fifty scans, each of which leaves a ring; enough for the catalogs
     "shared_buffers": "16MB",
     # nothing reads, writes or evicts in the background
     "autovacuum": False,
