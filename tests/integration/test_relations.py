@@ -329,6 +329,32 @@ def test_a_connection_that_is_lost_when_just_made_is_made_again(small: PrivateCl
     assert len(made) == 2
 
 
+def test_a_standby_that_lets_nobody_in_keeps_nobody_from_another_server(
+    small: PrivateCluster, cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which was stopped, and has another postmaster by now."""
+    here = discovery.server(small.postmaster_pid)
+    standby = discovery.server(cluster.postmaster_pid)
+    monkeypatch.setattr(discovery.Server, "lets_in", lambda _: False)
+    monkeypatch.setattr(discovery.Server, "runs", lambda one: one == standby)
+    made: list[int] = []
+
+    @contextmanager
+    def again(
+        dbname: str | None = None, opened: Callable[[int], None] | None = None
+    ) -> Iterator[Asked]:
+        made.append(0)
+        if len(made) == 1:
+            raise DatabaseError("the database system is shutting down")
+        with connect(small.dsn(), dbname, opened) as asked:
+            yield asked
+
+    with closing(Names(again, [here, standby], Failures())) as names:
+        names.start()
+        names.require()
+    assert len(made) == 2
+
+
 def test_a_server_that_does_not_answer_holds_nobody_up(
     small: PrivateCluster, own: Connection
 ) -> None:

@@ -93,7 +93,7 @@ class Names:
         # Now, while they run: a server that is started again has another postmaster
         self._servers_identifiers = [(server, system_identifier(server)) for server in servers]
         self._identifier = 0
-        self._was_lost = False
+        self._may_return = False
         self._query_ids: Collection[int] = ()
         self.looks = 0
         """So often it was asked who is there: names are new only where this is."""
@@ -217,12 +217,12 @@ class Names:
                 break
             except DatabaseError as error:
                 self.failure = str(error)
-                self._was_lost |= isinstance(error, ConnectionLostError) or self._may_pass()
+                self._may_return |= isinstance(error, ConnectionLostError) or self._may_pass()
             except Exception as error:
                 self._failures.add("names", error)
                 self.failure = f"an unexpected {type(error).__name__}; the rest was measured"
                 break
-            if at_the_end or not (self._identifier or self._was_lost):
+            if at_the_end or not (self._identifier or self._may_return):
                 break
             if not self._last.is_set():  # else it was lost unnoticed: once more
                 self._wait()
@@ -231,7 +231,8 @@ class Names:
     def _wait(self) -> None:
         """A standby may let nobody in for ever, and logs each who tries."""
         self._wake.wait(_EVERY_S)
-        while any(each.runs() and not each.lets_in() for each in self._servers):
+        # Of several, any other may be the one to which the connection leads
+        while self._servers and all(s.runs() and not s.lets_in() for s in self._servers):
             if self._wake.wait(_EVERY_S):
                 return
 

@@ -130,13 +130,11 @@ class Server:
     def lets_in(self) -> bool:
         """Whether it runs, and says that clients may come; also where that may not be read."""
         try:
-            lock = foreign_files.read(self.directory, "postmaster.pid", self.postmaster.uid)
+            return is_ready(self.directory, self.postmaster.uid) and self.runs()
         except PermissionError:
             return self.runs()
         except OSError:
             return False
-        status = b"".join(lock.splitlines()[_STATUS : _STATUS + 1])
-        return self.runs() and status.strip() == b"ready"
 
     def backends(self, family: Family | None = None, *, activity: bool = True) -> list[Backend]:
         """List all processes of this server, the postmaster first; empty once it has stopped.
@@ -164,6 +162,12 @@ class Server:
         if process.ppid != self.postmaster_pid:
             raise TargetError(f"Process {pid} is none of the server's, but of {process.ppid}.")
         return _backend(process, self.postmaster, self.major)
+
+
+def is_ready(directory: Path, uid: int) -> bool:
+    """Whether the lock file of a server that runs as this user says so. Raise OSError."""
+    lock = foreign_files.read(directory, "postmaster.pid", uid)
+    return b"".join(lock.splitlines()[_STATUS : _STATUS + 1]).strip() == b"ready"
 
 
 def backend(pid: int) -> Backend:

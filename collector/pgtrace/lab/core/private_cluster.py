@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...errors import PgtraceError, UnsupportedError, UsageError
 from ...linux import as_user, foreign_files, whose_path
 from ...linux.as_user import Ids
-from ...postgres import proc
+from ...postgres import discovery, proc
 from ...postgres.versions import KNOWN, SUPPORTED
 from .cluster_keeper import keeper_command
 from .server_root import ServerRoot, find_root
@@ -48,8 +48,6 @@ SAY_INTO = 'log=$1; shift; exec "$@" >>"$log" 2>&1'
 
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 _MOST_LOG = 1 << 20
-PM_STATUS = 7
-"""The line of postmaster.pid that says "ready" in the end: src/include/utils/pidfile.h."""
 
 
 def find_bindir(version: int | None = None) -> Path:
@@ -288,10 +286,9 @@ class PrivateCluster:
 
     def _is_ready(self) -> bool:
         try:
-            lines = self._lock_file()
+            return discovery.is_ready(self.datadir, self._uid())
         except FileNotFoundError:
             return False
-        return len(lines) > PM_STATUS and lines[PM_STATUS].strip() == "ready"
 
     def _stop_in_namespace(self, mode: str) -> None:
         pid = self.postmaster_pid
