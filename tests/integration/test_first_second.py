@@ -113,6 +113,37 @@ def test_ctrl_c_where_python_makes_something_else_of_it(code: str, ended: Ended)
     assert run(command=[PGTRACE[0], "-c", IGNORING.format(code)]) == ended
 
 
+AT_ONCE = """
+import os, signal
+from pgtrace.errors import NothingCapturedError
+from pgtrace.lab.core.interruption import Interrupted, Interruption
+from pgtrace.tracing.run_loop import Stopper
+install = signal.signal
+def with_a_signal(number, handler):
+    before = install(number, handler)
+    signal.signal = install
+    os.kill(os.getpid(), number)
+    return before
+signal.signal = with_a_signal
+try:
+    {}
+except (NothingCapturedError, Interrupted) as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"),
+    [
+        ("Stopper()", Ended(0, "NothingCapturedError\n", "")),
+        ("with Interruption().allowed(): pass", Ended(0, "Interrupted\n", "")),
+    ],
+)
+def test_ctrl_c_as_its_handler_is_installed(code: str, ended: Ended) -> None:
+    """The handlers of the other signals are not there yet."""
+    assert run(command=[PGTRACE[0], "-c", AT_ONCE.format(code)]) == ended
+
+
 def shell(words: str, **settings: str) -> Ended:
     """Run a line of bash in which `pgtrace` is pgtrace."""
     line = f'pgtrace() {{ {" ".join(PGTRACE)} "$@"; }}; {words}'

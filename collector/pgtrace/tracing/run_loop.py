@@ -41,7 +41,9 @@ class Stopper:
         numbers = _SIGNALS[:-1] if nohup else _SIGNALS
         self.wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Readable once it is asked to stop: Python goes on waiting after a signal."""
-        self._previous = {s: signal.signal(s, self._handle) for s in numbers}
+        self._previous = {number: signal.getsignal(number) for number in numbers}
+        for number in numbers:  # a signal may come as soon as the first is in place
+            signal.signal(number, self._handle)
 
     def start(self) -> None:
         """From now on there is something to report. Raises NothingCapturedError if too late."""

@@ -32,7 +32,9 @@ class Interruption:
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
-        self._previous = {number: signal.signal(number, self._handle) for number in numbers}
+        self._previous = {number: signal.getsignal(number) for number in numbers}
+        for number in numbers:  # a signal may come as soon as the first is in place
+            signal.signal(number, self._handle)
 
     def restore(self) -> None:
         """Put the handlers back as they were."""
