@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ from test_queries import PROBE_TYPE
 from child import wait_for
 from fix_cluster import Server
 from pgtrace.engines.libbpf_engine import LibbpfEngine
+from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Gap
 from pgtrace.postgres import discovery
@@ -21,6 +23,7 @@ from pgtrace.reporters.terminal.capture_report import render
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
+from pgtrace_command import Pgtrace
 
 SETTINGS = {
     "autovacuum": True,
@@ -184,6 +187,29 @@ def test_server_that_is_stopped_is_no_crash(restless: PrivateCluster, mode: str)
     finally:
         taken = tracer.stop()
     assert [gap.reason for gap in taken.gaps] == ["stop"]
+
+
+def test_a_stop_is_a_gap_from_the_end_of_the_postmaster_on(
+    restless: PrivateCluster, tmp_path: Path
+) -> None:
+    """Also where nothing is done meanwhile, so that the server is seldom looked at."""
+    file, started = tmp_path / "captured", list[float]()
+    with Pgtrace("capture", "--server", restless.datadir, "-o", file) as capture:
+        capture.attached()
+        for _ in range(3):
+            time.sleep(2)  # until it rests
+            restless.restart()
+            with restless.connect() as connection:
+                (row,) = connection.execute("select pg_postmaster_start_time()")
+                started.append(row[0].timestamp())
+        time.sleep(2)  # until the last is noticed
+        capture.send(signal.SIGINT)
+        assert capture.ended().code == 0
+    gaps = documents.load(file).gaps
+    assert [gap.reason for gap in gaps] == ["stop"] * 3
+    for gap, new in zip(gaps, started, strict=True):
+        assert at(gap.began) <= new + CLOCKS_S, "its successor starts after its end"
+        assert new <= at(gap.ended) + CLOCKS_S
 
 
 def test_who_ends_by_error_or_is_terminated_has_not_crashed(restless: PrivateCluster) -> None:

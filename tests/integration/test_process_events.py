@@ -1,6 +1,7 @@
 """The kernel's process connector, which all who listen share."""
 
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -51,6 +52,25 @@ def test_events_that_come_too_fast_are_said_and_those_after_them_heard(
         assert life.begun == 1 + life.overflows
     finally:
         life.close()
+
+
+def test_the_end_of_a_postmaster_is_told_and_wakes() -> None:
+    with subprocess.Popen(["sleep", "600"]) as child:
+        life = Life({os.getpid(), child.pid})
+        try:
+            _starts_of_a_child(life)
+            fd = life.fileno()
+            assert fd is not None
+            child.kill()
+            killed_ns = time.monotonic_ns()
+            assert wait_for(lambda: select.select([fd], [], [], 0)[0])
+            child.wait()
+            (ended,) = wait_for(lambda: [one for one in life.poll() if one.pid == child.pid])
+            assert ended.ended
+            assert abs(ended.at_ns - killed_ns) < 10**9
+        finally:
+            life.close()
+            child.kill()
 
 
 def _starts_of_a_child(life: Life) -> list[Event]:

@@ -1,5 +1,7 @@
 """A server that comes in the place of another is traced, also where that fails at first."""
 
+import math
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from pgtrace.engines import attachments
 from pgtrace.errors import PgtraceError
+from pgtrace.linux.process_events import Event
 from pgtrace.postgres import discovery
 from pgtrace.postgres.discovery import Place, Server
 from pgtrace.postgres.proc import Process
@@ -77,8 +80,15 @@ class Watched:
 
 
 class Life:
+    failure = None
+    overflows = 0
+
     def __init__(self, postmasters: set[int]) -> None:
-        pass
+        self.heard: list[Event] = []
+
+    def poll(self) -> list[Event]:
+        heard, self.heard = self.heard, []
+        return heard
 
     def follow(self, old: int, new: int) -> None:
         pass
@@ -95,6 +105,26 @@ def test_a_successor_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     watched.watch(2)
     assert watched.tried[1:] == [(2, 3, None)]
     assert watched.servers.first(3) == 1
+
+
+def test_it_is_looked_soon_only_while_a_server_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end is heard of, and no start of its successor."""
+    watched = Watched(monkeypatch, server(1))
+    watched.watch(2)
+    assert watched.servers.due() == math.inf
+    del watched.runs[1]
+    life: Any = watched.servers._life
+    life.heard = [Event(1, 5_000_000_000, True)]
+    assert watched.servers.listen()
+    watched.servers.hear({})
+    assert watched.servers.due() <= watched.now, "at once"
+    watched.watch(10)
+    assert watched.now <= watched.servers.due() <= watched.now + 0.5
+    watched.runs[2] = server(2)
+    watched.watch(1)
+    assert watched.servers.due() == math.inf
+    (gap,) = watched.servers.gaps(lambda ns: datetime.fromtimestamp(ns / 1e9, UTC))
+    assert gap.began == "1970-01-01T00:00:05.000000Z"
 
 
 def test_what_failed_is_tried_again_but_not_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

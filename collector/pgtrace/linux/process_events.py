@@ -1,4 +1,5 @@
-"""Starts and ends of servers' processes, as the kernel's process connector tells them."""
+"""Starts of servers' processes, and ends of these and of servers, as the kernel's process connector
+tells them."""
 
 import contextlib
 import ctypes
@@ -115,7 +116,7 @@ class Life:
             if child == group:
                 self._children.add(child)
                 found.append(Event(child, at_ns, False))
-        elif what == _EXIT and pid in self._children:
+        elif what == _EXIT and (pid in self._children or pid in self._postmasters):
             self._children.discard(pid)
             found.append(Event(pid, at_ns, True))
 

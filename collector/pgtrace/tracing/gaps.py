@@ -37,6 +37,7 @@ class Gaps:
         gap = self._open(directory)
         if gap:
             gap.reason = "stop"
+            gap.began_ns = min(gap.began_ns, at_ns)
         else:
             self._gaps.append(_Gap(directory, at_ns))
 

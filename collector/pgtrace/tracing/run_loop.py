@@ -165,10 +165,11 @@ def _reasons(
         return watched.ended(max(min(until, end) - time.monotonic(), 0), stopper.wakes, *wakes)
 
     while True:
-        ended = pause(time.monotonic() + POLL_S)
+        soonest, ended = time.monotonic() + POLL_S, False
         while not (ended or stopper.asked):
             until, wakes = rest()
-            if time.monotonic() >= min(until, end):
+            if min(until, end) <= max(soonest, time.monotonic()):
+                ended = pause(soonest)
                 break
             # What others do wakes as well; what comes at once is heard together
             ended = pause(until, *wakes) or pause(min(time.monotonic() + POLL_S, until))

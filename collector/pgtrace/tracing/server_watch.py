@@ -1,6 +1,7 @@
 """The servers of one session: when each is away, who comes in its place, who comes and goes."""
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -155,6 +156,9 @@ class Servers:
             if not event.ended:
                 self._started[event.pid] = event.at_ns
                 continue
+            if server := self.of(event.pid):
+                self._gaps.stopped(self.name(server), event.at_ns)
+                self._next_look = 0.0
             began = self._started.pop(event.pid, None)
             title = self._titles.pop(event.pid, None)
             if began is not None and told.get(event.pid, 0) < began:
@@ -195,6 +199,11 @@ class Servers:
                 failed = error
         if failed:
             raise failed
+
+    def due(self) -> float:
+        """When watch() has to be called though nothing happens, by time.monotonic(): of the start
+        of a server nothing is heard."""
+        return self._next_look if self.are_away() else math.inf
 
     def _look_for_successor(self, server: Server) -> None:
         for successor in discovery.servers():

@@ -41,8 +41,8 @@ from .traced_process import TracedProcess
 
 POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
-REST_S = 0.5
-"""How often, while nothing happens."""
+REST_S = 1.05
+"""How often, while nothing happens: as an interval becomes due, all that is to be done is."""
 BLOCKED_NS = 1_000_000_000
 """After so long, who holds a lock is asked."""
 
@@ -169,7 +169,8 @@ class Tracer:
         """
         with self._lock:
             wakes = self.registry.wakes() if not self._finished else []
-            return (min(self._polled + REST_S, self.intervals.due()) if wakes else 0.0), wakes
+            due = self._polled + REST_S, self.intervals.due(), self.registry.servers.due()
+            return (min(due) if wakes else 0.0), wakes
 
     def account(self) -> Account:
         """Of the one backend that is traced, what it did so far."""
