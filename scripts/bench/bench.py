@@ -63,12 +63,17 @@ class Ratio:
 
     @property
     def verdict(self) -> str:
-        """The goal is met, or not, if the whole interval is on one side of it."""
+        """The goal is met, or not, if the whole interval is on one side of it.
+
+        One without an end decides nothing: its divisor cannot be told from 0 (Fieller 1954).
+        """
         if self.goal is None:
             return "no goal"
-        if self.rounds >= ROUNDS_MIN and self.high <= self.goal:
+        if self.rounds < ROUNDS_MIN or math.isinf(self.high):
+            return "not decided"
+        if self.high <= self.goal:
             return "met"
-        return "not met" if self.rounds >= ROUNDS_MIN and self.low > self.goal else "not decided"
+        return "not met" if self.low > self.goal else "not decided"
 
     def as_json(self) -> dict[str, Any]:
         """For programs. JSON has no infinity, which a divisor of 0 gives."""

@@ -34,7 +34,7 @@ from pgtrace.reporters.sections.time_parts import is_idle
 from pgtrace.reporters.terminal.capture_report import render
 from pgtrace.tracing.tracer import trace
 from scans import ATTEMPTS
-from time_watch import MS, PROBE_TYPE, kind_of, watching
+from time_watch import MS, PROBE_TYPE, counting, kind_of, watching
 
 SLOW_US = 2000
 LASTING = SETTINGS | {"fsync": True, "synchronous_commit": True, "shared_buffers": "2MB"}
@@ -250,7 +250,7 @@ def test_each_second_has_its_part_of_a_wait_that_lasts_longer(cluster: PrivateCl
         connection.execute("checkpoint")  # one that is under way waits for timeouts, too
         with trace(cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer:
             connection.execute("select pg_sleep(3.5)")
-            connection.execute("select count(*) from generate_series(1, 500000)")
+            connection.execute(counting(500_000))
     taken = tracer.capture()
     slept = [
         (each.total_ns, (interval.length or 0) * 1e9)

@@ -1,6 +1,7 @@
 """scripts/bench/gate: what it makes of verdicts. That it finds what is slow, --trial shows."""
 
 import importlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -65,6 +66,23 @@ def test_what_is_beyond_in_the_end_fails(gate: ModuleType) -> None:
     measure, asked = measured("dd", "dd", "db")
     assert not gate.is_passed(measure)
     assert asked == [80, 160, 320]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "rounds", "verdict"),
+    [
+        (1.2, 1.6, 80, "met"),
+        (1.2, 2.1, 80, "not decided"),
+        (1.9, 2.1, 80, "not met"),
+        (1.9, 2.1, 9, "not decided"),
+        (4.7, math.inf, 80, "not decided"),
+    ],
+)
+def test_an_interval_decides_that_is_wholly_on_one_side(
+    gate: ModuleType, low: float, high: float, rounds: int, verdict: str
+) -> None:
+    """One without an end does not: what it was divided by may as well be nothing."""
+    assert gate.bench.Ratio("one", low, low, high, 1.8, rounds).verdict == verdict
 
 
 def test_its_trial_slows_each_read(gate: ModuleType, tmp_path: Path) -> None:
