@@ -139,6 +139,7 @@ def _shown(args: argparse.Namespace, drawing: "DrawingProcess") -> str:
 
         def rest() -> tuple[float, Collection[int]]:
             until, wakes = tracer.rest()
+            until = min(until, answers.due) if pending else until
             return until, (*wakes, drawing.fileno())
 
         drawing.tell(teller.begin(by_relation=args.by == "relation"))

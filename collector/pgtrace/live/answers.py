@@ -76,6 +76,11 @@ class Answers:
             return []
         return left
 
+    @property
+    def due(self) -> float:
+        """When what of() left can be answered, by time.monotonic()."""
+        return self._not_before
+
     def answer(self, asked: Asked) -> Histograms | Said | None:
         """Return it; None if it is too early to look again."""
         if isinstance(asked, Look):
