@@ -1,4 +1,5 @@
-"""Ctrl-C before anything was captured: the program ends at once, and cleans up where it has to.
+"""Ctrl-C before anything was captured: the program ends at once, and cleans up where it has to. And
+the handlers of those who have their own way with signals.
 
 An exception that a signal's handler raises comes anywhere: in a callback of Python's imports, which
 prints and forgets it; in a class's body, which makes another error of it; in a library that then
@@ -7,7 +8,8 @@ has to be cleaned up.
 """
 
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -41,3 +43,29 @@ def handle(_number: int, _frame: FrameType | None) -> None:
     """What SIGINT does until a session or an experiment has its own way."""
     leave()
     raise KeyboardInterrupt
+
+
+class Handlers:
+    """Of SIGINT, SIGTERM and SIGHUP, once they are installed. Under nohup SIGHUP stays ignored."""
+
+    def __init__(self, handle: Callable[[int, FrameType | None], None]) -> None:
+        self._handle = handle
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        self._previous = {number: signal.getsignal(number) for number in numbers}
+
+    def install(self) -> None:
+        """A signal may come as soon as the first is in place: what `handle` needs is there."""
+        for number in self._previous:
+            signal.signal(number, self._handle)
+
+    def let_go(self) -> None:
+        """Let the next signal end the process."""
+        for number in self._previous:
+            signal.signal(number, signal.SIG_DFL)
+
+    def restore(self) -> None:
+        """Put them back as they were."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)

@@ -4,7 +4,6 @@ import contextlib
 import math
 import os
 import select
-import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
@@ -19,7 +18,6 @@ Reason = Literal["signal", "duration", "backend ended", "error"]
 
 _NOTHING = "interrupted before anything was captured"
 _LEFT = "interrupted before everything was shown"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopper:
@@ -37,13 +35,10 @@ class Stopper:
         self._keeps = keeps
         self._hurried = self._may_leave = False
         self._started = False
-        nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        numbers = _SIGNALS[:-1] if nohup else _SIGNALS
         self.wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Readable once it is asked to stop: Python goes on waiting after a signal."""
-        self._previous = {number: signal.getsignal(number) for number in numbers}
-        for number in numbers:  # a signal may come as soon as the first is in place
-            signal.signal(number, self._handle)
+        self._handlers = interrupts.Handlers(self._handle)
+        self._handlers.install()
 
     def start(self) -> None:
         """From now on there is something to report. Raises NothingCapturedError if too late."""
@@ -58,8 +53,7 @@ class Stopper:
 
     def restore(self) -> None:
         """Put the handlers back as they were."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self._handlers.restore()
         os.close(self.wakes)
 
     @contextlib.contextmanager
@@ -77,8 +71,7 @@ class Stopper:
         again, self.asked = self.asked, True
         os.eventfd_write(self.wakes, 1)
         if again or not self._keeps or not self._started:
-            for each in self._previous:
-                signal.signal(each, signal.SIG_DFL)
+            self._handlers.let_go()
         if not self._started:
             interrupts.leave(_NOTHING)
             raise NothingCapturedError(_NOTHING)

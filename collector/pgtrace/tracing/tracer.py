@@ -42,7 +42,7 @@ from .traced_process import TracedProcess
 POLL_S = 0.05
 """How often the records of queries are fetched; the kernel keeps more than 5,000 between."""
 REST_S = 1.05
-"""How often, while nothing happens: as an interval becomes due, all that is to be done is."""
+"""How often, while nothing happens: longer than an interval, so that one look does for both."""
 BLOCKED_NS = 1_000_000_000
 """After so long, who holds a lock is asked."""
 

@@ -2,12 +2,12 @@
 was measured outlives them, and errors.
 """
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from ...errors import NothingCapturedError
+from ...interrupts import Handlers
 
 
 class Interrupted(KeyboardInterrupt):
@@ -29,17 +29,12 @@ class Interruption:
     def __init__(self) -> None:
         self.asked = False
         self._allowed = False
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            numbers.append(signal.SIGHUP)
-        self._previous = {number: signal.getsignal(number) for number in numbers}
-        for number in numbers:  # a signal may come as soon as the first is in place
-            signal.signal(number, self._handle)
+        self._handlers = Handlers(self._handle)
+        self._handlers.install()
 
     def restore(self) -> None:
         """Put the handlers back as they were."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self._handlers.restore()
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
@@ -70,7 +65,6 @@ class Interruption:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self.asked = True
-        for each in self._previous:
-            signal.signal(each, signal.SIG_DFL)
+        self._handlers.let_go()
         if self._allowed:
             raise Interrupted
