@@ -427,6 +427,7 @@ def changed(capture: Capture, **fields: Any) -> Capture:
         ({"lost": Lost(read=10)}, "lost", True),
         ({"lost": Lost(read=10_000)}, "lost", False),
         ({"partial": ["names: TypeError at x.py:1"]}, "partial", True),
+        ({"so_far": True}, "partial", True),
         ({"host": Host("6.18.0", 2)}, "kernel", True),
         ({"host": Host("6.1.0", 64)}, "cpus", True),
         ({"server": Server("18.1", 1, "/data")}, "version", True),

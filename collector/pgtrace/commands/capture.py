@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from ..terminal_text import escape
 from . import find_target, notes, session, tracing_options
 
 if TYPE_CHECKING:
+    from ..files.so_far import SoFar
     from ..model.capture import Capture, Operation
     from ..tracing.run_loop import Stopper
     from ..tracing.tracer import Tracer
@@ -58,6 +60,7 @@ class CaptureCommand:
         if args.output:
             output_file.check(args.output, force=args.force)
         progress, room, names = _Progress(args), _Room(args), _NamesLost()
+        so_far = _so_far(args, progress.clear)
         with session.attached(args, find_target.find_any, literals=args.literals, keeps=True) as (
             tracer,
             watched,
@@ -72,6 +75,9 @@ class CaptureCommand:
                 notes.say_failures(args, tracer.failures)
                 room.look()
                 names.look(tracer)
+                if so_far:
+                    with tracer.failures.kept("what was captured so far"):
+                        so_far.look(tracer.capture, tracer.counted_ns())
                 watch()
                 if progress.is_due():
                     progress.show(tracer.counts())
@@ -80,9 +86,27 @@ class CaptureCommand:
             progress.clear()
             taken = tracer.stop()
             notes.say_failures(args, tracer.failures)
+            if so_far:
+                so_far.end()
             _deliver(taken, args, stopper)
+            if so_far:
+                so_far.remove()
         session.check_complete(args, taken)
         return 0
+
+
+def _so_far(args: argparse.Namespace, before: Callable[[], None]) -> "SoFar | None":
+    """For a file alone: nothing of a stream can be taken back."""
+    from ..files import rescue
+    from ..files.so_far import SoFar
+
+    def say(words: str) -> None:
+        before()
+        stderr.say(f"pgtrace: {escape(words)}")
+
+    if not args.output or not rescue.may_be_file(args.output):
+        return None
+    return SoFar(args.output, force=args.force, say=say)
 
 
 def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> None:

@@ -120,10 +120,9 @@ def _losses(one: Capture, other: Capture) -> list[Caution]:
             )
             found.append(Caution("lost", f"Lost, and in no number: {words}.", *shares))
     for name, capture in (("A", one), ("B", other)):
-        if capture.partial:
-            found.append(
-                Caution("partial", f"{name} is partial: {capture.partial[0].partition(':')[0]}.")
-            )
+        partial = ["it was written while tracing went on"] if capture.so_far else capture.partial
+        if partial:
+            found.append(Caution("partial", f"{name} is partial: {partial[0].partition(':')[0]}."))
         if capture.gaps:
             found.append(Caution("gap", f"In {name} a server was away for a while."))
     return found

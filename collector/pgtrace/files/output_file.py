@@ -93,6 +93,12 @@ def keep(data: bytes, directory: Path) -> Path:
     return directory / name
 
 
+def remove(path: Path) -> None:
+    """Remove a file that write() made, if it is there. Raises OSError or UsageError."""
+    with whose_path.entered(path.parent) as (directory, uid), suppress(FileNotFoundError):
+        _by(uid, lambda: os.unlink(path.name, dir_fd=directory), directory)
+
+
 def _check(path: Path, directory: int, force: bool) -> None:
     """Raise UsageError for what has its name already."""
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .. import units
 from ..errors import UsageError
-from . import output_file
+from . import output_file, output_stream
 
 LEAST_ROOM = 16 << 20
 """Bytes of a file system below which a capture may not fit: one of 5,000 statements takes some."""
@@ -53,7 +53,7 @@ def _has_room(directory: Path) -> bool:
 
 def _directories(near: Path | None) -> Iterator[Path]:
     names = [
-        near.parent if near and _may_be_file(near) else None,
+        near.parent if near and may_be_file(near) else None,
         os.environ.get("TMPDIR"),
         "/tmp",
         "/var/tmp",
@@ -68,9 +68,9 @@ def _directories(near: Path | None) -> Iterator[Path]:
     yield from found
 
 
-def _may_be_file(path: Path) -> bool:
+def may_be_file(path: Path) -> bool:
     """Unless it was meant to be a stream: a device's directory is none for files."""
     try:
-        return path.is_file() or not path.exists()
+        return output_stream.descriptor(path) is None and (path.is_file() or not path.exists())
     except OSError:
         return True

@@ -430,6 +430,9 @@ class Capture(msgspec.Struct):
     partial: list[str] = []
     """What could not be finished, each with its reason: errors of pgtrace's own. The rest is
     true."""
+    so_far: bool = False
+    """Written while tracing went on: what came later is in no number. It is all there is if pgtrace
+    was killed."""
     schema: str = SCHEMA
 
     def add_up(self) -> Self:

@@ -167,7 +167,8 @@ class Intervals:
         self._recorder = recorder
         self._clock = clock
         self._busy_clock = busy_clock
-        self._began_ns = self._last_ns = began_ns
+        self._began_ns = self._last_ns = self.counted_ns = began_ns
+        """The last: at which look something was done."""
         self._every_ns = round(LENGTH_S * 1e9)
         self._due_ns = began_ns + (round(_FIRST_S * 1e9) if recorder else self._every_ns)
         self._counted: Mapping[int, object] = {}
@@ -188,6 +189,8 @@ class Intervals:
         busy = self._busy_clock()
         piece = self._piece(began)
         piece.heavy.keep_most()
+        if piece.io or piece.times:
+            self.counted_ns = began
         self._kept.append((self._last_ns, piece))
         self._last_ns = began
         if len(self._kept) >= MOST and not self._recorder:

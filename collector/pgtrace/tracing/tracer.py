@@ -231,6 +231,12 @@ class Tracer:
                 return 0
             return _unnamed(self.registry.look().accounts)
 
+    def counted_ns(self) -> int:
+        """When something was done last, as far as it is known: by the time.monotonic_ns() of a look
+        at it. Calls may be counted at any time."""
+        light = self.engine.query_source == "memory"
+        return self.intervals.counted_ns if light else time.monotonic_ns()
+
     def lost(self) -> Lost:
         """What was lost so far: cheap."""
         with self._lock:

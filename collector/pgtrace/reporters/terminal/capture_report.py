@@ -36,6 +36,7 @@ MOST_BACKENDS = 100
 """Backends that are drawn; the others are added up."""
 MOST_STATEMENTS = 20
 """Statements of one backend that are drawn; the others are summed up."""
+_SO_FAR = "Not to its end: written while tracing went on, and without what came later."
 _PARTIAL = 2
 _MISSING = 3
 _OF_MISSING = 300
@@ -245,7 +246,8 @@ def _light(capture: Capture) -> list[str]:
 
 def partial(capture: Capture) -> list[str]:
     """What could not be finished, if anything."""
-    return [f"Partial, because of an error in pgtrace: {escape(why)}." for why in capture.partial]
+    whys = [f"Partial, because of an error in pgtrace: {escape(why)}." for why in capture.partial]
+    return [_SO_FAR, *whys] if capture.so_far else whys
 
 
 def partial_in_short(capture: Capture) -> list[str]:
