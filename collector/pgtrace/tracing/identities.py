@@ -56,8 +56,9 @@ class Identities:
         name = names.of(process.inner_pid, process.born_ns, process.ended_ns)
         # One that is not in the list is about to be, unless it is of a kind that never is
         names.met(time.monotonic_ns() if name is None and process.is_client else process.began_ns)
-        if name is None:
+        if name is None or name == process.called:
             return
+        process.called = name
         process.title = replace(
             process.title,
             datname=name.datname or process.title.datname,

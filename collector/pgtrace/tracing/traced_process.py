@@ -16,6 +16,7 @@ from ..engines import (
 )
 from ..model.capture import Lost, Operation, Scope
 from ..postgres import titles
+from ..postgres.catalog import Name
 from .statements import Statements
 
 _Named = TypeVar("_Named", QueryEvent, StatementTotal)
@@ -39,6 +40,8 @@ class TracedProcess:
     ended_ns: int = 0
     born_ns: int = 0
     """When the process began, which was traced later; 0: before tracing."""
+    called: Name | None = None
+    """What the database said of it, all of which was taken over."""
     is_own: bool | None = None
     """Whether it served pgtrace alone; None while that is not settled."""
     was_there: bool = False

@@ -16,7 +16,8 @@ from .sums import device_ns, reads_of, time_of
 
 _RELATIONS = frozenset({"relation", "heap", "index", "toast", "visibility map", "free space map"})
 """What shared buffers hold, or may."""
-_BUFFERS = ("shared_buffers (needs a connection)", "shared_buffers")
+_NO_BUFFERS = "shared_buffers (needs a connection)"
+_NO_BUFFERS_YET = "shared_buffers (known at the end)"
 
 
 def sections(capture: Capture, choice: Choice) -> list[Section]:
@@ -55,8 +56,12 @@ def found(capture: Capture, reads: Iterable[Io]) -> Table:
     blocks = sum(r.blocks for r in reads)
     whole = blocks + (hits or 0)
     time = time_of(reads)
+    unknown = _NO_BUFFERS_YET if capture.so_far else _NO_BUFFERS
     rows: list[tuple[str, list[Value]]] = [
-        (_BUFFERS[hits is not None], [hits, hits and hits / max(1, whole), "", "", ""])
+        (
+            unknown if hits is None else "shared_buffers",
+            [hits, hits and hits / max(1, whole), "", "", ""],
+        )
     ]
     for name, own in levels:
         count, took = sum(r.blocks for r in own), time_of(own)
