@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pgtrace.engines import Key, StatementName, Sums
 from pgtrace.engines.layout import STATEMENT
-from pgtrace.engines.slot_table import add_sum
+from pgtrace.engines.slot_sums import add_sum
 from pgtrace.tracing.gains import Gain, gains
 
 SERIAL = 3

@@ -1,12 +1,12 @@
 """One number of each entry of an array, as far as the kernel ever took entries."""
 
-import struct
 from collections.abc import Iterator
-from typing import Any
 
 from ..libbpf.mapped_array import Pieces
 
 _NUMBER = 4
+_AT_ONCE = 64
+"""Entries that are compared at once: few of them change."""
 
 
 class Column:
@@ -24,6 +24,8 @@ class Column:
         self._offset = offset // _NUMBER
         self._taken = taken // _NUMBER
         self._entries = entries
+        self._known: dict[int, bytes] = {}
+        """Pieces at the last call of changed()."""
 
     def parts(self, *also: int) -> Iterator[tuple[int, list[list[int]]]]:
         """Piece by piece the index of its first entry, and the numbers; so those at the offsets
@@ -33,12 +35,20 @@ class Column:
             with piece.cast("I") as numbers:
                 yield index, [numbers[offset :: self._stride].tolist() for offset in offsets]
 
-    def entries(self, form: struct.Struct) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
-        """Piece by piece the index of its first entry, and all of them in this form, as long as an
-        entry is.
-        """
+    def changed(self) -> Iterator[tuple[int, bytes]]:
+        """The indexes of entries that are not as they were at the last call, and these."""
+        size = self._stride * _NUMBER
         for index, piece in self._pieces():
-            yield index, form.iter_unpack(piece)
+            now, before = piece.tobytes(), self._known.get(index, b"")
+            self._known[index] = now
+            for block in range(0, len(now) if now != before else 0, _AT_ONCE * size):
+                end = block + _AT_ONCE * size
+                if now[block:end] == before[block:end]:
+                    continue
+                for at in range(block, min(end, len(now)), size):
+                    entry = now[at : at + size]
+                    if entry != before[at : at + size]:
+                        yield index + at // size, entry
 
     def _pieces(self) -> Iterator[tuple[int, memoryview]]:
         index, size = self._entries.start, self._stride * _NUMBER

@@ -40,7 +40,8 @@ from .file_table import FileTable
 from .light import Light
 from .map_sizes import Room
 from .query_ids import QueryIds
-from .slot_table import BEGUN_BEFORE, ReadsByQuery, SlotPool
+from .slot_sums import ReadsByQuery
+from .slot_table import BEGUN_BEFORE, SlotPool
 from .statement_table import StatementTable
 from .task_table import TaskTable
 

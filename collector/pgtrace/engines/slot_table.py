@@ -18,12 +18,21 @@ from . import (
     TimeSums,
     add_reads,
     fold_files,
-    io_of,
     layout,
     times_of,
 )
 from .column import Column
 from .map_sizes import Room
+from .slot_sums import (
+    FIRST_POWER,
+    HEAD,
+    ReadsByQuery,
+    SlotSums,
+    Values,
+    add_reads_powers,
+    add_reads_sums,
+    add_sum,
+)
 
 BEGUN_BEFORE = 1  # the number of the scope that is open when tracing begins
 
@@ -33,8 +42,6 @@ _HEAD = struct.calcsize(_HEAD_FORMAT)
 _CHUNK = struct.Struct(f"<{layout.SUBS}Q")
 _EMPTY_CHUNK = bytes(_CHUNK.size)
 _EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.ALL_KEYS, *([0] * 10)).ljust(_SLOT.size, b"\0")
-_SUMS = struct.Struct("<IIQIIII5Q")  # the head, up to bytes
-_SUMS_OF_SLOT = struct.Struct(f"{_SUMS.format}{_SLOT.size - _SUMS.size}x")
 _OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _TOTAL, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 8, 14
 _AT_ONCE = 8192
 _COUNT_AT, _OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
@@ -44,16 +51,12 @@ _COUNT_AT, _OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
     layout.Slot.key.offset,
     layout.Slot.file.offset,
 )
-_FIRST_POWER = 3  # the first chunk's, see IntervalIo.powers
 _SLOTS, _CHUNK_QUEUE = 0, 1  # enum queue in bpf/free_lists.bpf.c
 
 assert _SLOT.size == sizeof(layout.Slot) == len(_EMPTY)
 assert _CHUNK.size == sizeof(layout.Chunk)
 
 _K = TypeVar("_K", Key, TimeKey)
-_Values = tuple[int, ...]
-ReadsByQuery = dict[int, ReadsByKey]
-"""By the number of the query, or layout.STATEMENT and what follows."""
 
 
 @functools.lru_cache(maxsize=1 << 13)  # numbers of files are new for ever
@@ -120,14 +123,7 @@ class SlotPool:
         self._retired: dict[int, int] = {}
         """Slots that nobody finds any more, and may be in use for a moment yet; their keys."""
         self._charged: dict[tuple[int, int], list[int]] = {}
-        self._sums: dict[int, dict[int, Sums]] = {}
-        """As sums() last found them."""
-        self._seen: dict[int, _Values] = {}
-        """All that sums() looks at, by the slot, as it was then."""
-        self._changed: set[int] = set()
-        """Tasks that are to be summed up again whatever their slots say."""
-        self._powers: dict[int, tuple[int, dict[int, int]]] = {}
-        """Of slots as they were last, a hash of all but their chunks, and by_power() of these."""
+        self._all = SlotSums(self._columns, self._returned, self._counted_key, self._timed)
         self.idle: set[int] = set()
         """Tasks that ran no query when tracing began: what they read then was outside."""
         self.is_begun_before: Callable[[int], bool] = lambda query: query == BEGUN_BEFORE
@@ -182,44 +178,14 @@ class SlotPool:
         return found
 
     def sums(self, of: Collection[int] | None = None) -> dict[int, dict[int, Sums]]:
-        """By charged_to and query, count, bytes and nanoseconds by key, without any histogram. It
-        is asked for each second, of all slots: who has counted nothing more since then is not
-        summed up again, and has the same dictionary.
+        """By charged_to and query, count, bytes and nanoseconds by key, without any histogram. Of
+        all, only what has changed since the last call is looked at.
         """
-        if of is not None:
-            return self._sums_of(map(self._head, self._places(of)), of)
-        changed = self._changed_since()
-        for payer in changed:
-            self._sums.pop(payer, None)
-        again = [
-            self._with_key(place, values)
-            for place, values in self._seen.items()
-            if values[_PAYER] in changed
-        ]
-        self._sums |= self._sums_of(again, changed)
-        return dict(self._sums)
+        return self._all.sums() if of is None else self._sums_of(of)
 
-    def _changed_since(self) -> set[int]:
-        """Of whom anything is not as it was at the last call."""
-        changed, self._changed = self._changed, set()
-        before, self._seen = self._seen, {}
-        for column in self._columns:
-            for first, slots in column.entries(_SUMS_OF_SLOT):
-                for place, values in enumerate(slots, first + 1):
-                    payer = values[_PAYER]
-                    if payer and values[_COUNT]:
-                        known = before.pop(place, None)
-                        if known != values:
-                            changed.add(payer)
-                            if known:
-                                changed.add(known[_PAYER])
-                        self._seen[place] = values
-        changed.update(values[_PAYER] for values in before.values())
-        return changed
-
-    def _sums_of(self, heads: Iterable[_Values], of: Collection[int]) -> dict[int, dict[int, Sums]]:
+    def _sums_of(self, of: Collection[int]) -> dict[int, dict[int, Sums]]:
         found: dict[int, dict[int, Sums]] = {}
-        for values in heads:
+        for values in map(self._head, self._places(of)):
             if values[_PAYER] in of and _is_counted_io(values):
                 sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
                 count, total, _, _, size = values[_COUNT:]
@@ -245,28 +211,19 @@ class SlotPool:
         return found
 
     def by_power(self, of: Collection[int] | None = None) -> dict[int, ByPower]:
-        """By charged_to, how long everything took, coarsely. Of slots in which nothing more was
-        counted since the last call, nothing is read.
+        """By charged_to, how long everything took, coarsely. Of all, it is those for whom more was
+        counted since the last call, by the last sums().
         """
+        if of is None:
+            return self._all.by_power()
         found: dict[int, ByPower] = {}
-        powers: dict[int, tuple[int, dict[int, int]]] = {}
         for place in self._places(of):
-            values = self._values(place)
-            if not _is_counted_io(values):
-                continue
-            known, counted = self._powers.get(place), hash(values[:_CHUNKS])
-            if known is None or known[0] != counted:
-                known = counted, self._powers_of(values[_CHUNKS:])
-            powers[place] = known
-            key = key_of(values[_KEY])
-            mine = found.setdefault(values[_PAYER], {})
-            add_powers(mine, (key.operation, key.source), known[1])
-        self._powers = powers if of is None else self._powers | powers
-        for charged_to, returned in self._returned.items():
-            if of is None or charged_to in of:
-                mine = found.setdefault(charged_to, {})
-                for reads in returned.values():
-                    add_reads_powers(mine, reads)
+            if timed := self._timed(place):
+                charged_to, key, powers = timed
+                add_powers(found.setdefault(charged_to, {}), (key.operation, key.source), powers)
+        for charged_to in self._returned.keys() & of:
+            for reads in self._returned[charged_to].values():
+                add_reads_powers(found.setdefault(charged_to, {}), reads)
         return found
 
     def counts(self) -> list[object]:
@@ -295,12 +252,12 @@ class SlotPool:
                 add_reads(theirs, self._take(charged_to, query, [place]))
         for pair in [pair for pair in self._charged if pair[0] in ended]:
             del self._charged[pair]
-        self._changed |= ended
+        self._all.note_all(ended)
         return [self._returned.pop(task, {}) for task in tasks]
 
     def fold_files(self, instead: Mapping[int, int]) -> None:
         """Count what was handed over of some files on those that stand for them."""
-        self._changed |= self._sums.keys()  # also of who has no slot any more
+        self._all.note_everybody()  # a file of a slot has another number now, too
         for by_query in self._returned.values():
             for reads in by_query.values():
                 fold_files(reads, instead)
@@ -359,7 +316,7 @@ class SlotPool:
 
     def _given_back(self, charged_to: int, query: int) -> ReadsByKey:
         """Where what its slots had counted is added, once they are others'."""
-        self._changed.add(charged_to)
+        self._all.note(charged_to, query)
         return self._returned.setdefault(charged_to, {}).setdefault(query, {})
 
     def _chain(self, first: int) -> Iterator[int]:
@@ -367,14 +324,14 @@ class SlotPool:
             yield first
             first = self._values(first)[_NEXT]
 
-    def _values(self, place: int) -> _Values:
+    def _values(self, place: int) -> Values:
         return self._with_key(place, _SLOT.unpack_from(*self._slots.at(place - 1)))
 
-    def _head(self, place: int) -> _Values:
+    def _head(self, place: int) -> Values:
         """The same without what comes behind its sums."""
-        return self._with_key(place, _SUMS.unpack_from(*self._slots.at(place - 1)))
+        return self._with_key(place, HEAD.unpack_from(*self._slots.at(place - 1)))
 
-    def _with_key(self, place: int, values: _Values) -> _Values:
+    def _with_key(self, place: int, values: Values) -> Values:
         if place not in self._retired:
             return values
         return (*values[:_KEY], self._retired[place], *values[_KEY + 1 :])
@@ -397,15 +354,26 @@ class SlotPool:
             free.update(None, struct.pack("<I", place - 1))
         return reads
 
-    def _key(self, values: _Values) -> Key | TimeKey:
+    def _key(self, values: Values) -> Key | TimeKey:
         if values[_KEY] >= layout.KEYS:
             return self._told(values, time_key_of(values[_KEY], values[_FILE]))
         return self._io_key(values)
 
-    def _io_key(self, values: _Values) -> Key:
+    def _io_key(self, values: Values) -> Key:
         return self._told(values, key_of(values[_KEY], self._file_number(values[_FILE])))
 
-    def _told(self, values: _Values, key: _K) -> _K:
+    def _counted_key(self, place: int, values: Values) -> Key | None:
+        values = self._with_key(place, values)
+        return self._io_key(values) if _is_counted_io(values) else None
+
+    def _timed(self, place: int) -> tuple[int, Key, dict[int, int]] | None:
+        """Who pays for a slot, its key without the file, and how long what it counted took."""
+        values = self._values(place)
+        if not _is_counted_io(values):
+            return None
+        return values[_PAYER], key_of(values[_KEY]), self._powers_of(values[_CHUNKS:])
+
+    def _told(self, values: Values, key: _K) -> _K:
         if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
             return key._replace(performed_by="io worker")
         if self.is_outside(values[_PAYER], values[_QUERY]):
@@ -439,7 +407,7 @@ class SlotPool:
                 ]
         return wanted
 
-    def _counts(self, values: _Values) -> Counts:
+    def _counts(self, values: Values) -> Counts:
         count, total, low, high, size, device, queued = values[_COUNT:_CHUNKS]
         buckets = self._buckets(values[_CHUNKS:])
         # No read takes 0 ns: then it is not known
@@ -448,7 +416,7 @@ class SlotPool:
     def _powers_of(self, chunks: Sequence[int]) -> dict[int, int]:
         return {
             power: sum(_CHUNK.unpack_from(*self._chunks.at(place - 1)))
-            for power, place in enumerate(chunks, _FIRST_POWER)
+            for power, place in enumerate(chunks, FIRST_POWER)
             if place
         }
 
@@ -463,18 +431,18 @@ class SlotPool:
         return buckets
 
 
-def _is_of_a_key(values: _Values) -> bool:
+def _is_of_a_key(values: Values) -> bool:
     """Not while the kernel takes it, or has moved what it counted: field by field, the key among
     the last to be there, and gone before the count.
     """
     return values[_PAYER] != 0 and values[_KEY] < layout.ALL_KEYS
 
 
-def _is_counted(values: _Values) -> bool:
+def _is_counted(values: Values) -> bool:
     return values[_COUNT] != 0 and _is_of_a_key(values)
 
 
-def _is_counted_io(values: _Values) -> bool:
+def _is_counted_io(values: Values) -> bool:
     return _is_counted(values) and values[_KEY] < layout.KEYS
 
 
@@ -492,29 +460,8 @@ def add_powers(found: ByPower, told: tuple[Operation, Source], powers: Mapping[i
         mine[power] = mine.get(power, 0) + count
 
 
-def add_reads_powers(found: ByPower, reads: ReadsByKey) -> None:
-    """Count these, too."""
-    for key, counts in io_of(reads).items():
-        mine = found.setdefault((key.operation, key.source), {})
-        for index, count in counts.counts.items():
-            power = index // layout.SUBS + _FIRST_POWER
-            mine[power] = mine.get(power, 0) + count
-
-
-def add_sum(sums: Sums, key: Key, count: int, size: int, total: int) -> None:
-    """Add to the sums of one key."""
-    before = sums.get(key, (0, 0, 0))
-    sums[key] = (before[0] + count, before[1] + size, before[2] + total)
-
-
 def add_time(sums: TimeSums, key: TimeKey, ns: int) -> None:
     """Add to the sums of one key. Waiting for a CPU is one, in a read or not."""
     kind: TimeKind = "run_queue" if key.kind == "run_queue_in_read" else key.kind
     told = kind, key.scope, key.event
     sums[told] = sums.get(told, 0) + ns
-
-
-def add_reads_sums(sums: Sums, reads: ReadsByKey) -> None:
-    """Add these to the sums."""
-    for key, counts in io_of(reads).items():
-        add_sum(sums, key, counts.count, counts.bytes, counts.total_ns)

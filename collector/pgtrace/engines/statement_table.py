@@ -7,7 +7,8 @@ from ctypes import sizeof
 from ..libbpf.objects import Object
 from . import StatementName, StatementTotal, layout
 from .column import Column
-from .slot_table import BEGUN_BEFORE, ReadsByQuery, SlotPool, fill
+from .slot_sums import ReadsByQuery
+from .slot_table import BEGUN_BEFORE, SlotPool, fill
 
 _SIZE = sizeof(layout.Statement)
 _SUMS_END = layout.Statement.sums.offset + sizeof(layout.Calls)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".partial"
 EVERY_S = 60.0
-_MOST_OF_TIME = 0.001
+_MOST_OF_TIME = 0.002
 """Share of a CPU: of a server with many backends it is written less often."""
 
 

@@ -18,7 +18,7 @@ from ..engines import (
     TaskSnapshot,
 )
 from ..engines.layout import OTHERS
-from ..engines.slot_table import add_reads_sums, add_sum
+from ..engines.slot_sums import add_reads_sums, add_sum
 
 Totals = tuple[int, int, int]
 """Count, bytes, nanoseconds."""
@@ -54,7 +54,11 @@ def gains(
     statement's: that of the same name, or where names do not tell, the one that has most of it,
     and never the query that runs by now.
     """
-    more = {query: _more(sums, before.get(query, {})) for query, sums in now.items()}
+    more = {
+        query: _more(sums, before.get(query, {}))
+        for query, sums in now.items()
+        if sums is not before.get(query)
+    }
     became: dict[int, int] = {}
     for query in before.keys() - now.keys():
         if not _runs(query) or not before[query]:

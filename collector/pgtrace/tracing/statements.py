@@ -183,7 +183,7 @@ def _read_ns(reads: ReadsByKey) -> int:
     return sum(counts.total_ns for counts in io_of(reads).values())
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1 << 13)  # more than the usual room for statements
 def shown_text(text: bytes | str | None, cut: bool, *, literals: bool) -> str | None:
     """A query's text as files hold it: without its literals, unless they are asked for."""
     if not text:

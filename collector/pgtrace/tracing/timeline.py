@@ -17,7 +17,8 @@ from ..engines import (
     times_of,
 )
 from ..engines.layout import OTHERS
-from ..engines.slot_table import add_powers, add_reads_powers, add_time
+from ..engines.slot_sums import add_reads_powers
+from ..engines.slot_table import add_powers, add_time
 from ..model.capture import (
     Cost,
     Interval,
@@ -293,9 +294,14 @@ class Intervals:
                 thread = self._thread(serial)
                 if by_query == thread.told:
                     continue
-                are_known = gains.are_of(by_query, files)
+                told = thread.told
+                new = {query: sums for query, sums in by_query.items() if told.get(query) != sums}
+                are_known = gains.are_of(new, files)
                 of = None if are_known else files
-                now = {query: gains.of_files(sums, of) for query, sums in by_query.items()}
+                now = {
+                    query: gains.of_files(sums, of) if query in new else thread.sums[query]
+                    for query, sums in by_query.items()
+                }
                 self._count(self._of(serial, piece), serial, thread, now, files)
                 thread.told = by_query if are_known else {}
             for serial, by_power in powers.items():
