@@ -65,7 +65,8 @@ class Spaces:
         if directory is None:
             return False
         try:
-            return directory.joinpath(*path).lstat().st_ino != inode
+            # By itself: a pathlib.Path takes longer than the call, and there may be thousands
+            return os.lstat("/".join((str(directory), *path))).st_ino != inode
         except FileNotFoundError:
             with contextlib.suppress(OSError):
                 return directory.stat().st_ino == space
@@ -90,7 +91,7 @@ class Spaces:
         for server in self._servers() if inode else ():
             for first in range(len(path)):
                 try:
-                    found = server.directory.joinpath(*path[first:]).stat()
+                    found = os.stat("/".join((str(server.directory), *path[first:])))  # noqa: PTH116
                 except (OSError, ValueError):
                     continue
                 if found.st_ino == inode:
