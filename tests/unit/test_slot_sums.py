@@ -150,3 +150,18 @@ def test_what_is_kept_is_what_there_is(steps: list[tuple[str, tuple[int, ...]]])
             after = pool.sums.sums()
             assert all(after[payer] is before[payer] for payer in after)
             assert pool.sums.by_power() == {}
+
+
+def test_of_who_is_gone_nothing_is_kept() -> None:
+    """A live screen runs for days, and asks for no histograms."""
+    pool = Pool()
+    for payer in range(1, 100):
+        pool.memory.write(1, payer, 1, 0, 1)
+        pool.give_back(payer, 0, 1)
+        pool.sums.sums()
+        pool.let_go(payer)
+        assert pool.sums.sums() == {}
+    kept = (vars(pool.sums)[name] for name in ("_payers_due", "_seen", "_slots", "_changed"))
+    assert [len(each) for each in kept] == [0, 0, 0, 0]
+    assert pool.sums.by_power() == {}
+    assert pool.sums._took == {}

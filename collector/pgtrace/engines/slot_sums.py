@@ -90,6 +90,7 @@ class SlotSums:
                 self._sums[payer] = mine
             else:
                 self._sums.pop(payer, None)
+                self._payers_due.discard(payer)  # a live screen never asks by_power()
         return dict(self._sums)
 
     def by_power(self) -> dict[int, ByPower]:
