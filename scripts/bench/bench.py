@@ -192,21 +192,31 @@ def ran() -> dict[int, tuple[str, int, int]]:
 
 @contextmanager
 def empty_programs(
-    floors: Path, binary: str | None, *, switch: bool = False, asked_in: str | None = None
+    floors: Path,
+    binary: str | None,
+    *,
+    switch: bool = False,
+    asked_in: str | None = None,
+    uring: bool = False,
 ) -> Iterator[None]:
     """Programs of floors.bpf.c that do nothing, where pgtrace has its own: at reads; with `binary`
     at the queries of all that run it; with `switch` at each switch of tasks; with `asked_in` where
-    all that run it ask for reads that I/O workers may make.
+    all that run it ask for reads that I/O workers may make; with `uring` at requests of io_uring.
     """
+    requests = probes.uring() if uring else {}
+    if isinstance(requests, str):
+        raise BenchError(requests)
     names = [probes.prefix("tracepoint", "read"), probes.EXIT]
     names += [probes.QUERIES, probes.ABORT] if binary else []
     names += [probes.times("tracepoint")] if switch else []
     names += [probes.AIO] if asked_in else []
+    names += requests.values()
     with Object(floors) as loaded:
         loaded.choose(lambda name: name.startswith(tuple(names)))
         loaded.load()
         probes.attach_operation(loaded, "tracepoint", "read")
         probes.attach_exit(loaded)
+        probes.attach_uring(loaded, requests)
         if switch:
             probes.attach_times(loaded, "tracepoint")
         missing = []

@@ -25,7 +25,7 @@ import bench
 from pgtrace.engines import OPERATIONS
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import discovery, proc
-from pgtrace.tracing.targets import postmaster
+from pgtrace.tracing.targets import has_aio, postmaster
 from pgtrace.tracing.tracer import trace
 
 SCALE = 50
@@ -177,12 +177,13 @@ def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) ->
         return
     if tier.floor:
         binary = f"/proc/{cluster.postmaster_pid}/exe"
-        has_io_workers = postmaster(discovery.server(cluster.postmaster_pid)).io_workers
+        server = discovery.server(cluster.postmaster_pid)
         with bench.empty_programs(
             compiled["floors"],
             binary if "queries" in tier.options else None,
             switch="times" in tier.options,
-            asked_in=binary if has_io_workers else None,
+            asked_in=binary if postmaster(server).io_workers else None,
+            uring=has_aio(server),
         ):
             yield
         return

@@ -55,7 +55,10 @@ class SoFar:
     def look(self, capture: "Callable[[], Capture]", counted_ns: int) -> None:
         """Write it anew if that is due, and something was counted since, the last of it then, by
         time.monotonic_ns(). To write may take long on a busy disk, and is not waited for."""
-        if time.monotonic() < self._next or (self._writer and self._writer.is_alive()):
+        if self._writer and not self._writer.is_alive():
+            self._writer = None
+            heap.give_back()  # what was written, tens of MiB of many backends
+        if self._writer or time.monotonic() < self._next:
             return
         self._tell()
         if counted_ns < self._made_ns:
