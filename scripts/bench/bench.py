@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -188,6 +189,37 @@ def ran() -> dict[int, tuple[str, int, int]]:
         for each in listed
         if each.get("name", "").startswith("pgt_")
     }
+
+
+class Collector:
+    """A capture of a whole server, which traces once this is made, and leaves no report."""
+
+    def __init__(self, server: str, output: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "pgtrace", "capture", "--server", server]
+        self._process = subprocess.Popen(
+            [*command, "-o", output, *options], stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stderr
+        self._said = self._process.stderr
+        while "Ctrl-C to stop" not in self._said.readline():
+            assert self._process.poll() is None
+
+    def cpu_s(self) -> float:
+        """Of all its threads, in user space and in the kernel."""
+        # As clock_getcpuclockid(3) has it
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
+    def peak_mib(self) -> float:
+        """What it took at most."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+    def close(self) -> str:
+        """End it, if it is not yet, and return what else it said."""
+        self._process.send_signal(signal.SIGINT)  # to nobody once it was waited for
+        said = self._said.read()
+        self._process.wait()
+        return said
 
 
 @contextmanager

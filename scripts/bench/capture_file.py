@@ -6,13 +6,11 @@ of a pool do, any of them any statement, once a second; each reads.
 
 import argparse
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         make_table(cluster)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         output = args.keep or directory / "capture.json"
-        command = [sys.executable, "-m", "pgtrace", "capture", "--server", cluster.datadir]
-        collector = stack.enter_context(
-            subprocess.Popen([*command, "-o", output], stderr=subprocess.PIPE, text=True)
-        )
-        assert collector.stderr
-        while "Ctrl-C to stop" not in collector.stderr.readline():
-            assert collector.poll() is None
+        collector = stack.enter_context(closing(bench.Collector(cluster.datadir, output)))
         connections = [stack.enter_context(cluster.connect()) for _ in range(args.backends)]
-        began, starting = time.monotonic(), cpu_s(collector.pid)
+        began, starting = time.monotonic(), collector.cpu_s()
         calls = load(connections, args, output)
-        share = (cpu_s(collector.pid) - starting) / (time.monotonic() - began)
-        peak = Path(f"/proc/{collector.pid}/status").read_text().partition("VmHWM:")[2]
-        collector.send_signal(signal.SIGINT)
-        said = collector.stderr.read()
-        collector.wait()
+        share = (collector.cpu_s() - starting) / (time.monotonic() - began)
+        peak_mib = collector.peak_mib()
+        said = collector.close()
         taken = documents.load(output)
         told = {query.query_id for backend in taken.backends for query in backend.queries}
         print(bench.host())
@@ -67,8 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  calls           {calls:,}, of {len(told):,} statements in the file")
         print(f"  intervals       {len(taken.intervals)}")
         print(f"  the file        {output.stat().st_size / 2**20:.1f} MiB")
-        mebibytes = int(peak.split()[0]) / 1024
-        print(f"  the collector   {100 * share:.2f} % of a CPU, at most {mebibytes:.0f} MiB")
+        print(f"  the collector   {100 * share:.2f} % of a CPU, at most {peak_mib:.0f} MiB")
         print(said, end="")
     return 0
 
@@ -106,11 +95,6 @@ def statement(number: int) -> str:
     """One of those that differ in what they ask for."""
     wanted = [f"c{column}" for column in range(COLUMNS) if number + 1 >> column & 1]
     return f"select {', '.join(wanted)} from item where id = %s"
-
-
-def cpu_s(pid: int) -> float:
-    """Of all its threads, in user space and in the kernel."""
-    return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) has it
 
 
 if __name__ == "__main__":

@@ -6,13 +6,11 @@ with `--later`, all are made, and run one, while it is traced.
 
 import argparse
 import resource
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import bench
@@ -42,29 +40,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not args.later:
                 connect(stack, cluster, args.connections, every=3)
             more = [*options, cluster.dsn()] if "--dsn" in options else options
-            command = [sys.executable, "-m", "pgtrace", "capture", "--server", cluster.datadir]
-            command += ["-o", Path(output) / "capture.json", *more]
-            collector = stack.enter_context(
-                subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-            )
-            assert collector.stderr
-            while "Ctrl-C to stop" not in collector.stderr.readline():
-                assert collector.poll() is None
-            starting = cpu_s(collector.pid)
+            file = Path(output) / "capture.json"
+            collector = stack.enter_context(closing(bench.Collector(cluster.datadir, file, *more)))
+            starting = collector.cpu_s()
             if args.later:
                 connect(stack, cluster, args.connections, every=1)
             time.sleep(SETTLE_S)
-            before, began = cpu_s(collector.pid), time.monotonic()
+            before, began = collector.cpu_s(), time.monotonic()
             time.sleep(args.seconds)
-            share = (cpu_s(collector.pid) - before) / (time.monotonic() - began)
-            peak = Path(f"/proc/{collector.pid}/status").read_text().partition("VmHWM:")[2]
+            share = (collector.cpu_s() - before) / (time.monotonic() - began)
             print(
                 f"  {' '.join(options):<14} {100 * share:5.2f} % of a CPU, {starting:.2f} s of CPU "
-                f"to start, at most {int(peak.split()[0]) / 1024:.0f} MiB",
+                f"to start, at most {collector.peak_mib():.0f} MiB",
                 flush=True,
             )
-            collector.send_signal(signal.SIGINT)
-            collector.stderr.read()
     return 0
 
 
@@ -74,11 +63,6 @@ def connect(stack: ExitStack, cluster: PrivateCluster, count: int, *, every: int
         connection = stack.enter_context(cluster.connect())
         if number % every == 0:
             connection.execute("select count(*) from pg_class")
-
-
-def cpu_s(pid: int) -> float:
-    """Of all its threads, in user space and in the kernel."""
-    return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) has it
 
 
 if __name__ == "__main__":

@@ -98,14 +98,15 @@ class CaptureCommand:
 def _so_far(args: argparse.Namespace, before: Callable[[], None]) -> "SoFar | None":
     """For a file alone: nothing of a stream can be taken back."""
     from ..files import rescue
+
+    if not args.output or not rescue.may_be_file(args.output):
+        return None
     from ..files.so_far import SoFar
 
     def say(words: str) -> None:
         before()
         stderr.say(f"pgtrace: {escape(words)}")
 
-    if not args.output or not rescue.may_be_file(args.output):
-        return None
     return SoFar(args.output, force=args.force, say=say)
 
 

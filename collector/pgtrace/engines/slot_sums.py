@@ -5,6 +5,7 @@ second, and those alone are looked at again.
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ..model.capture import Operation, Source
 from . import ByPower, Key, ReadsByKey, Sums, io_of, layout
 from .column import Column
 
@@ -14,7 +15,8 @@ ReadsByQuery = dict[int, ReadsByKey]
 
 HEAD = struct.Struct("<IIQIIII5Q")
 """A slot up to its bytes."""
-_PAYER, _QUERY, _COUNT = 1, 2, 7
+PAYER, QUERY, COUNT = 1, 2, 7
+"""Where they are in it."""
 FIRST_POWER = 3  # the first chunk's, see IntervalIo.powers
 
 _Pair = tuple[int, int]
@@ -104,10 +106,9 @@ class SlotSums:
                     continue
                 payer, key, powers = timed
                 payers.add(payer)
-                told = key.operation, key.source
-                mine = self._took.setdefault(payer, {}).setdefault(told, {})
-                for power, count in powers.items():
-                    mine[power] = mine.get(power, 0) + sign * count
+                mine = self._took.setdefault(payer, {})
+                more = {power: sign * count for power, count in powers.items()}
+                add_powers(mine, (key.operation, key.source), more)
                 if sign > 0:
                     self._timed[slot] = timed
         found: dict[int, ByPower] = {}
@@ -126,15 +127,15 @@ class SlotSums:
         for slot, values in self._news():
             self._slots_due.add(slot)
             if known := self._seen.pop(slot, None):
-                payer, query = known[_PAYER], known[_QUERY]
+                payer, query = known[PAYER], known[QUERY]
                 self.note(payer, query)
                 self._slots[payer][query].discard(slot)
                 if not self._slots[payer][query]:
                     del self._slots[payer][query]
                 if not self._slots[payer]:
                     del self._slots[payer]
-            payer, query = values[_PAYER], values[_QUERY]
-            if payer and values[_COUNT]:
+            payer, query = values[PAYER], values[QUERY]
+            if payer and values[COUNT]:
                 self._seen[slot] = values
                 self._slots.setdefault(payer, {}).setdefault(query, set()).add(slot)
                 self.note(payer, query)
@@ -152,13 +153,20 @@ class SlotSums:
             key = self._key(slot, values)
             if key is not None:
                 found = {} if found is None else found
-                count, total, _, _, size = values[_COUNT:]
+                count, total, _, _, size = values[COUNT:]
                 add_sum(found, key, count, size, total)
         returned = self._returned.get(payer, {}).get(query)
         if returned is not None:
             found = {} if found is None else found
             add_reads_sums(found, returned)
         return found
+
+
+def add_powers(found: ByPower, told: tuple[Operation, Source], powers: Mapping[int, int]) -> None:
+    """Count so many more of each power."""
+    mine = found.setdefault(told, {})
+    for power, count in powers.items():
+        mine[power] = mine.get(power, 0) + count
 
 
 def add_reads_powers(found: ByPower, reads: ReadsByKey) -> None:

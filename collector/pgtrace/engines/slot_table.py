@@ -7,7 +7,7 @@ from ctypes import sizeof
 from typing import TypeVar
 
 from ..libbpf.objects import Object
-from ..model.capture import Call, Operation, Source, TimeKind
+from ..model.capture import Call, Operation, TimeKind
 from . import (
     ByPower,
     Counts,
@@ -24,11 +24,15 @@ from . import (
 from .column import Column
 from .map_sizes import Room
 from .slot_sums import (
+    COUNT,
     FIRST_POWER,
     HEAD,
+    PAYER,
+    QUERY,
     ReadsByQuery,
     SlotSums,
     Values,
+    add_powers,
     add_reads_powers,
     add_reads_sums,
     add_sum,
@@ -42,7 +46,7 @@ _HEAD = struct.calcsize(_HEAD_FORMAT)
 _CHUNK = struct.Struct(f"<{layout.SUBS}Q")
 _EMPTY_CHUNK = bytes(_CHUNK.size)
 _EMPTY = struct.pack(_HEAD_FORMAT, 0, 0, 0, layout.ALL_KEYS, *([0] * 10)).ljust(_SLOT.size, b"\0")
-_OWNER, _PAYER, _QUERY, _KEY, _NEXT, _FILE, _COUNT, _TOTAL, _CHUNKS = 0, 1, 2, 3, 4, 5, 7, 8, 14
+_OWNER, _KEY, _NEXT, _FILE, _TOTAL, _CHUNKS = 0, 3, 4, 5, 8, 14
 _AT_ONCE = 8192
 _COUNT_AT, _OWNER_AT, _PAYER_AT, _KEY_AT, _FILE_AT = (
     layout.Slot.count.offset,
@@ -159,7 +163,7 @@ class SlotPool:
         places = [*self._chain(first), *self._charged.get((charged_to, query), ())]
         reads: ReadsByKey = {}
         for values in map(self._values, places):
-            if (values[_PAYER], values[_QUERY]) == (charged_to, query) and _is_counted(values):
+            if (values[PAYER], values[QUERY]) == (charged_to, query) and _is_counted(values):
                 add_reads(reads, {self._key(values): self._counts(values)})
         return reads
 
@@ -169,7 +173,7 @@ class SlotPool:
         for place in self._places(of):
             values = self._values(place)
             if _is_counted(values):
-                reads = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
+                reads = found.setdefault(values[PAYER], {}).setdefault(values[QUERY], {})
                 add_reads(reads, {self._key(values): self._counts(values)})
         for charged_to, returned in self._returned.items():
             if of is None or charged_to in of:
@@ -186,9 +190,9 @@ class SlotPool:
     def _sums_of(self, of: Collection[int]) -> dict[int, dict[int, Sums]]:
         found: dict[int, dict[int, Sums]] = {}
         for values in map(self._head, self._places(of)):
-            if values[_PAYER] in of and _is_counted_io(values):
-                sums = found.setdefault(values[_PAYER], {}).setdefault(values[_QUERY], {})
-                count, total, _, _, size = values[_COUNT:]
+            if values[PAYER] in of and _is_counted_io(values):
+                sums = found.setdefault(values[PAYER], {}).setdefault(values[QUERY], {})
+                count, total, _, _, size = values[COUNT:]
                 add_sum(sums, self._io_key(values), count, size, total)
         for charged_to in self._returned.keys() & of:
             for query, each in self._returned[charged_to].items():
@@ -202,7 +206,7 @@ class SlotPool:
         for place in self._places(of):
             values = self._head(place)
             if _is_counted(values) and isinstance(key := self._key(values), TimeKey):
-                add_time(found.setdefault(values[_PAYER], {}), key, values[_TOTAL])
+                add_time(found.setdefault(values[PAYER], {}), key, values[_TOTAL])
         for charged_to, returned in self._returned.items():
             if of is None or charged_to in of:
                 for reads in returned.values():
@@ -238,7 +242,7 @@ class SlotPool:
         """
         ended = set(tasks)
         for place in self._places(ended, owners=True):
-            owner, charged_to, query = self._values(place)[: _QUERY + 1]
+            owner, charged_to, query = self._values(place)[: QUERY + 1]
             if charged_to in ended:
                 mine = self._given_back(charged_to, query)
                 add_reads(mine, self._take(charged_to, query, [place]))
@@ -270,7 +274,7 @@ class SlotPool:
         """
         for place in self._of_files(entries):
             values = self._values(place)
-            if place in self._retired or 0 < values[_QUERY] < layout.OTHERS:
+            if place in self._retired or 0 < values[QUERY] < layout.OTHERS:
                 continue
             if not _is_of_a_key(values):
                 continue
@@ -285,7 +289,7 @@ class SlotPool:
         """
         for place in self._of_files(entries):
             if place in self._retired:
-                _, charged_to, query = self._values(place)[: _QUERY + 1]
+                _, charged_to, query = self._values(place)[: QUERY + 1]
                 theirs = self._given_back(charged_to, query)
                 add_reads(theirs, self._take(charged_to, query, [place]))
         return not self._of_files(entries)
@@ -340,7 +344,7 @@ class SlotPool:
         reads: ReadsByKey = {}
         for place in list(places):
             values = self._values(place)
-            if values[_PAYER] != charged_to or query not in (None, values[_QUERY]):
+            if values[PAYER] != charged_to or query not in (None, values[QUERY]):
                 continue
             if _is_counted(values):  # not if it was taken while there was no chunk
                 add_reads(reads, {self._key(values): self._counts(values)})
@@ -371,12 +375,12 @@ class SlotPool:
         values = self._values(place)
         if not _is_counted_io(values):
             return None
-        return values[_PAYER], key_of(values[_KEY]), self._powers_of(values[_CHUNKS:])
+        return values[PAYER], key_of(values[_KEY]), self._powers_of(values[_CHUNKS:])
 
     def _told(self, values: Values, key: _K) -> _K:
-        if values[_OWNER] != values[_PAYER] and key.performed_by == "backend":
+        if values[_OWNER] != values[PAYER] and key.performed_by == "backend":
             return key._replace(performed_by="io worker")
-        if self.is_outside(values[_PAYER], values[_QUERY]):
+        if self.is_outside(values[PAYER], values[QUERY]):
             return key._replace(scope="outside")
         return key
 
@@ -408,7 +412,7 @@ class SlotPool:
         return wanted
 
     def _counts(self, values: Values) -> Counts:
-        count, total, low, high, size, device, queued = values[_COUNT:_CHUNKS]
+        count, total, low, high, size, device, queued = values[COUNT:_CHUNKS]
         buckets = self._buckets(values[_CHUNKS:])
         # No read takes 0 ns: then it is not known
         return Counts(buckets, total, low or None, high, count, size, device, queued)
@@ -435,11 +439,11 @@ def _is_of_a_key(values: Values) -> bool:
     """Not while the kernel takes it, or has moved what it counted: field by field, the key among
     the last to be there, and gone before the count.
     """
-    return values[_PAYER] != 0 and values[_KEY] < layout.ALL_KEYS
+    return values[PAYER] != 0 and values[_KEY] < layout.ALL_KEYS
 
 
 def _is_counted(values: Values) -> bool:
-    return values[_COUNT] != 0 and _is_of_a_key(values)
+    return values[COUNT] != 0 and _is_of_a_key(values)
 
 
 def _is_counted_io(values: Values) -> bool:
@@ -451,13 +455,6 @@ def fill(loaded: Object, queue: int, count: int, first: int = 0) -> None:
     for start in reversed(range(first, first + count, _AT_ONCE)):
         if loaded.run("pgt_fill", queue, start, min(_AT_ONCE, first + count - start)):
             raise RuntimeError(f"queue {queue} does not hold {count}")
-
-
-def add_powers(found: ByPower, told: tuple[Operation, Source], powers: Mapping[int, int]) -> None:
-    """Count so many more of each power."""
-    mine = found.setdefault(told, {})
-    for power, count in powers.items():
-        mine[power] = mine.get(power, 0) + count
 
 
 def add_time(sums: TimeSums, key: TimeKey, ns: int) -> None:

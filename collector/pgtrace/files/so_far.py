@@ -25,8 +25,6 @@ SUFFIX = ".partial"
 EVERY_S = 60.0
 _MOST_OF_TIME = 0.002
 """Share of a CPU: of a server with many backends it is written less often."""
-
-
 _NO_CALLS = "pg_stat_statements is asked at the end"
 
 

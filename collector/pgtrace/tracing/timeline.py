@@ -17,8 +17,8 @@ from ..engines import (
     times_of,
 )
 from ..engines.layout import OTHERS
-from ..engines.slot_sums import add_reads_powers
-from ..engines.slot_table import add_powers, add_time
+from ..engines.slot_sums import add_powers, add_reads_powers
+from ..engines.slot_table import add_time
 from ..model.capture import (
     Cost,
     Interval,
