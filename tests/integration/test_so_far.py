@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_cluster import Connection
+from fix_cluster import Connection, Server
 from hostile import UID
 from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -103,18 +103,18 @@ def test_at_the_end_there_is_the_whole_alone(
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_calls_that_were_not_asked_for_yet_are_not_0(
-    cluster: PrivateCluster, connection: Connection, tmp_path: Path
-) -> None:
+def test_calls_that_were_not_asked_for_yet_are_not_0(server: Server, tmp_path: Path) -> None:
     """In the light tier they come from pg_stat_statements, at the end."""
-    connection.execute("create extension if not exists pg_stat_statements")
+    cluster = server(shared_preload_libraries="pg_stat_statements")
     arguments = ("capture", cluster.postmaster_pid, "--dsn", cluster.dsn(), "-o", tmp_path / "o")
-    with Pgtrace(*arguments, command=patched(SOON)) as tracer:
-        tracer.attached()
-        for _ in range(10):
-            connection.execute(QUERY)
-        newest(tmp_path / "o.partial", 10)
-        tracer.send(signal.SIGKILL)
+    with cluster.connect() as connection:
+        connection.execute("create extension if not exists pg_stat_statements")
+        with Pgtrace(*arguments, command=patched(SOON)) as tracer:
+            tracer.attached()
+            for _ in range(10):
+                connection.execute(QUERY)
+            newest(tmp_path / "o.partial", 10)
+            tracer.send(signal.SIGKILL)
     text = run("report", tmp_path / "o.partial").out
     taken = documents.load(tmp_path / "o.partial")
     assert "length(pg_read_binary_file($1, $2, $3))" in text
