@@ -29,6 +29,13 @@ so_far._MOST_OF_TIME = 1.0
 """
 
 
+@pytest.fixture
+def connection(connection: Connection) -> Connection:
+    """A backend that ran the query before: the first time it reads the catalog as well."""
+    connection.execute(QUERY)
+    return connection
+
+
 def reads_of_query(capture: Capture) -> int:
     queries = (query for backend in capture.backends for query in backend.queries)
     return sum(r.count for q in queries if "column_of_a_query" in (q.text or "") for r in q.io)
