@@ -23,14 +23,16 @@ from typing import Any
 import bench
 
 from pgtrace.engines import OPERATIONS
+from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import discovery, proc
 from pgtrace.tracing.targets import has_aio, postmaster
-from pgtrace.tracing.tracer import trace
 
 SCALE = 50
 SECONDS = 2
 """Of one stretch, with a tracer and without."""
+COLLECTOR_SETTLES_S = 3
+"""While it gets to know who is there, it takes more than later."""
 WORKLOADS = {"select-only": ("-S",), "TPC-B": ()}
 LEAST_S = 0.5
 """Of a second, as this process sees it: where the host kept it from running two come at once."""
@@ -49,7 +51,8 @@ SETTINGS = {
 class Tier:
     """How a server is traced."""
 
-    options: dict[str, Any]
+    options: tuple[str, ...] = ()
+    """Of `pgtrace capture`."""
     names: bool = False
     floor: bool = False
     """Programs that do nothing, in the place of pgtrace's."""
@@ -57,17 +60,18 @@ class Tier:
     """At the switch of tasks alone, what no program that measures times can do without."""
 
 
+FULL = ("--queries", "full")
 TIERS = {
-    "light": Tier({"queries": "light"}),
-    "full": Tier({"queries": "full"}),
-    "light, time": Tier({"queries": "light", "times": True}),
+    "light": Tier(("--queries", "light")),
+    "full": Tier(FULL),
+    "light, time": Tier(("--queries", "light", "--time")),
     "light, everything": Tier(
-        {"queries": "light", "by_relation": True, "operations": OPERATIONS}, names=True
+        ("--queries", "light", "--by", "relation", "--operations", ",".join(OPERATIONS)), names=True
     ),
-    "floor of light": Tier({}, floor=True),
-    "floor of full": Tier({"queries": "full"}, floor=True),
-    "floor of light, time": Tier({"times": True}, floor=True),
-    "least of time": Tier({}, least=True),
+    "floor of light": Tier(floor=True),
+    "floor of full": Tier(FULL, floor=True),
+    "floor of light, time": Tier(("--time",), floor=True),
+    "least of time": Tier(least=True),
 }
 
 
@@ -79,7 +83,7 @@ class Second:
     """CPU time of the server for one transaction."""
     tps: float
     collector: float
-    """CPU time of this process, as a share of a core."""
+    """CPU time of the collector, as a share of a core."""
 
 
 @dataclass
@@ -88,6 +92,8 @@ class Series:
 
     untraced: list[list[Second]] = field(default_factory=list)
     traced: list[list[Second]] = field(default_factory=list)
+    peak_mib: float = 0.0
+    """What the collector took at most."""
 
     def of(self, name: str) -> tuple[list[list[float]], list[list[float]]]:
         """One figure of all seconds, traced and untraced."""
@@ -118,19 +124,26 @@ class Load:
         self._process.terminate()
         self._process.communicate()
 
-    def seconds(self, number: int) -> list[Second]:
-        """So many of them, after one that is not looked at."""
-        self._next()
+    def seconds(self, number: int, collector: bench.Collector | None = None) -> list[Second]:
+        """So many of them, after one that is not looked at, or, of a collector, more."""
+
+        def own() -> float:
+            return collector.cpu_s() if collector else 0.0
+
+        settled = time.monotonic() + (COLLECTOR_SETTLES_S if collector else 1)
+        while time.monotonic() < settled:  # lines of meanwhile come at once
+            self._next()
         found = []
-        before, own, began = self.cpu_ns(), time.process_time(), time.monotonic()
+        before, own_before, began = self.cpu_ns(), own(), time.monotonic()
         while len(found) < number:
             tps = self._next()
-            after, own_after, ended = self.cpu_ns(), time.process_time(), time.monotonic()
+            after, own_after, ended = self.cpu_ns(), own(), time.monotonic()
             took = ended - began
             if took < LEAST_S:
                 continue
-            found.append(Second((after - before) / (tps * took), tps, (own_after - own) / took))
-            before, own, began = after, own_after, ended
+            share = (own_after - own_before) / took
+            found.append(Second((after - before) / (tps * took), tps, share))
+            before, own_before, began = after, own_after, ended
         return found
 
     def cpu_ns(self) -> int:
@@ -169,28 +182,32 @@ def prepared(
 
 
 @contextmanager
-def traced(cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]) -> Iterator[None]:
-    """As `capture` of the whole server does it; or a floor."""
+def traced(
+    cluster: PrivateCluster, tier: Tier, compiled: Mapping[str, Path]
+) -> Iterator[bench.Collector | None]:
+    """By `capture` of the whole server; or a floor, which has no collector."""
     if tier.least:
         with bench.least_time(compiled["least_time"], cluster.postmaster_pid):
-            yield
+            yield None
         return
     if tier.floor:
         binary = f"/proc/{cluster.postmaster_pid}/exe"
         server = discovery.server(cluster.postmaster_pid)
         with bench.empty_programs(
             compiled["floors"],
-            binary if "queries" in tier.options else None,
-            switch="times" in tier.options,
+            binary if tier.options == FULL else None,
+            switch="--time" in tier.options,
             asked_in=binary if postmaster(server).io_workers else None,
             uring=has_aio(server),
         ):
-            yield
+            yield None
         return
-    dsn = cluster.dsn() if tier.names else None
-    with trace(cluster.postmaster_pid, dsn=dsn, **tier.options) as tracer:
-        yield
-        lost = tracer.lost()
+    names = ("--dsn", cluster.dsn()) if tier.names else ("--no-connect",)
+    with tempfile.TemporaryDirectory(prefix="pgtrace-bench-") as directory:
+        output = Path(directory) / "capture.json"
+        with closing(bench.Collector(cluster.datadir, output, *tier.options, *names)) as collector:
+            yield collector
+        lost = documents.load(output).lost
     if lost.read or lost.queries or lost.backends:
         raise bench.BenchError(f"something was lost: {lost}")
 
@@ -212,10 +229,12 @@ def measure(
                 for name in random.sample(tiers, len(tiers)):
                     key = f"{name}: {workload}, {number} clients"
                     bench.progress(f"round {turn + 1} of {rounds}, {key}")
-                    with traced(cluster, TIERS[name], compiled):
-                        during = load.seconds(SECONDS)
-                    after = load.seconds(SECONDS)
                     series = found.setdefault(key, Series())
+                    with traced(cluster, TIERS[name], compiled) as collector:
+                        during = load.seconds(SECONDS, collector)
+                        if collector:
+                            series.peak_mib = max(series.peak_mib, collector.peak_mib())
+                    after = load.seconds(SECONDS)
                     series.untraced.append(before + after)
                     series.traced.append(during)
                     before = after
@@ -240,7 +259,8 @@ def document(series: dict[str, Series], server: str, tracers: int) -> dict[str, 
             "untraced_ns": round(bench.quartiles(cpu[1])[1], 1),
             "untraced_tps": round(bench.quartiles(tps[1])[1], 1),
             "tps": bench.ratio(name, *tps, None).as_json(),
-            "collector": round(_collector(of_it), 4),
+            "collector": round(median(v for one in of_it.of("collector")[0] for v in one), 4),
+            "collector_mib": round(of_it.peak_mib, 1),
         }
     return found
 
@@ -254,24 +274,15 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     for each in found["ratios"]:
         load = found["loads"][each["name"]]
         tps = load["tps"]
-        # Programs that do nothing have none
-        collector = (
-            ""
-            if each["name"].startswith("floor of ")
-            else f"; the collector {load['collector']:.1%} of a core"
-        )
+        collector = ""
+        if mib := load.get("collector_mib"):  # programs that do nothing have none
+            collector = f"; the collector {load['collector']:.1%} of a core, {mib:.0f} MiB"
         shown += [
             bench.line(each),
             f"      of {load['untraced_ns'] / 1000:,.0f} µs; {tps['value']:.2f} "
             f"[{tps['low']:.2f}, {tps['high']:.2f}] of {load['untraced_tps']:,.0f} tps{collector}",
         ]
     return shown
-
-
-def _collector(series: Series) -> float:
-    """Its share of a core, without what this program itself takes."""
-    traced, untraced = series.of("collector")
-    return median(v for one in traced for v in one) - median(v for one in untraced for v in one)
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
