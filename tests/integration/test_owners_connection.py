@@ -87,6 +87,43 @@ def test_a_capture_of_a_server_names_relations_users_and_applications(
     assert not [b for b in whole["backends"] if b["application_name"] == "pgtrace"]
 
 
+def test_relations_of_several_databases_are_named(
+    restartable: PrivateCluster, tmp_path: Path
+) -> None:
+    """Each takes a connection of its own. What libpq warns of reaches no server."""
+    file, databases = tmp_path / "capture.json", [f"shop_{number}" for number in range(3)]
+    logged = restartable.log.stat().st_size
+    with restartable.connect() as connection:
+        for name in databases:
+            connection.execute(f"create database {name}")
+    clients = [restartable.connect(dbname=name) for name in databases]
+    try:
+        for client in clients:
+            # More than shared_buffers have room for
+            rows = "select i, repeat('x', 300) from generate_series(1, 60000) i"
+            client.execute(f"create table stock as {rows}")
+        target = f"--server={restartable.datadir}"
+        with Pgtrace("capture", target, "--by", "relation", "-o", file, connects=True) as started:
+            started.attached()
+            for client in clients:
+                client.execute("select count(*) from stock")
+                time.sleep(1.2)  # a look comes about each second
+            started.send(signal.SIGINT)
+            ended = started.ended()
+    finally:
+        for client in clients:
+            client.close()
+        with restartable.connect() as connection:
+            for name in databases:
+                connection.execute(f"drop database {name}")
+    assert ended.code == 0, ended
+    whole = json.loads(file.read_text())
+    assert whole["probes"]["not_measured"] == []
+    named = {(b["datname"], io["relation"]) for b in whole["backends"] for io in b["io"]}
+    assert {(name, f"{name}.public.stock") for name in databases} <= named
+    assert b"FATAL" not in restartable.log.read_bytes()[logged:]
+
+
 def test_attach_names_the_relation_in_which_a_query_read_longest(
     restartable: PrivateCluster,
 ) -> None:
@@ -106,7 +143,8 @@ def test_attach_names_the_relation_in_which_a_query_read_longest(
     words = " ".join(ended.out.split())
     if f"All of it was in {TABLE} (heap)." not in words:  # the catalogs were in shared_buffers
         assert re.search(longest, words)
-        assert re.search(rf" {name}$", ended.out, re.MULTILINE)
+        in_two_lines = rf" {re.escape(TABLE)}\s+\(heap\)$"
+        assert re.search(in_two_lines, ended.out, re.MULTILINE)
 
 
 def test_who_connects_is_the_owner_who_can_do_nothing_more(

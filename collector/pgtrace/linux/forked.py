@@ -6,10 +6,15 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 MOST_TOLD = 1 << 20
+_MOST_SAID = 1 << 12
+"""Of a child that is listened to once it has ended: a pipe holds more."""
+_DONE = b"\0"
+_FIRST_S = 30.0
 _LOOK_S = 0.1
+_SLEEP_S = 0.01
 _MOST_BUSY = 12
 """So many times the seconds that it has to wait in are all that it gets."""
 
@@ -17,6 +22,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # include/uapi/linux/prctl.h
 _LIBC = ctypes.CDLL(None)  # here, for a child may not be able to load anything
 
 Tell = Callable[[bytes], None]
+_T = TypeVar("_T")
 
 
 def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> bytes:
@@ -27,14 +33,7 @@ def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> b
 
     Raise OSError when there can be no child.
     """
-    ours, theirs = os.pipe2(os.O_CLOEXEC)
-    try:
-        child = left_running(lambda: work(lambda data: _write(theirs, data)), {*kept, theirs})
-    except BaseException:
-        os.close(ours)
-        raise
-    finally:
-        os.close(theirs)
+    child, ours = _telling(lambda pipe: work(lambda data: _write(pipe, data)), kept)
     try:
         return _all_of(ours, child, seconds)
     finally:
@@ -43,8 +42,58 @@ def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> b
         os.waitpid(child, 0)
 
 
-def left_running(work: Callable[[], None], kept: Iterable[int]) -> int:
-    """The pid of a child that does `work` and ends; of all that is open it has `kept` alone.
+class End(NamedTuple):
+    """How a child ended."""
+
+    said: bytes
+    status: int
+    """As waitpid(2) has it."""
+    cpu_s: float
+
+
+class Beside:
+    """A child that does something while this goes on, and tells a little of it at its end."""
+
+    def __init__(self, first: Callable[[], _T], then: Callable[[_T], bytes]) -> None:
+        """What is done `first` sees all that is open, and nothing changes meanwhile, as it is
+        waited for; `then` it has nothing open any more. Raises OSError when there can be no child.
+        """
+
+        def work(pipe: int) -> None:
+            found = first()
+            _close_all_but({pipe})
+            _write(pipe, _DONE)
+            _write(pipe, then(found))
+
+        self._pid, self._pipe = _telling(work, None)
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        if not poll.poll(_FIRST_S * 1000):
+            os.kill(self._pid, signal.SIGKILL)
+
+    def ended(self, *, within_s: float = 0.0) -> End | None:
+        """None while it runs, for so long at most. Once it has ended it is asked no more."""
+        end = time.monotonic() + within_s
+        while not (found := os.wait4(self._pid, os.WNOHANG))[0]:
+            if time.monotonic() >= end:
+                return None
+            time.sleep(_SLEEP_S)
+        _, status, usage = found
+        try:
+            said = os.read(self._pipe, _MOST_SAID).removeprefix(_DONE)
+        finally:
+            os.close(self._pipe)
+        return End(said, status, usage.ru_utime + usage.ru_stime)
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self._pid, signal.SIGKILL)
+        self.ended(within_s=float("inf"))
+
+
+def left_running(work: Callable[[], None], kept: Iterable[int] | None) -> int:
+    """The pid of a child that does `work` and ends; of all that is open it has `kept` alone, if
+    that is given.
 
     Raise OSError when there can be no child.
     """
@@ -57,6 +106,19 @@ def left_running(work: Callable[[], None], kept: Iterable[int]) -> int:
         return child
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _telling(work: Callable[[int], None], kept: Iterable[int] | None) -> tuple[int, int]:
+    """The pid of a child that has a pipe to write to, and where that is read."""
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    try:
+        child = left_running(lambda: work(theirs), None if kept is None else {*kept, theirs})
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    return child, ours
 
 
 def _all_of(pipe: int, child: int, seconds: float) -> bytes:
@@ -78,6 +140,11 @@ def close_up() -> None:
     """In a child that has become who it is to be: other processes of that user may not look into
     it, and the end of the thread that made it ends it."""
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """In a child that has become who it is to be, which takes it back."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
@@ -86,7 +153,7 @@ def _is_runnable(child: int) -> bool:
         return file.read().rpartition(b")")[2].split()[0] == b"R"
 
 
-def _work(work: Callable[[], None], kept: Iterable[int]) -> NoReturn:
+def _work(work: Callable[[], None], kept: Iterable[int] | None) -> NoReturn:
     try:
         import gc
 
@@ -95,9 +162,11 @@ def _work(work: Callable[[], None], kept: Iterable[int]) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)  # the terminal's are the parent's
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python has it: to write is an error
+        for number in (signal.SIGXFSZ, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)  # as Python has it: to write is an error
         signal.set_wakeup_fd(-1)
-        _close_all_but(kept)
+        if kept is not None:
+            _close_all_but(kept)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         work()
     except BaseException:
@@ -111,8 +180,13 @@ def _write(pipe: int, data: bytes) -> None:
 
 
 def _close_all_but(kept: Iterable[int]) -> None:
-    first = 0
-    for number in sorted(kept):
+    """What libraries take for stdin, stdout and stderr is no other file meanwhile: where it was the
+    socket to a server, libpq sent its warnings there.
+    """
+    null, first = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC), 0
+    for number in {0, 1, 2}.difference(kept):
+        os.dup2(null, number)
+    for number in sorted({0, 1, 2, *kept}):
         if number:  # closerange(0, 0) closes all there is: CPython 3.11, Python/fileutils.c
             os.closerange(first, number)
         first = number + 1

@@ -104,7 +104,7 @@ class Child:
                 port=str(wish.port),
                 user=user,
                 dbname=wish.dbname or DATABASE,
-                passfile="/dev/null",
+                passfile="/dev/null/none",  # one that is there and no file it warns of
                 sslmode="disable",
                 gssencmode="disable",
             )
