@@ -139,6 +139,8 @@ def _prepare_program() -> None:
     interrupts.is_program = True
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupts.handle)
+    # Ignored by who started us, nobody could be waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -1,6 +1,11 @@
 """What was captured so far: when it is written anew, and what it says of itself."""
 
+import errno
+import os
+import re
+import signal
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -8,10 +13,12 @@ import pytest
 import html_page
 from captures import some_capture
 from pgtrace.errors import UsageError
-from pgtrace.files import documents, so_far
+from pgtrace.files import documents, output_file, so_far
 from pgtrace.files.so_far import SoFar
+from pgtrace.linux import forked
 from pgtrace.model.capture import Capture
 from pgtrace.reporters.terminal import capture_report, server_report
+from pgtrace_command import wait_for
 
 COSTS_S = 0.02
 
@@ -26,6 +33,11 @@ def fail(words: str) -> None:
     raise AssertionError(words)
 
 
+def seen(written: SoFar) -> None:
+    """It is written, and known to be."""
+    wait_for(lambda: written.look(some_capture, time.monotonic_ns()) or written.path.exists())
+
+
 def started(output: Path) -> SoFar:
     """Whose first file is due."""
     found = SoFar(output, force=False, say=fail)
@@ -35,63 +47,122 @@ def started(output: Path) -> SoFar:
 
 def test_it_is_not_made_again_where_nothing_was_counted(tmp_path: Path) -> None:
     """A server that does nothing costs nothing."""
-    written, made = started(tmp_path / "o"), list[int]()
+    written, made = started(tmp_path / "o"), tmp_path / "made"
 
     def capture() -> Capture:
-        made.append(0)
+        with made.open("a") as file:
+            file.write(".")
         return some_capture()
 
     counted_ns = time.monotonic_ns()
     for _ in range(10):
         written.look(capture, counted_ns)
         time.sleep(so_far.EVERY_S / 2)
-    assert len(made) == 1
+    assert made.read_text() == "."
     written.look(capture, time.monotonic_ns())
-    assert len(made) == 2
-    written.end()
+    assert made.read_text() == ".."
+    written.remove()
     written.look(capture, time.monotonic_ns())
-    assert len(made) == 2
+    assert made.read_text() == ".."
+    assert list(tmp_path.iterdir()) == [made]
 
 
 def test_it_takes_a_share_of_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long comes less often."""
     monkeypatch.setattr(so_far, "_MOST_OF_TIME", 0.05)
-    written, made = started(tmp_path / "o"), list[float]()
+    written, made = started(tmp_path / "o"), tmp_path / "made"
 
     def capture() -> Capture:
         end = time.thread_time() + COSTS_S
         while time.thread_time() < end:
             pass
-        made.append(time.monotonic())
+        with made.open("a") as file:
+            file.write(f"{time.monotonic()} ")
         return some_capture()
 
-    while len(made) < 3:
+    while not made.exists() or len(made.read_text().split()) < 3:
         written.look(capture, time.monotonic_ns())
         time.sleep(0.005)
-    written.end()
-    assert min(made[1] - made[0], made[2] - made[1]) >= COSTS_S / 0.05
+    first, second, third = map(float, made.read_text().split())
+    assert min(second - first, third - second) >= COSTS_S / 0.05
+    written.remove()
 
 
 def test_an_error_is_said_once_and_costs_nothing_else(tmp_path: Path) -> None:
-    """Where it was to be made, a directory was made meanwhile."""
-    said = list[str]()
+    """Where it was to be made, a directory was made meanwhile, which goes again, and comes."""
+    said, path = list[str](), tmp_path / "o.partial"
     written = SoFar(tmp_path / "o", force=False, say=said.append)
-    (tmp_path / "o.partial").mkdir()
+    path.mkdir()
     for _ in range(4):
         time.sleep(so_far.EVERY_S)
         written.look(some_capture, time.monotonic_ns())
-    written.end()
+    path.rmdir()
+    # It is tried again though nothing is counted any more
+    wait_for(lambda: written.look(some_capture, 0) or path.exists())
+    assert len(said) == 1
+    assert "there is something that is not a file. Until" in said[0]
+    assert f"Until {tmp_path}/o is written at the end, it is in memory alone." in said[0]
+    wait_for(lambda: written.look(some_capture, 0) or not written.is_writing)
+    path.unlink()
+    path.mkdir()
+    wait_for(lambda: written.look(some_capture, time.monotonic_ns()) or len(said) > 1)
+    assert re.search(r"what came after \d\d:\d\d:\d\d is in memory alone", said[1])
+    written.remove()
+    assert (len(said), path.is_dir()) == (2, True)
+
+
+def test_a_child_that_is_killed_costs_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the kernel does it where memory is short."""
+    said, began = list[str](), list[int]()
+
+    def hang(_data: bytes, _path: Path, *, force: bool) -> str:
+        time.sleep(60)
+        return ""
+
+    def remembered(work: Callable[[], None], kept: Iterable[int] | None) -> int:
+        began.append(left_running(work, kept))
+        return began[-1]
+
+    left_running = forked.left_running
+    monkeypatch.setattr(forked, "left_running", remembered)
+    monkeypatch.setattr(output_file, "write", hang)
+    written = SoFar(tmp_path / "o", force=False, say=said.append)
+    time.sleep(so_far.EVERY_S)
+    written.look(some_capture, time.monotonic_ns())
+    time.sleep(so_far.EVERY_S)
+    written.look(some_capture, time.monotonic_ns())
+    assert len(began) == 1  # it is not waited for, nor is there another
+    os.kill(began[0], signal.SIGKILL)
     written.remove()
     assert len(said) == 1
-    assert f"{tmp_path}/o.partial is not a file" in said[0]
-    assert f"Until {tmp_path}/o is written at the end, it is in memory alone." in said[0]
-    assert (tmp_path / "o.partial").is_dir()
+    assert "the child that was to write it ended with -9. Until" in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_there_can_be_no_child_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that promises no more memory than it has may refuse it."""
+
+    def refuse(_work: Callable[[], None], _kept: Iterable[int] | None) -> int:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    said = list[str]()
+    monkeypatch.setattr(forked, "left_running", refuse)
+    written = SoFar(tmp_path / "o", force=False, say=said.append)
+    for _ in range(3):
+        time.sleep(so_far.EVERY_S)
+        written.look(some_capture, time.monotonic_ns())
+    written.remove()
+    assert len(said) == 1
+    assert "no child can be made that writes it: Cannot allocate memory. Until" in said[0]
 
 
 def test_it_is_removed_only_if_it_was_written(tmp_path: Path) -> None:
     written = SoFar(tmp_path / "o", force=False, say=fail)
     (tmp_path / "o.partial").write_text("somebody's")
-    written.end()
     written.remove()
     assert (tmp_path / "o.partial").read_text() == "somebody's"
 
@@ -103,9 +174,8 @@ def test_one_that_is_there_is_no_reason_to_end_in_the_middle(tmp_path: Path) -> 
     (tmp_path / "o.partial").write_text("somebody's")
     time.sleep(so_far.EVERY_S)
     written.look(some_capture, time.monotonic_ns())
-    written.end()
     written.remove()
-    assert "exists" in said[0]
+    assert "there is another file by now" in said[0]
     assert (tmp_path / "o.partial").read_text() == "somebody's"
     with pytest.raises(UsageError, match="did not come to its end"):
         SoFar(tmp_path / "o", force=False, say=fail)
@@ -114,8 +184,7 @@ def test_one_that_is_there_is_no_reason_to_end_in_the_middle(tmp_path: Path) -> 
 
 def test_who_reads_it_is_told_first_that_it_is_not_all(tmp_path: Path) -> None:
     written = started(tmp_path / "o")
-    written.look(some_capture, time.monotonic_ns())
-    written.end()
+    seen(written)
     taken = documents.load(written.path)
     assert taken.so_far
     for text in capture_report.render(taken), server_report.render(taken):

@@ -76,8 +76,7 @@ class CaptureCommand:
                 room.look()
                 names.look(tracer)
                 if so_far:
-                    with tracer.failures.kept("what was captured so far"):
-                        so_far.look(tracer.capture, tracer.counted_ns())
+                    so_far.look(tracer.polled, tracer.counted_ns())
                 watch()
                 if progress.is_due():
                     progress.show(tracer.counts())
@@ -86,11 +85,7 @@ class CaptureCommand:
             progress.clear()
             taken = tracer.stop()
             notes.say_failures(args, tracer.failures)
-            if so_far:
-                so_far.end()
-            _deliver(taken, args, stopper)
-            if so_far:
-                so_far.remove()
+            _deliver(taken, args, stopper, so_far)
         session.check_complete(args, taken)
         return 0
 
@@ -110,7 +105,9 @@ def _so_far(args: argparse.Namespace, before: Callable[[], None]) -> "SoFar | No
     return SoFar(args.output, force=args.force, say=say)
 
 
-def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> None:
+def _deliver(
+    taken: "Capture", args: argparse.Namespace, stopper: "Stopper", so_far: "SoFar | None"
+) -> None:
     """Write it, and print what was asked for; if that fails, keep it elsewhere and say so."""
     from ..errors import LeftError
     from ..files import output_file
@@ -126,6 +123,8 @@ def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> 
             wrote = output_file.write(data, args.output, force=args.force)
         except (OSError, PgtraceError) as error:
             raise PgtraceError(f"{error}. {_keep(data, args, taken)}") from error
+        if so_far:
+            so_far.remove()
         notes.note(args, wrote)
     try:
         with stopper.may_leave():
@@ -133,7 +132,8 @@ def _deliver(taken: "Capture", args: argparse.Namespace, stopper: "Stopper") -> 
                 print(data.decode(), end="")
             elif not args.output:
                 print(_report(taken), end="")
-            sys.stdout.flush()
+            if sys.stdout:  # closed by who started us, which a file has no need of
+                sys.stdout.flush()
     except BrokenPipeError:
         raise
     except LeftError as error:

@@ -91,6 +91,7 @@ def call(ids: Ids, work: Callable[[], None], kept: Iterable[int], seconds: float
     def become_and_work(tell: forked.Tell) -> None:
         try:
             become_for_good(ids)
+            forked.end_with_parent()
             work()
         except OSError as error:
             tell(b"%d" % (error.errno or errno.EIO))

@@ -284,6 +284,13 @@ class Tracer:
             self._poll()
             return self._capture(time.monotonic_ns())
 
+    def polled(self) -> Capture:
+        """The same up to the last poll(): a fork of this may ask for it, which has to leave to us
+        what the kernel tells but once.
+        """
+        with self._lock:
+            return self._finished or self._capture(time.monotonic_ns())
+
     def stop(self, *, wait: bool = False) -> Capture:
         """Detach, leave nothing in the kernel, and return what was measured. With `wait`, once no
         probe slows anybody any more, which may take seconds.
