@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captures import DEVICE, some_backend, some_capture, some_query
-from pgtrace.model.capture import Executions
+from captures import DEVICE, some_backend, some_capture, some_query, some_reads
+from pgtrace.model.capture import Buffers, Executions, Probes
+from pgtrace.postgres import database_stats
 from pgtrace.postgres.executions import Row, between
+from pgtrace.reporters.sections import answer
+from pgtrace.reporters.sections.statements import statements
 from pgtrace.reporters.terminal import capture_report, executed
 
 NOW = 1_767_225_600.0
@@ -105,3 +109,57 @@ def test_reads_of_a_statement_that_is_in_no_backend_are_not_known() -> None:
     capture.executions = [Executions(1, 5, 2_000_000)]
     (_, line) = executed.table(capture, 80)
     assert line.split() == ["5", "2.00", "ms", "?", "?", "(text", "not", "known)"]
+
+
+def test_of_calls_that_did_not_end_well_neither_reads_nor_time_are_in_the_answer() -> None:
+    """The server counts a call once it has ended. One statement was cancelled each time, and one
+    still runs after others that were short.
+    """
+    reads = {1: 400, 2: 2_000, 3: 900}
+    queries = [
+        some_query(
+            text=f"select {number}",
+            query_id=number,
+            calls=None,
+            latency=None,
+            errors=None,
+            io=[some_reads([(ms * 10**6, 1)])],
+        )
+        for number, ms in reads.items()
+    ]
+    capture = some_capture(
+        some_backend(queries=queries, io=[each for query in queries for each in query.io]),
+        probes=Probes("libbpf", "fentry", "memory"),
+        executions=[
+            Executions(1, 3, 10**9),
+            Executions(2, 0, 0),
+            Executions(3, 7, 50 * 10**6),
+        ],
+        duration_s=10.0,
+    )
+    found = {each.text: each for each in statements(capture)}
+    assert (found["select 2"].calls, found["select 2"].elapsed_ns) == (None, None)
+    assert answer.verdict(capture, statements(capture))[0].startswith(
+        "Statements whose calls ended ran for 1.00 s in 10.0 s: they read for 0.40 s of that (40 %)"
+    )
+
+
+BUFFERS = [database_stats.Row(0, None, None, 5, 5), database_stats.Row(7, NOW, "shop", 100, 10)]
+
+
+@pytest.mark.parametrize(
+    ("last", "found"),
+    [
+        ((7, NOW, "shop", 130, 11), Buffers("shop", 30, 1)),
+        ((8, NOW, "new", 20, 2), Buffers("new", 20, 2)),
+        ((7, NOW + 1, "shop", 130, 11), None),  # pg_stat_reset()
+        ((7, NOW, "shop", 20, 11), None),  # a backend crashed
+        ((0, NOW, None, 9, 9), None),
+    ],
+)
+def test_what_was_found_in_shared_buffers_is_not_known_if_numbers_were_reset(
+    last: tuple[int, float, str | None, int, int], found: Buffers | None
+) -> None:
+    rows = [row for row in BUFFERS if row.datid != last[0]] + [database_stats.Row(*last)]
+    listed = database_stats.between(BUFFERS, rows)
+    assert found in listed if found else listed == []

@@ -159,6 +159,11 @@ class Names:
         ]
 
     @property
+    def no_buffers(self) -> str | None:
+        """Why it is not known what was found in shared_buffers, once it was asked at the end."""
+        return self.failure or (None if self.buffers else "its numbers were reset meanwhile")
+
+    @property
     def no_calls(self) -> str | None:
         """Why calls are not known of all statements, if they were asked for."""
         return self.failure or (self._counter.missing if self._counter else None)

@@ -23,11 +23,16 @@ def ask(connection: Asked) -> list[Row]:
 
 
 def between(first: list[Row], last: list[Row]) -> list[Buffers]:
-    """What came between; databases whose numbers were reset meanwhile are left out."""
-    before = {(row.datid, row.stats_reset): row for row in first}
+    """What came between, of databases that are still there. None of it is known if the numbers of
+    one were reset meanwhile, as they are after a crash: then the list is empty.
+    """
+    before = {row.datid: row for row in first}
     found = []
     for row in last:
-        began = before.get((row.datid, row.stats_reset))
-        if began and row.hit >= began.hit and row.read >= began.read:
-            found.append(Buffers(row.datname, row.hit - began.hit, row.read - began.read))
+        began = before.get(row.datid) or row._replace(hit=0, read=0)
+        if (row.datid in before and row.stats_reset != began.stats_reset) or (
+            row.hit < began.hit or row.read < began.read
+        ):
+            return []
+        found.append(Buffers(row.datname, row.hit - began.hit, row.read - began.read))
     return found

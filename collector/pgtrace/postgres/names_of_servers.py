@@ -69,6 +69,11 @@ class NamesOfServers:
         return "pg_stat_statements was not asked: several servers are traced"
 
     @property
+    def no_buffers(self) -> str | None:
+        """As Names."""
+        return self.only.no_buffers if self.only else "several servers are traced"
+
+    @property
     def failures(self) -> list[str]:
         """Why there are none of servers that never gave any."""
         return [names.failure for names in self._each if names.failure and names.server is None]

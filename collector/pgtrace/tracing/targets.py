@@ -60,6 +60,11 @@ class Target:
     """The servers with all their processes, also those to come."""
     filters: Filters = field(default_factory=Filters)
 
+    @property
+    def is_all_of_servers(self) -> bool:
+        """Whether nothing of the servers is left out."""
+        return self.whole and self.filters.is_empty
+
     def __str__(self) -> str:
         if self.whole:
             names = discovery.told_apart(self.servers)

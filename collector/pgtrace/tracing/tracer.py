@@ -22,7 +22,7 @@ from ..engines import (
 from ..engines import select as engines
 from ..errors import DatabaseError
 from ..linux.priority import soon
-from ..model.capture import Capture, Host, Lost, Operation, Probes, Server, Total
+from ..model.capture import Buffers, Capture, Host, Lost, Operation, Probes, Server, Total
 from ..postgres.blockers import Blocker
 from ..postgres.catalog import Names
 from ..postgres.lock_holders import LockHolders
@@ -47,6 +47,7 @@ BLOCKED_NS = 1_000_000_000
 """After so long, who holds a lock is asked."""
 
 _T = TypeVar("_T")
+_OF_ALL = "it counts calls of the whole server, of which a part is traced"
 NO_QUERY_IDS = "the server computes none: compute_query_id is off, or auto without a module"
 
 
@@ -100,7 +101,9 @@ class Tracer:
                 connect,
                 servers,
                 self.failures,
-                count_calls=options.queries == "light" and len(connects) == 1,
+                count_calls=options.queries == "light"
+                and len(connects) == 1
+                and target.is_all_of_servers,
                 live=options.live,
             )
             for connect, servers in connects
@@ -375,7 +378,24 @@ class Tracer:
             if not is_told(files[key.file])
         )
 
+    def _buffers(self) -> list[Buffers]:
+        """Of the databases that are traced; none where a part of one is."""
+        filters = self.target.filters
+        if not self.names or not self.target.whole or filters.usenames or filters.backend_types:
+            return []
+        buffers, datnames = self.names.buffers, filters.datnames
+        return [each for each in buffers if not datnames or each.datname in datnames]
+
+    def _no_buffers(self) -> str | None:
+        if not self.names or self._buffers():
+            return None
+        if self.names.buffers:
+            return "it tells of whole databases alone"
+        return self.names.no_buffers
+
     def _no_calls(self) -> str | None:
+        if not self.target.is_all_of_servers:
+            return f"pg_stat_statements was not asked: {_OF_ALL}"
         if self.names:
             return self.names.no_calls
         return f"pg_stat_statements was not asked: {self._connecting.why_not}"
@@ -421,6 +441,7 @@ class Tracer:
                 operations=list(engine.operations),
                 times=engine.times,
                 no_calls=self._no_calls() if engine.query_source == "memory" else None,
+                no_buffers=self._no_buffers(),
             ),
             lost=found.lost,
             totals={},
@@ -438,7 +459,7 @@ class Tracer:
                 ),
                 [],
             ),
-            buffers=self.names.buffers if self.names else [],
+            buffers=self._buffers(),
             executions=self.names.executions if self.names else [],
         ).add_up()
         taken.partial = self.failures.reasons()

@@ -50,14 +50,15 @@ def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
 
 
 def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> str:
-    elapsed = sum(statement.elapsed_ns or 0 for statement in every)
-    own = [r for r in reads if r.scope == "query" and r.performed_by == "backend"]
+    own, elapsed, all_known = _of_known_time(capture, every, reads)
     if not elapsed:
-        own, elapsed = list(reads), 0
+        own = list(reads)
     took, waited = time_of(own), device_ns(own)
     span = units.duration(capture.duration_s * 1e9)
     if elapsed:
         which = "Statements" if capture.probes.queries != "memory" else "Statements that read"
+        if not all_known:
+            which = "Statements whose calls ended"
         share = units.percent(took, elapsed)
         words = (
             f"{which} ran for {units.duration(elapsed)} in {span}: they read for "
@@ -84,6 +85,27 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         f"{words}, and waited for {_devices(capture, own)} for "
         f"{units.duration_beside(waited, whole)} ({share}{of}){besides}."
     )
+
+
+def _of_known_time(
+    capture: Capture, every: Sequence[Statement], reads: Sequence[Io]
+) -> tuple[list[Io], int, bool]:
+    """Backends' own reads for statements of which it is known how long they took, and how long that
+    was; and whether there are no others. The server counts a call once it ended well: what one
+    reads that goes on, or was cancelled, is in no time of the light tier.
+    """
+    if capture.probes.queries != "memory":
+        own = [r for r in reads if r.scope == "query" and r.performed_by == "backend"]
+        return own, sum(statement.elapsed_ns or 0 for statement in every), True
+    found, elapsed, all_known = list[Io](), 0, True
+    for statement in every:
+        own = [r for r in statement.reads if r.performed_by == "backend"]
+        if statement.elapsed_ns and time_of(own) <= statement.elapsed_ns:
+            found += own
+            elapsed += statement.elapsed_ns
+        elif own:
+            all_known = False
+    return found, elapsed, all_known
 
 
 def _overlapped(every: Sequence[Statement]) -> list[str]:

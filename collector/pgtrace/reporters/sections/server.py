@@ -16,8 +16,6 @@ from .sums import device_ns, reads_of, time_of
 
 _RELATIONS = frozenset({"relation", "heap", "index", "toast", "visibility map", "free space map"})
 """What shared buffers hold, or may."""
-_NO_BUFFERS = "shared_buffers (needs a connection)"
-_NO_BUFFERS_YET = "shared_buffers (known at the end)"
 
 
 def sections(capture: Capture, choice: Choice) -> list[Section]:
@@ -56,7 +54,8 @@ def found(capture: Capture, reads: Iterable[Io]) -> Table:
     blocks = sum(r.blocks for r in reads)
     whole = blocks + (hits or 0)
     time = time_of(reads)
-    unknown = _NO_BUFFERS_YET if capture.so_far else _NO_BUFFERS
+    why = capture.probes.no_buffers or "needs a connection"
+    unknown = f"shared_buffers ({'known at the end' if capture.so_far else why})"
     rows: list[tuple[str, list[Value]]] = [
         (
             unknown if hits is None else "shared_buffers",

@@ -43,14 +43,15 @@ class Statement:
         counted = [query.calls for query in self.queries if query.calls is not None]
         if counted:
             return sum(counted)
-        return self.executed.calls if self.executed else None
+        # Of one that read and has none, no call has ended
+        return (self.executed.calls or None) if self.executed else None
 
     @property
     def elapsed_ns(self) -> int | None:
         """How long its calls took in all; None: not measured."""
         if self.latency.count:
             return self.latency.total_ns
-        return self.executed.total_ns if self.executed else None
+        return self.executed.total_ns if self.executed and self.executed.calls else None
 
     def is_called(self, words: str) -> bool:
         """Whether that is its query_id, or stands in its text."""
