@@ -164,6 +164,16 @@ def test_block_of_a_query_that_reads(connection: Connection) -> None:
     assert (code, err) == (0, "")
 
 
+def test_where_queries_were_not_asked_for_nothing_is_outside_them(connection: Connection) -> None:
+    arguments = ("--queries", "none", "--probe", "tracepoint")
+    with Pgtrace("attach", connection.info.backend_pid, *arguments) as tracer:
+        tracer.attached()
+        connection.execute("select count(*) from tbl_cost_align")
+        code, out, _ = tracer.stop()
+    assert re.fullmatch(r"Traced [\d.]+ m?s: [\d,]+ reads?\.", last_sentence(out))
+    assert code == 0
+
+
 def test_failed_query_is_marked(connection: Connection) -> None:
     with Pgtrace("attach", connection.info.backend_pid, "--probe", "tracepoint") as tracer:
         tracer.attached()

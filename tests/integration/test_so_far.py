@@ -110,6 +110,25 @@ def test_at_the_end_there_is_the_whole_alone(
     assert list(tmp_path.iterdir()) == [output]
 
 
+@pytest.mark.parametrize("closed", [">&-", "--json >/dev/full"])
+def test_it_goes_where_the_whole_is_there_whatever_becomes_of_stdout(
+    connection: Connection, tmp_path: Path, closed: str
+) -> None:
+    """Into a file, capture has no need of one."""
+    words = f'exec "$@" {closed}'
+    command = ("bash", "-c", words, "bash", *patched(SOON))
+    arguments = ("capture", connection.info.backend_pid, "-o", tmp_path / "o.json")
+    with Pgtrace(*arguments, command=command) as tracer:
+        tracer.attached()
+        connection.execute(QUERY)
+        newest(tmp_path / "o.json.partial", 1)
+        code, _, err = tracer.stop()
+    assert code == (1 if "full" in closed else 0), err
+    assert "unexpected" not in err
+    assert reads_of_query(documents.load(tmp_path / "o.json")) == 1
+    assert os.listdir(tmp_path) == ["o.json"]  # noqa: PTH208
+
+
 def test_calls_that_were_not_asked_for_yet_are_not_0(server: Server, tmp_path: Path) -> None:
     """In the light tier they come from pg_stat_statements, at the end."""
     cluster = server(shared_preload_libraries="pg_stat_statements")

@@ -30,7 +30,7 @@ from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 from pgtrace.reporters.terminal import capture_report
-from pgtrace_command import PGTRACE, Pgtrace, patched, seeing, stopping, wait_for
+from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, stopping, wait_for
 
 TABLES = 400
 ROOM = 64 << 10
@@ -402,6 +402,16 @@ def test_what_cannot_be_said_from_the_begin_costs_no_capture(
     with Pgtrace(*arguments, command=(*shell, *PGTRACE)) as tracer:
         code, out, _ = tracer.ended()
     assert (code, out) == (0, "")
+    assert captured(output).partial == []
+
+
+def test_who_starts_it_may_wait_for_nobody(connection: Connection, tmp_path: Path) -> None:
+    """Where SIGCHLD is ignored, the kernel lets nobody wait for a child."""
+    output = tmp_path / "o.json"
+    arguments = ("capture", str(connection.info.backend_pid), "--duration", "0.5", "-o", output)
+    shell = ("bash", "-c", "trap '' CHLD; exec \"$@\"", "bash")
+    ended = run(*arguments, command=(*shell, *PGTRACE))
+    assert ended.code == 0, ended
     assert captured(output).partial == []
 
 

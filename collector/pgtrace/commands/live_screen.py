@@ -124,12 +124,14 @@ class TextScreen:
         if len({reads.relation for reads in backend.io}) > 1:
             self._lines(["", *files.tables(taken, most=MOST_RELATIONS)])
         ended = "The backend ended. " if reason == "backend ended" else ""
-        outside = [reads for reads in backend.io if reads.scope == "outside"]
+        besides = ""
+        if taken.probes.queries != "none":
+            outside = sum(reads.count for reads in backend.io if reads.scope == "outside")
+            besides = f", {units.count(outside)} of them outside queries"
         self._print("")
         self._say(
             f"{ended}Traced {units.duration(taken.duration_s * 1e9)}: "
-            f"{self._ended(taken)}{self._counted(backend.io)}, "
-            f"{units.count(sum(reads.count for reads in outside))} of them outside queries."
+            f"{self._ended(taken)}{self._counted(backend.io)}{besides}."
         )
         failed, short = (
             {operation: each.count for operation, each in of.items()}
