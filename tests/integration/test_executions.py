@@ -2,6 +2,7 @@
 pg_stat_statements, held against the calls that the full tier counts.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 from pgtrace.model.encoding import encode
 from pgtrace.tracing.tracer import Tracer, trace
-from pgtrace_command import run
+from pgtrace_command import Pgtrace, run
 
 PROBE_TYPE: ProbeType = "tracepoint"
 SETTINGS = {
@@ -202,3 +203,38 @@ def test_reports_show_them(server: PrivateCluster, tmp_path: Path) -> None:
     (line,) = (line for line in whole.splitlines() if line.endswith(f"  {LARGE[:33]}…"))
     assert line.split()[0] == "3"
     assert "Calls and the time to execute them" in html_page.render(load(file))
+
+
+@pytest.mark.parametrize(
+    ("options", "no_calls", "no_buffers"),
+    [
+        (
+            ("--usename", "postgres"),
+            "pg_stat_statements was not asked: it counts calls of the whole server, of which a "
+            "part is traced",
+            "of whole databases",
+        ),
+        ((), None, "reset meanwhile"),
+    ],
+)
+def test_neither_calls_nor_hits_are_told_that_are_not_those_of_who_was_traced(
+    server: PrivateCluster,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    no_calls: str | None,
+    no_buffers: str,
+) -> None:
+    file = tmp_path / "a.json"
+    arguments = ("--server", server.datadir, *options, "--dsn", server.dsn(), "-o", file)
+    with server.connect() as connection, Pgtrace("capture", *arguments) as tracer:
+        tracer.attached()
+        time.sleep(1.2)  # the connection is made meanwhile
+        scan(connection, 1)
+        connection.execute("select pg_stat_reset()")
+        time.sleep(1.2)  # which others see within a second
+        assert tracer.stop().code == 0
+    taken = load(file)
+    assert (taken.probes.no_calls, taken.probes.no_buffers) == (no_calls, no_buffers)
+    assert bool(taken.executions) == (no_calls is None)
+    shown = " ".join(run("report", file).out.split())
+    assert f"? ? shared_buffers ({no_buffers})" in shown

@@ -177,3 +177,17 @@ def test_of_what_the_server_counted_commits_are_no_part() -> None:
     capture.backends[0].queries = [query]
     assert keys(capture) == ["page cache: 300 ms, 38 %", "fsync: 500 ms, 62 %"]
     assert "Where the time of all I/O went" in opening(capture)
+
+
+def test_what_was_read_for_calls_that_did_not_end_is_no_share_of_the_time_of_others() -> None:
+    """One was cancelled each time, which the server does not count."""
+    queries = [
+        some_query(io=[SLOW], query_id=number, calls=None, errors=None, latency=None)
+        for number in (1, 2)
+    ]
+    capture = light(SLOW, SLOW, executions=[Executions(1, 10, 5_000 * MS), Executions(2, 0, 0)])
+    capture.backends[0].queries = queries
+    assert figures(capture)["waiting for the device"] == "1.00 s, 20 % of statements"
+    assert keys(capture)[0] == "device: 1.00 s, 20 %"
+    capture.executions[1] = Executions(2, 3, 3_000 * MS)
+    assert figures(capture)["waiting for the device"] == "2.00 s, 25 % of statements"

@@ -86,7 +86,8 @@ class Probes(msgspec.Struct):
     no_calls: str | None = None
     """In the light tier, why calls are not known of all statements; None if they are."""
     no_buffers: str | None = None
-    """Where there was a connection, why it is not known what was found in shared_buffers."""
+    """Where there was a connection, why it is not known what those who were traced found in
+    shared_buffers."""
     shortest_ns: int | None = None
     """The shortest read seen: what is shorter, this probe type cannot show."""
     operations: list[Operation] = msgspec.field(default_factory=lambda: [*READ_ALONE])

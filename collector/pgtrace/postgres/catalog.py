@@ -80,6 +80,7 @@ class Names:
         self.buffers: list[Buffers] = []
         """How each database fared with shared_buffers meanwhile; known at the end."""
         self._first_buffers: list[database_stats.Row] | None = None
+        self._ended = False
         self.buffers_now: tuple[float, list[database_stats.Row]] | None = None
         """The same as it was last asked, with time.monotonic(): once, unless somebody looks on
         (`live`).
@@ -160,8 +161,10 @@ class Names:
 
     @property
     def no_buffers(self) -> str | None:
-        """Why it is not known what was found in shared_buffers, once it was asked at the end."""
-        return self.failure or (None if self.buffers else "its numbers were reset meanwhile")
+        """Why it is not known what was found in shared_buffers."""
+        if self.failure or self.buffers:
+            return self.failure
+        return "reset meanwhile" if self._ended else "known at the end"
 
     @property
     def no_calls(self) -> str | None:
@@ -284,6 +287,7 @@ class Names:
                 self.buffers = database_stats.between(
                     self._first_buffers or [], database_stats.ask(connection)
                 )
+                self._ended = True
                 if self._counter:
                     self.executions = self._counter.finish(connection, self._query_ids)
                 self._ask_texts(connection)

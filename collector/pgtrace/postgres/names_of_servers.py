@@ -71,7 +71,7 @@ class NamesOfServers:
     @property
     def no_buffers(self) -> str | None:
         """As Names."""
-        return self.only.no_buffers if self.only else "several servers are traced"
+        return self.only.no_buffers if self.only else "several servers"
 
     @property
     def failures(self) -> list[str]:

@@ -379,18 +379,17 @@ class Tracer:
         )
 
     def _buffers(self) -> list[Buffers]:
-        """Of the databases that are traced; none where a part of one is."""
-        filters = self.target.filters
-        if not self.names or not self.target.whole or filters.usenames or filters.backend_types:
-            return []
-        buffers, datnames = self.names.buffers, filters.datnames
+        """Of the databases that are traced, or of which a part is."""
+        buffers = self.names.buffers if self.names else []
+        datnames = self.target.filters.datnames
         return [each for each in buffers if not datnames or each.datname in datnames]
 
     def _no_buffers(self) -> str | None:
-        if not self.names or self._buffers():
+        filters = self.target.filters
+        if not self.names:
             return None
-        if self.names.buffers:
-            return "it tells of whole databases alone"
+        if not self.target.whole or filters.usenames or filters.backend_types:
+            return "of whole databases"
         return self.names.no_buffers
 
     def _no_calls(self) -> str | None:

@@ -1,5 +1,6 @@
 """What a page begins with, below the answer: three figures, and where the time went as one bar."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from ... import units
 from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
 from ..sections import time_parts
-from ..sections.sums import PLURALS, device_ns, reads_of, time_of
+from ..sections.sums import PLURALS, device_ns, found_in_buffers, reads_of, time_of
 from .parts import escaped, sums
 from .reads import NAMES
 
@@ -31,23 +32,35 @@ def opening(capture: Capture) -> str:
     every = [io for backend in capture.backends for io in backend.io]
     if not any(io.count for io in every):
         return ""
-    elapsed = _elapsed_ns(capture)
+    known, elapsed = _of_known_time(capture, every)
     reads = reads_of(capture)
+    own = of_operation(known) if elapsed else reads
     longest = max(_OPERATIONS, key=lambda each: time_of(of_operation(every, each)))
     of_reads = longest == "read"
-    figures = _figures(capture, reads, elapsed) if of_reads else _of(capture, every, longest)
+    figures = _figures(capture, reads, own, elapsed) if of_reads else _of(capture, every, longest)
     # What a commit writes and syncs is not in the time that the server has counted
     if not _traced_ns(capture) and any(io.operation != "read" for io in every):
         elapsed = 0
-    return f"{sums([*figures])}\n{_bar(_parts(every, elapsed, capture), elapsed)}"
+    counted = known if elapsed else every
+    return f"{sums([*figures])}\n{_bar(_parts(counted, elapsed, capture), elapsed)}"
 
 
-def _elapsed_ns(capture: Capture) -> int:
-    """How long statements took in all, or those that read, as the server alone has counted them;
-    0 where that is not measured."""
-    ids = {query.query_id for backend in capture.backends for query in backend.queries}
-    executed = sum(each.total_ns for each in capture.executions if each.query_id in ids)
-    return _traced_ns(capture) or executed
+def _of_known_time(capture: Capture, every: Sequence[Io]) -> tuple[list[Io], int]:
+    """What backends did themselves for statements of which it is known how long they took, and how
+    long that was; 0 where it is not measured. As answer.verdict() has it.
+    """
+    if traced := _traced_ns(capture):
+        return _own(every), traced
+    own: defaultdict[int | None, list[Io]] = defaultdict(list)
+    for query in (query for backend in capture.backends for query in backend.queries):
+        own[query.query_id] += _own(query.io)
+    found, elapsed = list[Io](), 0
+    for each in capture.executions:
+        did = own.get(each.query_id)
+        if did is not None and each.calls and time_of(of_operation(did)) <= each.total_ns:
+            found += did
+            elapsed += each.total_ns
+    return found, elapsed
 
 
 def _traced_ns(capture: Capture) -> int:
@@ -66,22 +79,23 @@ def _of(capture: Capture, every: Sequence[Io], operation: Operation) -> Iterator
     yield f"p99 of {plural}", units.duration(Histogram.of(own).percentile(99) or 0, 2)
 
 
-def _figures(capture: Capture, reads: Sequence[Io], elapsed: int) -> Iterator[tuple[str, str]]:
-    own = _own(reads) if elapsed else reads
+def _figures(
+    capture: Capture, reads: Sequence[Io], own: Sequence[Io], elapsed: int
+) -> Iterator[tuple[str, str]]:
     waited, whole = device_ns(own), elapsed or time_of(own)
     told = _UNKNOWN
     if waited is not None:
         of = "of statements" if elapsed else "of reading"
         told = f"{units.duration(waited)}, {units.share(waited / max(1, whole))} {of}"
     yield "waiting for the device", told
-    hits = sum(each.hit for each in capture.buffers)
+    hits = found_in_buffers(capture)
     blocks, device = (
         sum(io.blocks for io in some)
         for some in (reads, [io for io in reads if io.source == "device"])
     )
-    level = "shared_buffers or the page cache" if capture.buffers else "the page cache"
+    level = "the page cache" if hits is None else "shared_buffers or the page cache"
     known = waited is not None and blocks
-    found = units.share(1 - device / (hits + blocks)) if known else _UNKNOWN
+    found = units.share(1 - device / ((hits or 0) + blocks)) if known else _UNKNOWN
     yield f"blocks out of {level}", found
     slow = [io for io in reads if io.source == "device" and io.count]
     yield (
@@ -95,8 +109,7 @@ def _own(every: Sequence[Io]) -> list[Io]:
     return [io for io in every if io.scope == "query" and io.performed_by == "backend"]
 
 
-def _parts(every: Sequence[Io], elapsed: int, capture: Capture) -> list[_Part]:
-    counted = _own(every) if elapsed else every
+def _parts(counted: Sequence[Io], elapsed: int, capture: Capture) -> list[_Part]:
     reads = [io for io in counted if io.operation == "read"]
     parts = [
         _Part(_WORDS[source], source, time_of(io for io in reads if io.source == source))

@@ -12,7 +12,7 @@ from . import time_parts, top
 from .answer import verdict
 from .over_time import over_time
 from .statements import Statement, statements
-from .sums import device_ns, reads_of, time_of
+from .sums import device_ns, found_in_buffers, reads_of, time_of
 
 _RELATIONS = frozenset({"relation", "heap", "index", "toast", "visibility map", "free space map"})
 """What shared buffers hold, or may."""
@@ -44,7 +44,7 @@ def sections_of(
 def found(capture: Capture, reads: Iterable[Io]) -> Table:
     """At which of three levels the blocks of relations were found."""
     reads = [r for r in reads if r.kind in _RELATIONS or r.kind == "unknown"]
-    hits = sum(each.hit for each in capture.buffers) if capture.buffers else None
+    hits = found_in_buffers(capture)
     levels: list[tuple[str, list[Io]]] = [
         ("page cache", [r for r in reads if r.source in ("page_cache", "readahead_issued")]),
         ("device", [r for r in reads if r.source == "device"]),
@@ -55,7 +55,7 @@ def found(capture: Capture, reads: Iterable[Io]) -> Table:
     whole = blocks + (hits or 0)
     time = time_of(reads)
     why = capture.probes.no_buffers or "needs a connection"
-    unknown = f"shared_buffers ({'known at the end' if capture.so_far else why})"
+    unknown = f"shared_buffers ({why})"
     rows: list[tuple[str, list[Value]]] = [
         (
             unknown if hits is None else "shared_buffers",

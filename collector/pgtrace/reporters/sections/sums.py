@@ -26,6 +26,13 @@ def time_of(reads: Iterable[Io]) -> int:
     return sum(r.total_ns for r in reads)
 
 
+def found_in_buffers(capture: Capture) -> int | None:
+    """How many blocks whoever was traced found in shared_buffers; None: it is not known."""
+    if capture.probes.no_buffers or not capture.buffers:
+        return None
+    return sum(each.hit for each in capture.buffers)
+
+
 def device_ns(reads: Sequence[Io]) -> int | None:
     """How long those waited for a device of which it is known; None if it is known of none."""
     if reads and all(r.source == "unknown" for r in reads):
