@@ -90,7 +90,8 @@ def test_a_commit_waits_for_the_device_of_the_wal(slow: PrivateCluster) -> None:
                 continue
             own += 1
             assert SLOW_US * 1000 <= waits["io:walsync"] <= called
-            assert waits["io:walsync"] + waits["run_queue"] >= 0.9 * called
+            # Beside a hypervisor's other guests it does not run for a part of it
+            assert waits["io:walsync"] + waits["run_queue"] + waits["stolen"] >= 0.9 * called
     assert own >= COMMITS / 2
 
 
