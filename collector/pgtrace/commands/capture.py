@@ -123,9 +123,9 @@ def _deliver(
             wrote = output_file.write(data, args.output, force=args.force)
         except (OSError, PgtraceError) as error:
             raise PgtraceError(f"{error}. {_keep(data, args, taken)}") from error
+        notes.note(args, wrote)
         if so_far:
             so_far.remove()
-        notes.note(args, wrote)
     try:
         with stopper.may_leave():
             if args.json:

@@ -58,8 +58,9 @@ class SoFar:
         self._made_ns = 0
         self._writer: forked.Beside | None = None
         self._said = False
+        self._asked: datetime | None = None
         self._of: datetime | None = None
-        """When that was made which is there."""
+        """Up to when that is which is there."""
         self._own = self._there(force)
         """What is ours to replace, and to remove."""
 
@@ -71,7 +72,7 @@ class SoFar:
         if self._writer or time.monotonic() < self._next or counted_ns < self._made_ns:
             return
         self._made_ns, self._began = time.monotonic_ns(), time.monotonic()
-        self._next = self._began + EVERY_S
+        self._next, self._asked = self._began + EVERY_S, datetime.now().astimezone()
         try:
             self._writer = forked.Beside(lambda: _marked(capture()), self._write)
         except (OSError, MemoryError) as error:
@@ -151,7 +152,7 @@ class SoFar:
             self._tell(f"the child that was to write it ended with {number}")
         elif said.replace(" ", "").isdecimal():
             device, inode = said.split()
-            self._own, self._of = _File(int(device), int(inode)), datetime.now().astimezone()
+            self._own, self._of = _File(int(device), int(inode)), self._asked
             self._said = False
         else:
             self._tell(said)
