@@ -44,3 +44,16 @@ def test_to_write_beyond_a_limit_is_an_error_and_not_its_end(tmp_path: Path) -> 
     child = forked.left_running(work, {file})
     os.close(file)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("fails", ["first", "then"])
+def test_of_an_error_that_nobody_expected_it_is_told_what_it_was(fails: str) -> None:
+    def work(step: str) -> bytes:
+        if step == fails:
+            raise ZeroDivisionError
+        return b""
+
+    beside = forked.Beside(lambda: work("first"), lambda _: work("then"))
+    ended = beside.ended(within_s=10)
+    assert ended
+    assert (ended.said, ended.status) == (b"an unexpected ZeroDivisionError", 0)

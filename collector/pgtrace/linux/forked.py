@@ -60,10 +60,14 @@ class Beside:
         """
 
         def work(pipe: int) -> None:
-            found = first()
-            _close_all_but({pipe})
-            _write(pipe, _DONE)
-            _write(pipe, then(found))
+            try:
+                found = first()
+                _close_all_but({pipe})
+                _write(pipe, _DONE)
+                said = then(found)
+            except Exception as error:
+                said = f"an unexpected {type(error).__name__}".encode()
+            _write(pipe, said)
 
         self._pid, self._pipe = _telling(work, None)
         poll = select.poll()

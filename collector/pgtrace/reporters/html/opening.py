@@ -1,6 +1,5 @@
 """What a page begins with, below the answer: three figures, and where the time went as one bar."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -8,7 +7,15 @@ from ... import units
 from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
 from ..sections import time_parts
-from ..sections.sums import PLURALS, device_ns, found_in_buffers, reads_of, time_of
+from ..sections.sums import (
+    PLURALS,
+    device_ns,
+    found_in_buffers,
+    of_ended_calls,
+    own_of,
+    reads_of,
+    time_of,
+)
 from .parts import escaped, sums
 from .reads import NAMES
 
@@ -32,7 +39,10 @@ def opening(capture: Capture) -> str:
     every = [io for backend in capture.backends for io in backend.io]
     if not any(io.count for io in every):
         return ""
-    known, elapsed = _of_known_time(capture, every)
+    elapsed = _traced_ns(capture)
+    known = own_of(every)
+    if not elapsed:
+        known, elapsed, _ = of_ended_calls(capture)
     reads = reads_of(capture)
     own = of_operation(known) if elapsed else reads
     longest = max(_OPERATIONS, key=lambda each: time_of(of_operation(every, each)))
@@ -43,24 +53,6 @@ def opening(capture: Capture) -> str:
         elapsed = 0
     counted = known if elapsed else every
     return f"{sums([*figures])}\n{_bar(_parts(counted, elapsed, capture), elapsed)}"
-
-
-def _of_known_time(capture: Capture, every: Sequence[Io]) -> tuple[list[Io], int]:
-    """What backends did themselves for statements of which it is known how long they took, and how
-    long that was; 0 where it is not measured. As answer.verdict() has it.
-    """
-    if traced := _traced_ns(capture):
-        return _own(every), traced
-    own: defaultdict[int | None, list[Io]] = defaultdict(list)
-    for query in (query for backend in capture.backends for query in backend.queries):
-        own[query.query_id] += _own(query.io)
-    found, elapsed = list[Io](), 0
-    for each in capture.executions:
-        did = own.get(each.query_id)
-        if did is not None and each.calls and time_of(of_operation(did)) <= each.total_ns:
-            found += did
-            elapsed += each.total_ns
-    return found, elapsed
 
 
 def _traced_ns(capture: Capture) -> int:
@@ -102,11 +94,6 @@ def _figures(
         "p99 of reads that waited for it" if slow else "p99 of reads",
         units.duration(Histogram.of(slow or reads).percentile(99) or 0, 2),
     )
-
-
-def _own(every: Sequence[Io]) -> list[Io]:
-    """What is part of the time of statements: helpers work beside them."""
-    return [io for io in every if io.scope == "query" and io.performed_by == "backend"]
 
 
 def _parts(counted: Sequence[Io], elapsed: int, capture: Capture) -> list[_Part]:

@@ -9,7 +9,17 @@ from ...model.histogram import Histogram
 from ...terminal_text import ELLIPSIS, shortened, without_end
 from . import time_answer
 from .statements import Statement
-from .sums import PERFORMERS, by_name, device_ns, file_of, reads_of, time_of, written
+from .sums import (
+    PERFORMERS,
+    by_name,
+    device_ns,
+    file_of,
+    of_ended_calls,
+    own_of,
+    reads_of,
+    time_of,
+    written,
+)
 
 _CLIENT = "client backend"
 _NEARLY_ALL = 0.95
@@ -24,7 +34,7 @@ def verdict(capture: Capture, every: Sequence[Statement]) -> list[str]:
     comes first.
     """
     operations, reads = capture.probes.operations, reads_of(capture)
-    own = [r for r in reads if r.scope == "query" and r.performed_by == "backend"]
+    own = own_of(reads)
     of_all = time_answer.sentence(capture, own, _device_in_words(capture, own))
     first = [of_all] if of_all else []
     parts = [(time_of(reads), _of_reads(capture, every, reads))]
@@ -50,7 +60,11 @@ def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
 
 
 def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> str:
-    own, elapsed, all_known = _of_known_time(capture, every, reads)
+    own, all_known = own_of(reads), True
+    elapsed = sum(statement.latency.total_ns for statement in every)
+    if not elapsed:
+        done, elapsed, all_known = of_ended_calls(capture)
+        own = of_operation(done)
     if not elapsed:
         own = list(reads)
     took, waited = time_of(own), device_ns(own)
@@ -85,27 +99,6 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         f"{words}, and waited for {_devices(capture, own)} for "
         f"{units.duration_beside(waited, whole)} ({share}{of}){besides}."
     )
-
-
-def _of_known_time(
-    capture: Capture, every: Sequence[Statement], reads: Sequence[Io]
-) -> tuple[list[Io], int, bool]:
-    """Backends' own reads for statements of which it is known how long they took, and how long that
-    was; and whether there are no others. The server counts a call once it ended well: what one
-    reads that goes on, or was cancelled, is in no time of the light tier.
-    """
-    if capture.probes.queries != "memory":
-        own = [r for r in reads if r.scope == "query" and r.performed_by == "backend"]
-        return own, sum(statement.elapsed_ns or 0 for statement in every), True
-    found, elapsed, all_known = list[Io](), 0, True
-    for statement in every:
-        own = [r for r in statement.reads if r.performed_by == "backend"]
-        if statement.elapsed_ns and time_of(own) <= statement.elapsed_ns:
-            found += own
-            elapsed += statement.elapsed_ns
-        elif own:
-            all_known = False
-    return found, elapsed, all_known
 
 
 def _overlapped(every: Sequence[Statement]) -> list[str]:

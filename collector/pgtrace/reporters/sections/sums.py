@@ -26,6 +26,31 @@ def time_of(reads: Iterable[Io]) -> int:
     return sum(r.total_ns for r in reads)
 
 
+def own_of(every: Iterable[Io]) -> list[Io]:
+    """What is part of the time of statements: helpers work beside them."""
+    return [io for io in every if io.scope == "query" and io.performed_by == "backend"]
+
+
+def of_ended_calls(capture: Capture) -> tuple[list[Io], int, bool]:
+    """In the light tier, what backends did themselves for statements of which it is known how long
+    they took, and how long that was; and whether none read for others.
+
+    The server counts a call once it ended well: what one reads that goes on, or was cancelled, is
+    in no time.
+    """
+    own: defaultdict[int | None, list[Io]] = defaultdict(list)
+    for query in (query for backend in capture.backends for query in backend.queries):
+        own[query.query_id] += own_of(query.io)
+    found, elapsed = list[Io](), 0
+    for each in capture.executions:
+        did = own.get(each.query_id)
+        if did is not None and each.calls and time_of(of_operation(did)) <= each.total_ns:
+            found += did
+            elapsed += each.total_ns
+            del own[each.query_id]
+    return found, elapsed, not any(of_operation(did) for did in own.values())
+
+
 def found_in_buffers(capture: Capture) -> int | None:
     """How many blocks whoever was traced found in shared_buffers; None: it is not known."""
     if capture.probes.no_buffers or not capture.buffers:
