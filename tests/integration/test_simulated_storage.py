@@ -105,22 +105,30 @@ def others() -> list[str]:
 @pytest.mark.parametrize("latency_us", [200, 2000])
 def test_each_request_takes_what_was_chosen(tmp_path: Path, latency_us: int) -> None:
     """By the clock of the reader and by the log. What the way to the device takes is measured
-    when it is made, which others on this machine may disturb.
+    when it is made, and others on this machine change it from one second to the next, in either
+    direction: devices of 200 us, made one after another, took 155 to 230 by the reader's clock.
+    The median of several has to be right.
     """
-    tried = []
+    tried: list[dict[str, float]] = []
     for _ in range(ATTEMPTS):
-        with simulated_device(tmp_path / "ssd", latency_us, "128M") as device:
-            path = filled(device.directory)
-            times = {}
-            for size in (4096, BLOCK, 16 * BLOCK):
-                blocks = [random.randrange(BLOCKS * BLOCK // size) for _ in range(READS)]
-                times[f"{size}"] = median(read_direct(path, blocks, size))
-                logged = [read for read in device.requests()[-READS:] if read.length == size]
-                times[f"{size} logged"] = median(read.duration_ns for read in logged)
-        if all(abs(ns / device.latency_ns - 1) <= TOLERANCE for ns in times.values()):
+        tried.append(median_times(tmp_path / "ssd", latency_us))
+        medians = [median(times[what] for times in tried) for what in tried[0]]
+        if all(abs(ns / (latency_us * 1000) - 1) <= TOLERANCE for ns in medians):
             return
-        tried.append(times)
     pytest.fail(f"median times in ns: {tried}")
+
+
+def median_times(directory: Path, latency_us: int) -> dict[str, float]:
+    """Nanoseconds of reads of several sizes on a new device, by who reads and by its log."""
+    with simulated_device(directory, latency_us, "128M") as device:
+        path = filled(device.directory)
+        times = {}
+        for size in (4096, BLOCK, 16 * BLOCK):
+            blocks = [random.randrange(BLOCKS * BLOCK // size) for _ in range(READS)]
+            times[f"{size}"] = median(read_direct(path, blocks, size))
+            logged = [read for read in device.requests()[-READS:] if read.length == size]
+            times[f"{size} logged"] = median(read.duration_ns for read in logged)
+    return times
 
 
 def test_the_log_has_each_request(simulated_ssd: SimulatedSsd) -> None:

@@ -150,9 +150,9 @@ def test_way_counts_each_write_and_fsync(
     wanted: dict[int, tuple[int, dict[str | None, int]]] = {}
     writers = []
     for call, sync in product(("pwrite", "pwritev"), get_args(Call)):
-        options = ("--call", call, "--count", 200, "--sync", sync)
+        options = ("--call", call, "--count", 100, "--sync", sync)
         writers.append(writer(file, *options))
-        wanted[writers[-1].pid] = (200, {sync: 20})
+        wanted[writers[-1].pid] = (100, {sync: 10})
     writers.append(writer(file, "--dsync", "--count", 20))
     wanted[writers[-1].pid] = (20, {})
     tracer = Tracer(Processes(tuple(wanted)), TraceOptions(probe_type=way, operations=OPERATIONS))
