@@ -19,6 +19,9 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 
 PREFIX = "pgt_"
+NOT_SETTLED = b"Resource temporarily unavailable"
+"""EAGAIN of bpf_link_by_id() in kernel/bpf/syscall.c, for a link that somebody is just making; to
+bpftool (7.1), which knows ENOENT alone, that is the end of its list."""
 HELD = re.compile(r"^(prog|map|link)_id:\s+(\d+)", re.MULTILINE)
 RUN = "PGTRACE_TEST_RUN"
 """In the environment of every process that this run of pytest starts."""
@@ -28,7 +31,11 @@ os.environ[RUN] = str(os.getpid())  # of its own also in each worker of pytest-x
 
 def show(kind: str) -> list[dict[str, Any]]:
     """Return bpftool's list of every prog, map or link of this host."""
-    shown = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, check=True)
+    while True:
+        shown = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, check=False)
+        if not (shown.returncode and NOT_SETTLED in shown.stdout):
+            break
+    assert shown.returncode == 0, shown
     return [one for one in json.loads(shown.stdout or "[]") or [] if "id" in one]
 
 
