@@ -275,8 +275,10 @@ def limited(pid: int, share: float) -> Iterator[Path]:
 
 
 def test_who_is_throttled_waits_for_a_cpu(watched: Watched) -> None:
+    """For many periods of 100 ms, of which the first and the last are never whole: one of 233 ms
+    waited for 159."""
     with limited(watched.pid, 0.2):
-        watched.connection.execute(f"{counting(2_000_000)} /* slow */")
+        watched.connection.execute(f"{counting(8_000_000)} /* slow */")
         event = watched.query("slow")
     waits, elapsed = watched.waits(event), event.end_ns - event.start_ns
     assert waits["run_queue"] == pytest.approx(0.8 * elapsed, rel=0.1)
