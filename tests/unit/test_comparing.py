@@ -151,7 +151,7 @@ def test_fewer_than_ten_units_decide_nothing(a: int) -> None:
         assert isinstance(found, Estimate)
         assert found.units == a
     else:
-        assert found == Missing(f"A has {a} of at least 10 units")
+        assert found == Missing(f"A has work in {a} stretches of time, of 10 at least")
 
 
 def test_what_is_in_one_moment_is_not_ten_units() -> None:
@@ -164,7 +164,7 @@ def test_what_is_in_one_moment_is_not_ten_units() -> None:
 def test_what_hangs_on_one_unit_has_no_interval() -> None:
     idle = [Piece(1.0, {}) for _ in range(20)]
     found = estimate(statistics.block_rate, [*idle, *pieces(1)], pieces(20), by_time)
-    assert found == Missing("it hangs on one unit")
+    assert found == Missing("it hangs on one stretch of time")
 
 
 def sure(ratio: float, error: float) -> Estimate:

@@ -260,7 +260,7 @@ def settle(
     hindered: str | None,
     *,
     primary: bool = True,
-    units: str = "units",
+    units: str = "stretches of time",
 ) -> None:
     """Set outcomes and intervals: the first is the primary, if there is one; others are many."""
     estimates: list[tuple[Finding, Estimated]] = []

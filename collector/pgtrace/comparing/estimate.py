@@ -141,9 +141,10 @@ def varied(
     sides = [_units(pieces, weight) for pieces in (a, b)]
     for name, units in zip("AB", sides, strict=True):
         if len(units) < LEAST_UNITS:
-            return Missing(f"{name} has {len(units)} of at least {LEAST_UNITS} units")
+            stretches = f"{len(units)} stretches of time, of {LEAST_UNITS} at least"
+            return Missing(f"{name} has work in {stretches}")
         if _effective([weight(unit) for unit in units]) < LEAST_EFFECTIVE:
-            return Missing(f"most of {name} is in few units")
+            return Missing(f"most of {name} is in few stretches of time")
     wholes = [together(units) for units in sides]
     value = statistic(*wholes)
     if value is None:
@@ -154,7 +155,7 @@ def varied(
         grouped = [_grouped(units, most) for units in sides]
         spread = _spread(statistic, value, wholes, grouped, short)
         if spread is None:
-            return Missing("it hangs on one unit")
+            return Missing("it hangs on one stretch of time")
         levels.append(spread)
     return Varied(value, tuple(dict.fromkeys(levels)), min(map(len, sides)))
 
