@@ -290,10 +290,26 @@ def test_filter_among_pids(named: PrivateCluster) -> None:
         assert [backend.pid for backend in captured.taken.backends] == [pids[1]]
 
 
-def test_filter_that_matches_nothing(named: PrivateCluster) -> None:
-    ended = run("capture", "--server", PORT, "--datname", "nothing", "--duration", 1)
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        (("--datname", "nothing"), "no backend passes --datname nothing now: there are one;"),
+        (("--usename", "nobody"), "no backend passes --usename nobody now: there are "),
+        (
+            ("--datname", "one", "--backend-type", "checkpointer"),
+            "no backend passes --datname and --backend-type at once now;",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_filter_that_matches_nothing(
+    named: PrivateCluster, filters: tuple[str, ...], told: str
+) -> None:
+    """It is named, with what there is."""
+    with named.connect(dbname="one"):
+        ended = run("capture", "--server", PORT, *filters, "--duration", 1)
     assert (ended.code, ended.out) == (3, "")
-    assert "no backend passes" in ended.err
+    assert told in ended.err
     assert "--wait" in ended.err
 
 

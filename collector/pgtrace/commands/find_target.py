@@ -10,8 +10,11 @@ from ..terminal_text import escape
 from .notes import note
 
 if TYPE_CHECKING:
-    from ..postgres.discovery import Server
+    from ..postgres.discovery import Backend, Server
     from ..tracing.targets import Filters, Target
+
+_MOST_NAMES = 10
+"""So many databases or users are told, where none is as asked."""
 
 
 def find_one(args: argparse.Namespace) -> "Target":
@@ -93,15 +96,30 @@ def _check_filters(args: argparse.Namespace, target: "Target") -> None:
     if target.filters.is_empty:
         return
     family = target.family()
-    if any(
-        target.filters.allow(b.datname, b.usename, b.backend_type)
-        for b in (family if target.whole else target.backends)
-    ):
+    meant = family if target.whole else target.backends
+    if any(target.filters.allow(b.datname, b.usename, b.backend_type) for b in meant):
         return
-    message = "no backend passes --datname, --usename, --backend-type now"
+    message = _none_passes(target.filters, meant)
     if not args.wait:
         raise TargetError(f"{message}; `pgtrace list` shows them, --wait waits for one")
     note(args, f"{message[0].upper()}{message[1:]}: waiting for one.")
+
+
+def _none_passes(filters: "Filters", meant: Sequence["Backend"]) -> str:
+    """Which filter it is that nobody passes, and what would; if each passes one, that it is all."""
+    each = (
+        ("--datname", filters.datnames, {b.datname for b in meant}),
+        ("--usename", filters.usenames, {b.usename for b in meant}),
+        ("--backend-type", filters.backend_types, {b.backend_type for b in meant}),
+    )
+    for option, wanted, found in each:
+        if wanted and not wanted & found:
+            there = sorted(escape(name) for name in found if name)
+            more = f", and {len(there) - _MOST_NAMES} more" if len(there) > _MOST_NAMES else ""
+            what = f"there are {', '.join(there[:_MOST_NAMES])}{more}" if there else "none has one"
+            return f"no backend passes {option} {escape(', '.join(sorted(wanted)))} now: {what}"
+    asked = [option for option, wanted, _ in each if wanted]
+    return f"no backend passes {' and '.join(asked)} at once now"
 
 
 def _how_to_name(server: "Server", servers: Sequence["Server"]) -> str:
