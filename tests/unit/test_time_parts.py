@@ -49,6 +49,13 @@ def test_a_read_that_waits_and_the_servers_wait_for_it_are_one() -> None:
     assert found == {"reading": 95 * MS, "CPU": 5 * MS}
 
 
+def test_other_waits_are_not_the_devices() -> None:
+    io = [some_reads([(ms * MS, 1)], source=s) for ms, s in ((9, "device"), (5, "wait"))]
+    spent_ = [spent("sleep", 14 * MS, ("IO", "DataFileRead")), spent("cpu", 86 * MS)]
+    (reading, *_) = (p for p in parts(spent_, io, 100 * MS) if p.name == "reading")
+    assert reading.detail == "device 9.00 ms, other waits 5.00 ms"
+
+
 def test_what_is_little_is_summed_up() -> None:
     spent_ = [spent("cpu", 1000 * MS), spent("stolen", MS), spent("sleep", MS, ("IO", "WALSync"))]
     (cpu, rest) = parts(spent_, [], 1002 * MS)

@@ -291,9 +291,10 @@ class TextScreen:
             latency = query.latency or Latencies()
             mean = latency.sum / max(latency.count, 1)
             counted = self._counted(query.io, device=True)
+            calls = "call " if latency.count == 1 else "calls"
             name = "(other)" if query.text is None else query.text or "(empty query)"
             self._text(
-                f"  {units.count(latency.count):>7} calls  mean {units.duration(mean):>8}  "
+                f"  {units.count(latency.count):>7} {calls}  mean {units.duration(mean):>8}  "
                 f"max {units.duration(latency.max):>8}  {counted}  {name}"
             )
         if len(found) > MOST_STATEMENTS:

@@ -132,7 +132,8 @@ def _check_permission(path: Path, directory: int, uid: int | None) -> None:
         if uid is not None:
             who = whose_path.user_name(uid)
             why = ", and root makes none where that user could lead it elsewhere"
-        raise UsageError(f"{path.parent}: files cannot be made there by {who}{why}") from None
+        words = f"{path.parent}: files cannot be made there by {who}{why}; name another directory"
+        raise UsageError(words) from None
 
 
 def _by(uid: int | None, work: Callable[[], None], directory: int) -> None:

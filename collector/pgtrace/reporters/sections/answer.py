@@ -80,7 +80,9 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         )
         whole = elapsed
     else:
-        words = f"All processes together read for {units.duration(took)} in {span}"
+        one = len(capture.backends) == 1
+        who = "The process" if one else "All processes together"
+        words = f"{who} read for {units.duration(took)} in {span}"
         whole = took
     if waited is None:
         return f"{words}; how much of it was waiting for the device is not measured."

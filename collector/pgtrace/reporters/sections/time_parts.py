@@ -16,6 +16,7 @@ READING, CPU, RUN_QUEUE, STOLEN = "reading", "CPU", "waiting for a CPU", "stolen
 NAMES = {"cpu": CPU, "run_queue": RUN_QUEUE, "stolen": STOLEN, "run_queue_in_read": RUN_QUEUE}
 OTHER, UNACCOUNTED = "other", "unaccounted"
 WAITED = ("device", "wait")
+_WAITS = dict(zip(WAITED, ("device", "other waits"), strict=True))
 """Sources of reads in which a process slept: for others than the device, if reads are on their way,
 or for locks and memory."""
 
@@ -149,5 +150,5 @@ def _sources(reads: Sequence[Io]) -> str:
     times: Counter[str] = Counter()
     for r in reads:
         if r.source != "unknown":
-            times["device" if r.source in WAITED else "page cache"] += r.total_ns
+            times[_WAITS.get(r.source, "page cache")] += r.total_ns
     return ", ".join(f"{name} {units.duration(ns)}" for name, ns in times.most_common() if ns)
