@@ -1,12 +1,15 @@
 """The parts of scripts/test: which is in which set, and what may run beside what.
 
 Parts of one lane run one after the other. The lanes `servers`, tests with servers of this host, and
-`beside`, unit tests, a soak and other versions of PostgreSQL, run side by side; when `beside` is
-through, `machines` follows it, which has the virtual ones. When both `servers` and `beside` are,
-tests that look at all of the host run, beside machines at most: those of `apart`. Then those of
-`alone`, beside which nothing runs, because they measure time: not even virtual machines at
-SCHED_IDLE, with which a page took 1,076 ms instead of less than 1,000. What a part of `beside` or
-`machines` prints is printed when it has ended.
+`beside`, unit tests, other versions of PostgreSQL and what else makes both take about as long, run
+side by side; when `beside` is through, `machines` follows it, which has the virtual ones. When both
+`servers` and `beside` are, tests that look at all of the host run, beside machines at most: those
+of `apart`. Then those of `alone`, beside which nothing runs, because they measure time: not even
+virtual machines at SCHED_IDLE, with which a page took 1,076 ms instead of less than 1,000. What a
+part of `beside` or `machines` prints is printed when it has ended.
+
+The sum at the end has the time of each part, and what CPUs worked for it: for the command and what
+it waited for, so not for servers, which are nobody's children.
 """
 
 import os
@@ -53,9 +56,13 @@ OF_SERVERS = (
     "workers",
 )
 """What differs between versions of PostgreSQL."""
-OF_SERVERS_BETWEEN = ("queries", "relations", "versions")
-"""Of one between the oldest and the newest that are tried, in the usual set; all in --full."""
-SERVERS_BETWEEN = (17,)
+SERVERS_BETWEEN = {
+    17: ("queries", "relations", "versions"),
+    18: ("charging", "io_uring", "own_reads", "queries", "relations", "versions", "workers"),
+}
+"""What is tried in the usual set of those between the oldest and the newest; all in --full. Of 18,
+the first with asynchronous reads, whatever has to do with these."""
+LAB = "tests/integration/test_lab_*.py"
 KERNELS = ("6.1", "5.10", "6.12", "7.2")
 BETWEEN = ("6.12",)
 """Left to --full: an older and a newer one are in the usual set, and a smoke test takes some four
@@ -104,18 +111,17 @@ def of_server(version: int) -> tuple[Part, ...]:
     """What differs between versions of PostgreSQL, on that one."""
     there = {"PGTRACE_TEST_PG": str(version)}
 
-    def both(name: str, sets: str, of: Sequence[str], lane: Lane = "beside") -> tuple[Part, Part]:
+    def both(name: str, sets: str, of: Sequence[str]) -> tuple[Part, Part]:
         tests = [f"tests/integration/test_{each}.py" for each in of]
         return (
-            Part(name, lane, sets, (*BESIDE, *tests), there),
+            Part(name, "beside", sets, (*BESIDE, *tests), there),
             Part(f"{name} alone", "alone", sets, (*EITHER, *tests), there),
         )
 
     if version not in SERVERS_BETWEEN:
         return both(f"PostgreSQL {version}", "df", OF_SERVERS)
     return (
-        # In the lane of this host's, after them, so that both lanes take about as long
-        *both(f"PostgreSQL {version}", "d", OF_SERVERS_BETWEEN, "servers"),
+        *both(f"PostgreSQL {version}", "d", SERVERS_BETWEEN[version]),
         *both(f"PostgreSQL {version} whole", "f", OF_SERVERS),
     )
 
@@ -157,20 +163,22 @@ def parts() -> tuple[Part, ...]:
         Part("shellcheck", "servers", "qdf", ("shellcheck", "-x", *shell_scripts())),
         Part("docs", "servers", "qdf", ("scripts/docs",)),
         Part("quick", "servers", "q", (*BESIDE, "tests/integration/test_reads.py")),
-        Part("integration", "servers", "df", (*BESIDE, "tests/integration")),
+        Part(
+            "integration", "servers", "df", (*BESIDE, f"--ignore-glob={LAB}", "tests/integration")
+        ),
         Part("apart", "apart", "df", (*APART, "tests/integration")),
         Part("alone", "alone", "df", (*ALONE, "tests/unit", "tests/integration")),
         Part("gate", "alone", "df", ("scripts/bench/gate",)),
         # Downloads first: they wait for the network, and not for a processor.
         *(Part(f"root {v}", "beside", "df", ("scripts/pg", str(v))) for v in (17, 18, 19)),
         Part("unit", "beside", "qdf", (*BESIDE, "tests/unit")),
+        # Not with the other integration tests, so that both lanes take about as long
+        Part("lab", "beside", "df", (*BESIDE, *files(LAB))),
         *(part for kernel in KERNELS for part in of_kernel(kernel)),
-        Part("soak 15", "beside", "f", soak(15, 3)),
         # In one minute what falls between two looks is more than a tenth of a percent
-        Part("soak 18", "beside", "d", soak(18, 2)),
-        Part("soak 18 longer", "beside", "f", soak(18, 3)),
-        # In one lane, and with the soak, but for a part of one: what a user's rings hold in all is
-        # limited to 8 MiB, which was enough for integration beside any of these
+        *(Part(f"soak {version}", "beside", "f", soak(version, 3)) for version in (15, 18)),
+        # In one lane, and with the soaks: what a user's rings hold in all is limited to 8 MiB,
+        # which was enough for integration beside any of these
         *(part for version in (17, 18, 19) for part in of_server(version)),
     )
 
@@ -217,8 +225,9 @@ class Run:
         for name, said in self._failed_said.items():
             print(f"\n── the last lines of {name}, which failed:\n{''.join(said)}")
         print("", *self._warnings, sep="\n")
+        print(f"{'part':<20} {'time':>7} {'of CPUs':>9}")
         for part in self._wanted:
-            print(self._lines.get(part.name, f"{part.name:<20}      -    not run"))
+            print(self._lines.get(part.name, f"{part.name:<20}       -         -  not run"))
         self.failed |= len(self._lines) < len(self._wanted)
 
     def _lane(self, lane: Lane, after: threading.Thread | None = None) -> None:
@@ -244,7 +253,7 @@ class Run:
         self._running.add(process)
         if self._stopped:
             os.killpg(process.pid, signal.SIGINT)
-        said = self._read(process, at_once=part.lane not in BEHIND)
+        said, cpu_s = self._read(process, at_once=part.lane not in BEHIND)
         self._running.discard(process)
         seconds = time.monotonic() - begin
         warnings = [line for line in said if line.startswith("Warning: ")]
@@ -256,13 +265,13 @@ class Run:
             result = "NOT RUN: the virtual machine was lost" if lost else result
             self.failed = True
             self._failed_said[part.name] = said[-LINES_AGAIN:]
-        self._lines[part.name] = f"{part.name:<20} {seconds:5.0f} s  {result}"
+        self._lines[part.name] = f"{part.name:<20} {seconds:5.0f} s {cpu_s:7.0f} s  {result}"
         if part.lane in BEHIND:
             self._say(f"── {part.name}: {' '.join(part.command)}\n{''.join(said)}")
         self._say(f"── {self._lines[part.name]}")
 
-    def _read(self, process: subprocess.Popen[str], at_once: bool) -> list[str]:
-        """What it prints until its end, by lines; printed as well.
+    def _read(self, process: subprocess.Popen[str], at_once: bool) -> tuple[list[str], float]:
+        """What it prints until its end, by lines; printed as well. And its CPU time, in seconds.
 
         What it has left running, and has the pipe as well, is not waited for.
         """
@@ -276,9 +285,10 @@ class Run:
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
-        process.wait()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         reader.join(timeout=10)
-        return said
+        return said, used.ru_utime + used.ru_stime
 
     def _say(self, text: str) -> None:
         with self._lock:
