@@ -45,7 +45,7 @@ static __always_inline int request_begin(struct io_kiocb *kiocb)
 	position = BPF_CORE_READ(rw, kiocb.ki_pos);
 	request.asked = BPF_CORE_READ(rw, len);
 	if (opcode == IORING_OP_READV)
-		request.asked = vector_length((void *)BPF_CORE_READ(rw, addr), request.asked);
+		request.asked = vector_length(BPF_CORE_READ(rw, addr), request.asked);
 	state = &task->files[task->file & (FILES - 1)];
 	request.pattern = pattern_of(task, state, false, position, request.asked);
 	request.flags = state->flags;

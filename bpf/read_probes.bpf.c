@@ -65,7 +65,7 @@ static __always_inline int vfs_enter_vector(struct file *file, const struct iove
 	if (!task)
 		return 0;
 	bpf_probe_read_kernel(&at, sizeof(at), position);
-	return read_enter(task, file, vector_length(vector, count), at);
+	return read_enter(task, file, length_of_vector(task, vector, count), at);
 }
 
 SEC("kprobe/vfs_read")

@@ -10,6 +10,7 @@
 #include "requests.bpf.h"
 #include "slots.bpf.h"
 #include "tasks.bpf.h"
+#include "vectors.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -277,40 +278,6 @@ static __always_inline int read_exit(__s64 ret)
 	if (!count_by_kind(task, &key, state->by_kind, &measured))
 		task->lost_reads++;
 	return 0;
-}
-
-#define IOVECS_AT_ONCE 4
-
-/* The length of a vector, or 0 if it cannot be known. Not inline: where many functions are nested,
- * these elements would take their part of the stack, too. */
-static __noinline __u64 vector_length(const struct iovec *vector, __u64 count)
-{
-	struct iovec some[IOVECS_AT_ONCE];
-	__u64 length = 0, left;
-	__u32 i, j;
-
-	if (count > MAX_IOVECS)
-		return 0;
-	for (i = 0; i < MAX_IOVECS && i < count; i += IOVECS_AT_ONCE) {
-		left = count - i < IOVECS_AT_ONCE ? count - i : IOVECS_AT_ONCE;
-		/* 5.10's verifier does not know by the test alone how many that may be */
-		left = (opaque(left - 1) & (IOVECS_AT_ONCE - 1)) + 1;
-		__builtin_memset(some, 0, sizeof(some));
-		if (bpf_probe_read_user(some, left * sizeof(*some), &vector[i]))
-			return 0;
-#pragma clang loop unroll(full)
-		for (j = 0; j < IOVECS_AT_ONCE; j++)
-			length += some[j].length;
-	}
-	return length;
-}
-
-/* What a system call asks for: a number of bytes if it is that call, else that of its vector. */
-static __always_inline __u64 asked_of(struct syscall_enter *ctx, __u32 plain)
-{
-	if (ctx->number == plain)
-		return ctx->args[2];
-	return vector_length((void *)ctx->args[1], ctx->args[2]);
 }
 
 #endif

@@ -65,7 +65,7 @@ static __always_inline int vfs_write_enter_vector(struct file *file, const struc
 	if (!task)
 		return 0;
 	bpf_probe_read_kernel(&at, sizeof(at), position);
-	return write_enter(task, file, OP_WRITE, vector_length(vector, count), at);
+	return write_enter(task, file, OP_WRITE, length_of_vector(task, vector, count), at);
 }
 
 SEC("kprobe/vfs_write")
