@@ -14,8 +14,11 @@ import shlex
 import shutil
 import subprocess
 import textwrap
+import tomllib
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, Union, get_args, get_origin
 
@@ -461,21 +464,44 @@ def costs() -> Iterator[str]:
     yield f"| start, attach, stop | {seconds:.2f} s, {mebibytes:.0f} MiB |"
 
 
-def test_what_is_said_of_costs_in_production_was_measured() -> None:
-    page = DOCS / "production.md"
-    text = page.read_text()
-    table = text.partition("<!-- costs -->\n")[2].partition("| --- | --- |\n")[2]
-    shown = table.partition("\n\n")[0] if not table.startswith("\n") else ""
-    rows = "\n".join(costs())
+def goals() -> Iterator[str]:
+    """Rows of what the benchmarks' ratios may be at most, and how many of them are."""
+    found = json.loads((DOCS / "benchmarks.json").read_text())
+    for benchmark, of_it in tomllib.loads((ROOT / "scripts/bench/gates.toml").read_text()).items():
+        left = [
+            ratio
+            for name, result in found.items()
+            if name.split()[0] == benchmark
+            for ratio in result["ratios"]
+            if ratio["goal"] is not None
+        ]
+        for pattern, most in of_it.items():
+            these = [each for each in left if fnmatchcase(each["name"], pattern)]
+            left = [each for each in left if each not in these]
+            if not these:
+                continue
+            values = sorted({f"{each['value']:.2f}" for each in these})
+            between = " to ".join(dict.fromkeys((values[0], values[-1])))
+            verdicts = Counter(each["verdict"] for each in these)
+            told = " | ".join(str(verdicts[v] or "") for v in ("met", "not decided", "not met"))
+            what = pattern.replace("*", "…")
+            yield f"| `{benchmark}`: {what} | {most:g} | {between} | {told} |"
+
+
+@pytest.mark.parametrize(
+    ("page", "rows"),
+    [("production.md", costs), ("benchmarks.md", goals)],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_table_has_what_was_measured(page: str, rows: Callable[[], Iterator[str]]) -> None:
+    path, form = DOCS / page, rf"(<!-- {rows.__name__} -->\n\|.*\n\|[-| ]*\n)(?:\|.*\n)*"
+    real = "".join(f"{row}\n" for row in rows())
+    text, times = re.subn(form, lambda head: head[1] + real, path.read_text())
+    assert times == 1, f"docs/{page} has no table below <!-- {rows.__name__} -->"
     if "PGTRACE_UPDATE_DOCS" in os.environ:
-        head = "| --- | --- |\n"
-        page.write_text(
-            text.replace(f"{head}{shown}", f"{head}{rows}", 1)
-            if shown
-            else text.replace(head, f"{head}{rows}\n", 1)
-        )
+        path.write_text(text)
     else:
-        assert shown == rows, "PGTRACE_UPDATE_DOCS=1 writes it anew"
+        assert path.read_text() == text, "PGTRACE_UPDATE_DOCS=1 writes it anew"
 
 
 @pytest.mark.parametrize("name", json.loads((DOCS / "benchmarks.json").read_text()))
