@@ -20,7 +20,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.tracer import trace
 from time_watch import PROBE_TYPE
 
-LOOKS, SECONDS = 2_000, 60
+LOOKS, SECONDS = 2_000, 40
 CLIENTS = 6
 Z = 4
 """Standard errors: of a dozen shares one is farther off by chance in one of a thousand runs."""
