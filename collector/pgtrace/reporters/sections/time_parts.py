@@ -16,9 +16,9 @@ READING, CPU, RUN_QUEUE, STOLEN = "reading", "CPU", "waiting for a CPU", "stolen
 NAMES = {"cpu": CPU, "run_queue": RUN_QUEUE, "stolen": STOLEN, "run_queue_in_read": RUN_QUEUE}
 OTHER, UNACCOUNTED = "other", "unaccounted"
 WAITED = ("device", "wait")
-_WAITS = dict(zip(WAITED, ("device", "other waits"), strict=True))
 """Sources of reads in which a process slept: for others than the device, if reads are on their way,
 or for locks and memory."""
+_WAITS = {"device": "device", "wait": "other waits"}
 
 
 class Part(NamedTuple):
