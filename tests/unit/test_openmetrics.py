@@ -78,3 +78,11 @@ def test_hostile_names_stay_labels() -> None:
     found = families(some_capture(some_backend(datname=HOSTILE + '\\"\n')))
     (name,) = {s.labels["datname"] for s in found["pgtrace_io_bytes"].samples}
     assert name == escape(HOSTILE + '\\"\n')
+
+
+def test_the_older_format_has_its_types_too() -> None:
+    """node_exporter reads that one from files, and leaves out a file that has another."""
+    text = "".join(report(some_capture(some_backend()), View()))
+    types = {line.split()[-1] for line in text.splitlines() if line.startswith("# TYPE ")}
+    assert types <= {"counter", "gauge", "histogram", "summary"}
+    assert 'pgtrace_info{version="' in text

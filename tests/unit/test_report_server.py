@@ -23,12 +23,13 @@ from captures import (
 )
 from html_page import HtmlPage
 from pgtrace.files import documents
-from pgtrace.model.capture import Buffers, Capture, Probes, Tablespace
+from pgtrace.model.capture import Buffers, Capture, Io, Latencies, Probes, Tablespace
 from pgtrace.model.encoding import encode
 from pgtrace.reporters.document import Table
+from pgtrace.reporters.html.opening import opening
 from pgtrace.reporters.sections import answer, server, top
 from pgtrace.reporters.sections.statements import statements
-from pgtrace.reporters.terminal import form, server_report
+from pgtrace.reporters.terminal import capture_report, form, server_report
 from pgtrace.reporters.view import ORDERS, Choice, Order, View
 from pgtrace_command import run
 from some_times import MS, probes, spent
@@ -151,6 +152,62 @@ def test_waits_for_what_others_asked_for_are_in_the_answer_where_they_are_long()
     ):
         capture = some_capture(some_backend(io=reads, queries=[some_query(io=reads)]))
         assert said in answer.verdict(capture, statements(capture))[0]
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown", "said", "figures"),
+    [
+        # An extension's library lies on another file system than the data
+        (FAST, 9_000, "; how much of it was waiting for the device is not measured.",
+         ["not measured", "not measured"]),
+        (SLOW, 9_000, ", and waited for nvme0n1 for at least 0.30 s (8 %).",
+         ["at least 300 ms, 7.5 % of statements", "not measured"]),
+        (FAST, 1, ", and never waited for the device, as far as is known.",
+         ["at least 0 ns, 0 % of statements", "100 %"]),
+    ],
+    ids=["nearly all", "beside a device", "hardly any"],
+)  # fmt: skip
+def test_of_reads_of_no_known_source_it_is_not_said_that_they_did_not_wait(
+    known: Io, unknown: int, said: str, figures: list[str]
+) -> None:
+    reads = [known, some_reads([(100_000, unknown)], source="unknown")]
+    query = some_query(io=reads)
+    capture = some_capture(some_backend(io=reads, queries=[query]), tablespaces=[SPACE])
+    assert answer.verdict(capture, statements(capture))[0].endswith(said)
+    found = re.findall(r"<dt>.*?</dt><dd>(.*?)</dd>", opening(capture))
+    assert found[:2] == figures
+
+
+def test_what_goes_on_is_in_no_time_of_statements() -> None:
+    """Three calls took 4 s, and a scan that has not ended reads for 45 s."""
+    calls = some_query(io=[SLOW])
+    scan = some_query(
+        text="select scan",
+        calls=0,
+        errors=0,
+        latency=Latencies(),
+        io=[some_reads([(1_000_000, 45_000)], source="device")],
+        unfinished=True,
+    )
+    backend = some_backend(io=[*calls.io, *scan.io], queries=[calls, scan])
+    capture = some_capture(backend, tablespaces=[SPACE], duration_s=60.0)
+    assert answer.verdict(capture, statements(capture))[0] == (
+        "Statements whose calls ended ran for 4.00 s in 60.0 s: they read for 0.30 s of that "
+        "(8 %), and waited for nvme0n1 for 0.30 s (8 %)."
+    )
+    assert "<dd>300 ms, 7.5 % of statements</dd>" in opening(capture)
+
+
+def test_backends_that_were_added_up_are_no_backend_0() -> None:
+    """Nor is what they did together held against how long one could have."""
+    read = [some_reads([(1_000_000_000, 3_000)], source="device")]
+    many = some_backend(pid=0, merged=3_000, io=read, queries=[], application_name=None)
+    capture = some_capture(some_backend(pid=7), many)
+    text = capture_report.render(capture)
+    assert "3,000 backends that ended  postgres@digoal" in text
+    assert "Backend 0" not in text
+    assert "%" not in text.partition("3,000 backends that ended")[2].partition("mean")[0]
+    assert "Backend 0" not in html_page.render(capture)
 
 
 def test_it_says_what_took_longest_to_last() -> None:

@@ -59,6 +59,12 @@ def test_a_part_is_never_longer_than_the_session(capture: Capture) -> None:
     assert shown(capture, "12:00:05")[0] == "From 12:00:05 to 12:00:05, 400 ms:"
 
 
+def test_a_part_is_as_long_as_it_was_not_as_something_was_done(capture: Capture) -> None:
+    """Of seconds in which nothing was, there is nothing in the file."""
+    del capture.intervals[1:4]
+    assert shown(capture)[0] == "From 12:00:00 to 12:00:06, 6.00 s, in 3.00 s of it:"
+
+
 def test_a_session_goes_on_after_midnight(capture: Capture) -> None:
     capture.started = "2026-01-31T23:59:58.500000Z"
     assert shown(capture, "00:00:00")[0] == "From 23:59:59 to 00:00:04, 5.00 s:"

@@ -29,7 +29,9 @@ def report(capture: Capture, _: View) -> Iterator[str]:
         ("probe_type", probes.type),
         ("server_version", capture.server.version or ""),
     )
-    yield _family("pgtrace", "info", "How it was measured.", {about: 1})
+    # No `info`: node_exporter's textfile collector reads the older format, refuses a file with a
+    # type that this does not have, and takes what is new in this one for comments
+    yield _family("pgtrace_info", "gauge", "How it was measured.", {about: 1})
     yield _gauge("pgtrace_capture_start_time_seconds", "When tracing began.", started)
     yield _gauge("pgtrace_capture_duration_seconds", "How long.", capture.duration_s)
     yield from _sums(capture)
@@ -117,7 +119,7 @@ def _gauge(name: str, helped: str, value: float) -> str:
 
 
 def _family(name: str, kind: str, helped: str, values: Mapping[_Labels, float]) -> str:
-    suffix = {"counter": "_total", "info": "_info"}.get(kind, "")
+    suffix = "_total" if kind == "counter" else ""
     lines = (_line(f"{name}{suffix}", labels, value) for labels, value in sorted(values.items()))
     return _head(name, kind, helped) + "".join(lines)
 

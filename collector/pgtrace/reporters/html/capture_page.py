@@ -18,7 +18,16 @@ from .. import losses
 from ..sections import server as overview
 from ..sections.statements import Statement
 from ..sections.statements import statements as all_statements
-from ..sections.sums import file_of, reads_of, relation_of, time_of, written, written_in
+from ..sections.sums import (
+    file_of,
+    name_of,
+    pid_of,
+    reads_of,
+    relation_of,
+    time_of,
+    written,
+    written_in,
+)
 from ..terminal.capture_report import head, how, lost_of, partial
 from ..terminal.files import MOST_RELATIONS, about, grouped
 from ..view import Choice, View
@@ -228,7 +237,7 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     whole = sum(r.total_ns for backend in capture.backends for r in _reads(backend))
     ordered = sorted(capture.backends, key=lambda b: (-time_of(_reads(b)), -time_of(b.io)))
     busy = [b for b in ordered if _is_busy(b)]
-    quiet = [str(b.pid) for b in ordered if not _is_busy(b)]
+    quiet = [pid_of(b) for b in ordered if not _is_busy(b)]
     anchors = [*unique(anchor("backend", str(b.pid)) for b in busy[:MOST_DRAWN])]
     rows = [
         _backend_row(capture, _who(b), b.io, whole, link)
@@ -249,15 +258,15 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     for backend, where in zip(busy, anchors, strict=False):
         content = view(
             charts,
-            f"Backend {backend.pid}",
+            name_of(backend),
             _reads(backend),
             missing,
-            elapsed_ns=round(capture.duration_s * 1e9),
+            elapsed_ns=None if backend.merged else round(capture.duration_s * 1e9),
             waited_ns=waited(backend.queries),
             failed=backend.failed.get("read"),
             short=backend.short.get("read"),
         )
-        title = f"Writes and fsyncs of {backend.pid}"
+        title = f"Writes and fsyncs of {pid_of(backend)}"
         more = writes.view(charts, title, "what, of", written_in(backend.io))
         parts.append(part(_who(backend), f"{content}\n{more}", anchor=where))
     return "\n".join(parts)
@@ -279,9 +288,8 @@ def _is_busy(backend: Backend) -> bool:
 
 def _who(backend: Backend) -> str:
     who = f"{backend.usename or '?'}@{backend.datname or '?'}"
-    merged = f"{units.count(backend.merged)} backends that ended" if backend.merged else None
     parts = [
-        merged or f"Backend {backend.pid}",
+        name_of(backend),
         who if backend.usename or backend.datname else None,
         backend.backend_type,
         backend.application_name,

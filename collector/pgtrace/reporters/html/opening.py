@@ -11,10 +11,10 @@ from ..sections.sums import (
     PLURALS,
     device_ns,
     found_in_buffers,
-    of_ended_calls,
-    own_of,
+    hidden_ns,
     reads_of,
     time_of,
+    timed,
 )
 from .parts import escaped, sums
 from .reads import NAMES
@@ -23,6 +23,8 @@ _WIDTH, _HEIGHT = 1000, 26
 _ORDER = ("device", "wait", "readahead_issued", "page_cache", "unknown")
 _WORDS = NAMES | {"wait": "other waits of reads", "unknown": "reads, of which no source is known"}
 _UNKNOWN = "not measured"
+_LITTLE = 0.1
+"""Share of reads of which it may be unknown where they were served, if others tell of them all."""
 _OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
 
 
@@ -39,10 +41,7 @@ def opening(capture: Capture) -> str:
     every = [io for backend in capture.backends for io in backend.io]
     if not any(io.count for io in every):
         return ""
-    elapsed = _traced_ns(capture)
-    known = own_of(every)
-    if not elapsed:
-        known, elapsed, _ = of_ended_calls(capture)
+    known, elapsed, _ = timed(capture)
     reads = reads_of(capture)
     own = of_operation(known) if elapsed else reads
     longest = max(_OPERATIONS, key=lambda each: time_of(of_operation(every, each)))
@@ -74,19 +73,21 @@ def _of(capture: Capture, every: Sequence[Io], operation: Operation) -> Iterator
 def _figures(
     capture: Capture, reads: Sequence[Io], own: Sequence[Io], elapsed: int
 ) -> Iterator[tuple[str, str]]:
-    waited, whole = device_ns(own), elapsed or time_of(own)
+    waited, whole, hidden = device_ns(own), elapsed or time_of(own), hidden_ns(own)
     told = _UNKNOWN
-    if waited is not None:
+    if waited or (waited is not None and hidden <= _LITTLE * time_of(own)):
         of = "of statements" if elapsed else "of reading"
-        told = f"{units.duration(waited)}, {units.share(waited / max(1, whole))} {of}"
+        least = "at least " if hidden else ""
+        told = f"{least}{units.duration(waited)}, {units.share(waited / max(1, whole))} {of}"
     yield "waiting for the device", told
     hits = found_in_buffers(capture)
-    blocks, device = (
+    told_of = [io for io in reads if io.source != "unknown"]
+    every, blocks, device = (
         sum(io.blocks for io in some)
-        for some in (reads, [io for io in reads if io.source == "device"])
+        for some in (reads, told_of, [io for io in reads if io.source == "device"])
     )
     level = "the page cache" if hits is None else "shared_buffers or the page cache"
-    known = waited is not None and blocks
+    known = blocks and every - blocks <= _LITTLE * every
     found = units.share(1 - device / ((hits or 0) + blocks)) if known else _UNKNOWN
     yield f"blocks out of {level}", found
     slow = [io for io in reads if io.source == "device" and io.count]
@@ -119,7 +120,8 @@ def _parts(counted: Sequence[Io], elapsed: int, capture: Capture) -> list[_Part]
 
 def _times(capture: Capture, reads: Sequence[Io]) -> Iterator[_Part]:
     """What else statements did themselves, or waited for."""
-    times = (time for backend in capture.backends for q in backend.queries for time in q.times)
+    ended = (q for backend in capture.backends for q in backend.queries if not q.unfinished)
+    times = (time for query in ended for time in query.times)
     own = [time for time in times if time.scope == "query" and time.performed_by == "backend"]
     spent = time_parts.sums_of(own, reads)
     yield _Part(time_parts.CPU, "s0", spent[time_parts.CPU])

@@ -14,10 +14,11 @@ from .sums import (
     by_name,
     device_ns,
     file_of,
-    of_ended_calls,
+    hidden_ns,
     own_of,
     reads_of,
     time_of,
+    timed,
     written,
 )
 
@@ -60,14 +61,9 @@ def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
 
 
 def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> str:
-    own, all_known = own_of(reads), True
-    elapsed = sum(statement.latency.total_ns for statement in every)
-    if not elapsed:
-        done, elapsed, all_known = of_ended_calls(capture)
-        own = of_operation(done)
-    if not elapsed:
-        own = list(reads)
-    took, waited = time_of(own), device_ns(own)
+    done, elapsed, all_known = timed(capture)
+    own = of_operation(done) if elapsed else list(reads)
+    took, waited, hidden = time_of(own), device_ns(own), hidden_ns(own)
     span = units.duration(capture.duration_s * 1e9)
     if elapsed:
         which = "Statements" if capture.probes.queries != "memory" else "Statements that read"
@@ -84,7 +80,7 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         who = "The process" if one else "All processes together"
         words = f"{who} read for {units.duration(took)} in {span}"
         whole = took
-    if waited is None:
+    if waited is None or (not waited and hidden > _NOT_LITTLE * took):
         return f"{words}; how much of it was waiting for the device is not measured."
     others = time_of(r for r in own if r.source == "wait")
     besides = ""
@@ -93,12 +89,14 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         besides = f"for read-ahead on its way, locks or memory for {so_long}"
     if not device_ns(reads):
         besides = f"; they waited {besides}" if besides else ""
-        return f"{words}, and never waited for the device{besides}."
+        known = ", as far as is known" if hidden else ""
+        return f"{words}, and never waited for the device{known}{besides}."
     besides = f", and {besides}" if besides else ""
     share = units.percent(waited, whole)
     of = "" if elapsed else " of it"
+    least = "at least " if hidden else ""
     return (
-        f"{words}, and waited for {_devices(capture, own)} for "
+        f"{words}, and waited for {_devices(capture, own)} for {least}"
         f"{units.duration_beside(waited, whole)} ({share}{of}){besides}."
     )
 
@@ -112,7 +110,10 @@ def _overlapped(every: Sequence[Statement]) -> list[str]:
         return []
     who = [name for key, name in PERFORMERS.items() if any(r.performed_by == key for r in others)]
     waited = device_ns(others)
-    device = "" if waited is None else f", {units.duration(waited)} of it waiting for the device"
+    least = "at least " if hidden_ns(others) else ""
+    device = ""
+    if waited is not None:
+        device = f", {least}{units.duration(waited)} of it waiting for the device"
     waits = [q.waited_ns for s in every for q in s.queries if q.waited_ns is not None]
     own = f"; backends waited for that {units.duration(sum(waits))}" if waits else ""
     took = units.duration(time_of(others))

@@ -12,6 +12,9 @@ from ..view import Choice
 from .over_time import called, has_course, texts_of
 from .sums import PLURALS, SOURCES
 
+_ALL = 0.95
+"""Share of a span in which something was done, from which on nobody is told that it was not all."""
+
 
 class Span(NamedTuple):
     """Times of day as they were typed; None: the start, or the end."""
@@ -38,9 +41,11 @@ def sections(capture: Capture, span: Span, choice: Choice) -> list[Section]:
         return [Section("span", [Paragraph("Nothing was read, written or synced then.")])]
     ends = [min(i.second + (i.length or 0), capture.duration_s) for i in chosen]
     seconds = sum(max(end - i.second, 0) for i, end in zip(chosen, ends, strict=True))
+    length = ends[-1] - chosen[0].second
+    busy = f", in {units.duration(1e9 * seconds)} of it" if seconds < _ALL * length else ""
     said = (
         f"From {moment(capture, chosen[0].second)} to {moment(capture, ends[-1])}, "
-        f"{units.duration(1e9 * seconds)}:"
+        f"{units.duration(1e9 * length)}{busy}:"
     )
     kept = "Of each second the five that took longest are known; all else is in the sums alone."
     return [

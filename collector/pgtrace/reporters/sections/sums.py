@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import get_args
 
-from ...model.capture import Call, Capture, Io, Operation, of_operation
+from ... import units
+from ...model.capture import Backend, Call, Capture, Io, Operation, of_operation
 
 PERFORMERS = {
     "backend": "backend",
@@ -31,6 +32,19 @@ def own_of(every: Iterable[Io]) -> list[Io]:
     return [io for io in every if io.scope == "query" and io.performed_by == "backend"]
 
 
+def timed(capture: Capture) -> tuple[list[Io], int, bool]:
+    """What backends did themselves for statements of which it is known how long they took, and how
+    long that was; and whether none read for others: one that goes on has no time yet.
+    """
+    queries = [query for backend in capture.backends for query in backend.queries]
+    elapsed = sum(query.latency.sum for query in queries if query.latency)
+    if not elapsed:
+        return of_ended_calls(capture)
+    done = [io for query in queries if not query.unfinished for io in own_of(query.io)]
+    going = [io for query in queries if query.unfinished for io in own_of(query.io)]
+    return done, elapsed, not of_operation(going)
+
+
 def of_ended_calls(capture: Capture) -> tuple[list[Io], int, bool]:
     """In the light tier, what backends did themselves for statements of which it is known how long
     they took, and how long that was; and whether none read for others.
@@ -51,6 +65,18 @@ def of_ended_calls(capture: Capture) -> tuple[list[Io], int, bool]:
     return found, elapsed, not any(of_operation(did) for did in own.values())
 
 
+def pid_of(backend: Backend) -> str:
+    """By which it is called; many that ended and were added up, by their number."""
+    if backend.merged:
+        return f"{units.count(backend.merged)} backends that ended"
+    return str(backend.pid)
+
+
+def name_of(backend: Backend) -> str:
+    """The same at the beginning of a line."""
+    return pid_of(backend) if backend.merged else f"Backend {backend.pid}"
+
+
 def found_in_buffers(capture: Capture) -> int | None:
     """How many blocks whoever was traced found in shared_buffers; None: it is not known."""
     if capture.probes.no_buffers or not capture.buffers:
@@ -63,6 +89,11 @@ def device_ns(reads: Sequence[Io]) -> int | None:
     if reads and all(r.source == "unknown" for r in reads):
         return None
     return sum(r.total_ns for r in reads if r.source == "device")
+
+
+def hidden_ns(reads: Iterable[Io]) -> int:
+    """How long those took of which it is not known where they were served."""
+    return sum(r.total_ns for r in reads if r.source == "unknown")
 
 
 def written(capture: Capture) -> list[tuple[str, list[Io]]]:

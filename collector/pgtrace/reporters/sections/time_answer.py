@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ... import units
 from ...model.capture import Capture, Io
+from .sums import hidden_ns
 from .time_parts import CPU, READING, RUN_QUEUE, STOLEN, WAITED, is_reading, sums_of
 
 LEAST = 0.05
@@ -30,7 +31,7 @@ def sentence(capture: Capture, reads: Sequence[Io], device: str) -> str | None:
     """What weighs most first; None where it was not measured, or nothing was in a statement.
     `reads` are those of the statements' own backends; `device` is what they waited for, in words.
 
-    Of reading, what was not waiting was finding pages in the page cache.
+    Of reading, what was not waiting was finding pages in the page cache, if the source is known.
     """
     own = [
         each
@@ -50,7 +51,9 @@ def sentence(capture: Capture, reads: Sequence[Io], device: str) -> str | None:
     told = _by_class(sums)
     told[f"waiting for {device}"] += asked
     told[f"waiting for {'other ' * bool(asked)}reads"] += others
-    told["reading from the page cache"] += reading - asked - others
+    hidden = min(hidden_ns(reads), reading - asked - others)
+    told["reads of which no source is known"] += hidden
+    told["reading from the page cache"] += reading - asked - others - hidden
     (first, most), *more = told.most_common(MOST)
     said = [f"{units.percent(most, whole)} was {first}"]
     said += [f"{units.percent(ns, whole)} {name}" for name, ns in more if ns >= LEAST * whole]

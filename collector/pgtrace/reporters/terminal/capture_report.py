@@ -25,7 +25,7 @@ from ..document import Paragraph, Section
 from ..sections import answer, time_parts
 from ..sections import statements as sections
 from ..sections.over_time import over_time
-from ..sections.sums import time_of
+from ..sections.sums import name_of, pid_of, time_of
 from ..sections.top import Group
 from ..view import WIDTH, Choice
 from . import executed, files
@@ -87,7 +87,7 @@ def render(capture: Capture, choice: Choice | None = None, *, width: int = WIDTH
         if backend.io or backend.queries or _apart(backend, width):
             busy.append(backend)
         else:
-            silent.append(str(backend.pid))
+            silent.append(pid_of(backend))
     drawn, others = _chosen(busy, choice or Choice(None))
     for backend in drawn:
         lines += ["", *_backend(capture, backend, width)]
@@ -289,7 +289,8 @@ def _calls(backend: Backend) -> int:
 def _others(capture: Capture, backends: Sequence[Backend], width: int) -> list[str]:
     """All of them together."""
     queries = [query for backend in backends for query in backend.queries]
-    lines = [f"{units.count(len(backends))} more backends, one by one in --format json"]
+    count = sum(backend.merged or 1 for backend in backends)
+    lines = [f"{units.count(count)} more backends, one by one in --format json"]
     lines += _blocks(capture, backends, queries, width)
     if queries:
         lines += ["", *sentence(_more(queries, capture.probes.operations), width)]
@@ -306,8 +307,9 @@ def _backend(capture: Capture, backend: Backend, width: int) -> list[str]:
         backend.application_name,
     ]
     about = [escape(part) for part in parts if part]
-    lines = packed(about, width, f"Backend {backend.pid}  ", gap="  ", indent=2)
-    traced_ns = round(capture.duration_s * 1e9)
+    lines = packed(about, width, f"{name_of(backend)}  ", gap="  ", indent=2)
+    # Of many, how long each of them was there is not known
+    traced_ns = None if backend.merged else round(capture.duration_s * 1e9)
     lines += _blocks(capture, [backend], backend.queries, width, traced_ns)
     lines += _apart(backend, width)
     return [*lines, *statements(capture, backend, width)]
