@@ -24,7 +24,7 @@ from pgtrace.comparing.side import side_of
 from pgtrace.files import documents
 from pgtrace.model.capture import Capture, Gap, Host, Lost, Probes, Server
 from pgtrace.model.histogram import Histogram
-from seeded_captures import STATEMENT, seeded_capture
+from seeded_captures import STATEMENT, at_once, seeded_capture
 
 TURNED = {"more": "less", "less": "more"}
 EXPERIMENTS = Path(__file__).parents[2] / "docs/experiments"
@@ -464,6 +464,43 @@ def test_statements_of_which_nearly_all_is_known_are_told_apart() -> None:
     of_nobody.backends.append(some_backend(pid=2, io=[], queries=[some_query(io=[])]))
     found = compared.compare(sides[0], side_of(of_nobody))
     assert not [f for f in found.findings if f.of.statement], "half of it is not known by interval"
+
+
+def test_of_a_part_it_is_not_said_where_its_blocks_came_from(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Intervals do not tell that of one statement: nor, then, that each is as fast as it was."""
+    files = folder / "a.json", folder / "cached.json"
+    found = result(capsys, *files, "--a", "statement 4711", "--b", "statement 4711")
+    outcomes = {f.metric: f.outcome for f in found.findings if f.of.operation == "read"}
+    assert outcomes["time_per_block"] == "less"
+    assert (outcomes["mix"], outcomes["speed"]) == ("not_decided", "not_decided")
+    told = " ".join(said(capsys, *files, "--a", "statement 4711", "--b", "statement 4711").split())
+    assert "The same kinds of reads" not in told
+    assert "it is not known where they were served" in told
+
+
+def test_a_part_by_two_is_of_both() -> None:
+    """What the statement did elsewhere is not in its intervals either."""
+    sides = []
+    for name, slower in (("a", 1.0), ("b", 3.0)):
+        disk = seeded_capture(name, tablespace="hdd", slower=slower)
+        ssd = seeded_capture(name, tablespace="ssd", calls=400.0)
+        capture = at_once(ssd, disk)
+        sides.append(side_of(capture, selection.parse(["statement 4711", "tablespace hdd"])))
+    found = compared.compare(*sides)
+    assert found.findings[0].outcome == "more"
+    assert found.findings[0].value == pytest.approx(3, rel=0.2)
+
+
+def test_statements_that_were_not_measured_are_none_that_did_not_run() -> None:
+    a = changed(seeded_capture("a"), probes=Probes("libbpf", "fentry", "none"))
+    for backend in a.backends:
+        backend.queries.clear()
+    found = compared.compare(side_of(a), side_of(seeded_capture("b")))
+    assert not found.statements
+    words = [each.words for each in found.cautions if each.name == "not_measured"]
+    assert words == ["In A no statements were measured: they are not compared."]
 
 
 def test_a_gap_is_time_in_which_nothing_was_done() -> None:

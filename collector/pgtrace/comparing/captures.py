@@ -78,6 +78,9 @@ _WHOLE: tuple[Metric, ...] = (
 _LEAST_COMMON = 1 / 3
 """Of the time or of the blocks of each side, what kinds of reads have to have that both have: else
 what is said of them is said of little, and what it leaves, the mix, is no cause by itself."""
+_MOST_HIDDEN = 1 / 3
+"""Of the same, what reads may have of which it is not known where they were served: all of these
+look alike, however different they are."""
 
 
 def _estimate(
@@ -94,12 +97,22 @@ def _estimate(
     if statistic in (statistics.mix, statistics.speed):
         wholes = [together(each) for each in pieces]
         for name, each in zip("AB", wholes, strict=True):
-            share = statistics.in_common(each, wholes)
-            if share == 0:
-                return Missing("A and B have no kind of reads in common")
-            if share is not None and share < _LEAST_COMMON:
-                return Missing(f"few of {name}'s reads are of kinds that both have")
+            if why := _has_no_kinds(name, each, wholes):
+                return Missing(why)
     return estimate(statistic, *pieces, weight)
+
+
+def _has_no_kinds(name: str, own: Piece, sides: Sequence[Piece]) -> str | None:
+    """Why the kinds of reads of one side say too little of it."""
+    hidden = statistics.share(own, own.of(lambda key: key.source == "unknown"))
+    if hidden is not None and hidden > _MOST_HIDDEN:
+        return f"of too many of {name}'s reads it is not known where they were served"
+    share = statistics.in_common(own, sides)
+    if share == 0:
+        return "A and B have no kind of reads in common"
+    if share is not None and share < _LEAST_COMMON:
+        return f"few of {name}'s reads are of kinds that both have"
+    return None
 
 
 def _of_operation(a: Side, b: Side, operation: Operation) -> list[Found]:

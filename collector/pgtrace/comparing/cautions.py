@@ -100,11 +100,18 @@ def of_hosts(one: Measured, other: Measured) -> list[Caution]:
 
 def _measured(one: Capture, other: Capture) -> list[Caution]:
     both = {*one.probes.operations} & {*other.probes.operations}
-    return [
-        Caution("not_measured", f"In {name} no {operation}s were measured: they are not compared.")
+    missing = [
+        (name, f"{operation}s")
         for name, capture in (("A", other), ("B", one))
         for operation in capture.probes.operations
         if operation not in both
+    ]
+    without = [n for n, each in (("A", one), ("B", other)) if each.probes.queries == "none"]
+    if len(without) == 1:
+        missing.append((without[0], "statements"))
+    return [
+        Caution("not_measured", f"In {name} no {what} were measured: they are not compared.")
+        for name, what in missing
     ]
 
 

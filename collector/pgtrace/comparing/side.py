@@ -215,6 +215,8 @@ def _take_series(side: Side, timed: Sequence[tuple[Interval, float]]) -> None:
     ids = {number for each in side.statements.values() for number in each.query_ids}
 
     def wanted(one: Heaviest) -> bool:
+        if chosen.tablespace not in {None, one.tablespace}:
+            return False
         if chosen.relation:
             return one.relation == chosen.relation
         return one.query_id is not None and one.query_id in ids

@@ -11,6 +11,8 @@ def changes(a: Side, b: Side) -> list[StatementChange]:
     """Those first whose reading took up more or less of each second."""
     if not (a.io and b.io and a.seconds and b.seconds):
         return []
+    if "none" in {a.capture.probes.queries, b.capture.probes.queries}:
+        return []  # of whom they were not measured, nobody knows which it ran
     whole = sum(s.blocks for s in b.statements.values()) / b.seconds
     whole -= sum(s.blocks for s in a.statements.values()) / a.seconds
     pairs = paired(a, b)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from math import log, sqrt
 
-from ..stats.batch_means import add_up
 from .pieces import Piece, Stratum
 
 
@@ -61,11 +60,17 @@ def mix(a: Piece, b: Piece) -> float | None:
 def in_common(own: Piece, sides: Sequence[Piece]) -> float | None:
     """Of one side, which part is of kinds that both have: of its blocks or of its time, whichever
     is more. None if it did nothing."""
-    whole = own.whole
+    sums = {key: each for key, each in own.sums.items() if all(_blocks(s, key) for s in sides)}
+    return share(own, Piece(own.seconds, sums))
+
+
+def share(own: Piece, part: Piece) -> float | None:
+    """Which part of it that is, of its blocks or of its time, whichever is more. None if it did
+    nothing."""
+    whole, of_it = own.whole, part.whole
     if not whole.blocks or not whole.total_ns:
         return None
-    both = add_up(each for key, each in own.sums.items() if all(_blocks(s, key) for s in sides))
-    return max(both.blocks / whole.blocks, both.total_ns / whole.total_ns)
+    return max(of_it.blocks / whole.blocks, of_it.total_ns / whole.total_ns)
 
 
 def _blocks(piece: Piece, key: Stratum) -> int:
