@@ -42,6 +42,8 @@ def attached(
     from ..tracing.run_loop import Stopper, Watched
     from ..tracing.tracer import Tracer
 
+    if args.dsn is not None:
+        _check_dsn(args.dsn)
     if not args.connect and (args.dsn is not None or args.require_names):
         other = "--require-names" if args.dsn is None else "--dsn"
         raise UsageError(f"{other} needs a connection: leave it or --no-connect out")
@@ -106,6 +108,14 @@ def attached(
                 tracer.close()
     finally:
         stopper.restore()
+
+
+def _check_dsn(dsn: str) -> None:
+    """Before anything is traced. Without psycopg there are no names, which is said elsewhere."""
+    with contextlib.suppress(ImportError):
+        from ..postgres.connection import check_dsn
+
+        check_dsn(dsn)
 
 
 def _started(

@@ -10,7 +10,7 @@ from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import ConnectionLostError, DatabaseError
+from ..errors import ConnectionLostError, DatabaseError, UsageError
 from ..linux import foreign_files
 from ..terminal_text import decode
 from .discovery import Server
@@ -165,6 +165,28 @@ class Connection:
         return int(_UCRED.unpack(peer)[0])
 
 
+def check_dsn(dsn: str) -> None:
+    """Raise UsageError if it is no connection string, or a URL in which libpq would take a part of
+    the password for something else. In words of our own: libpq's quote what stands there, which
+    files and mails would keep.
+    """
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(dsn)
+        url = dsn.partition("://")[2].partition("?")[0]
+        authority, _, path = url.partition("/")
+        if authority.count("@") < 2 and "@" not in path:
+            return
+    except (psycopg.Error, UnicodeError):
+        pass
+    raise UsageError(
+        "--dsn is no connection string: in a URL, @ / : % and spaces of a password are "
+        "percent-encoded, as in %40; elsewhere, a value with spaces stands in single quotes"
+    )
+
+
 @contextmanager
 def connect(
     dsn: str, dbname: str | None = None, opened: Callable[[int], None] | None = None
@@ -179,6 +201,10 @@ def connect(
         from ..remedies import without_psycopg
 
         raise DatabaseError(without_psycopg(error)) from None
+    try:
+        check_dsn(dsn)
+    except UsageError as error:
+        raise DatabaseError(str(error)) from None
     with _one_line():
         connection = psycopg.connect(
             dsn,

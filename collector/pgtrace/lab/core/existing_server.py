@@ -21,7 +21,7 @@ from ...errors import (
 )
 from ...model.capture import Server as ServerData
 from ...postgres import discovery
-from ...postgres.connection import APPLICATION_NAME, OWN_PATH, system_identifier
+from ...postgres.connection import APPLICATION_NAME, OWN_PATH, check_dsn, system_identifier
 from ...postgres.hidden_servers import hidden_servers
 from .cpu_affinity import Pins
 from .private_server import Space, identity, import_psycopg, show
@@ -84,6 +84,7 @@ def find(dsn: str, *, shared_host: bool) -> Given:
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
     try:
+        check_dsn(dsn)
         password = conninfo_to_dict(dsn).get("password")
         with psycopg.connect(
             dsn, autocommit=True, options=OWN_PATH, application_name=APPLICATION_NAME
