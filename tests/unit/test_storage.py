@@ -1,10 +1,12 @@
 """Where a directory lies: mounts that are everywhere, and devices made of plain files."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from child import Child, wait_for
 from pgtrace.errors import TargetError
 from pgtrace.linux import storage as module
 from pgtrace.linux.storage import storage, unknown_because
@@ -15,6 +17,19 @@ def test_memory() -> None:
     assert found.filesystem == "tmpfs"
     assert found.device is None
     assert found.unknown_because is None
+
+
+def test_a_mount_whose_name_has_ends_of_lines_is_no_line_of_others(tmp_path: Path) -> None:
+    """Anybody may mount something in a namespace of their own, and be called a server there. Each
+    of these would be the line of the mount that is looked for, and is none."""
+    numbers = "".join(f"\v{number}" for number in range(20, 820))
+    script = 'mount -t tmpfs "$1" "$2" && mount -t tmpfs own "$2" && cd "$2" && echo && cat'
+    with Child(
+        "unshare", "-m", "bash", "-c", script, "x", numbers, tmp_path, stdin=subprocess.PIPE
+    ) as child:
+        wait_for(lambda: child.out)
+        found = storage(Path(f"/proc/{child.pid}/cwd"))
+    assert (found.filesystem, found.source) == ("tmpfs", "own")
 
 
 def test_no_file_system_for_relations() -> None:

@@ -18,7 +18,7 @@ _IN_USE_EVERY_S = 10
 def note(args: argparse.Namespace, message: str) -> None:
     """Say something that is not data."""
     if not args.quiet:
-        say(message)
+        say(escape(message, lines=True))
 
 
 def say_failures(

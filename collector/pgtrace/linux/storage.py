@@ -98,19 +98,18 @@ def storage(directory: Path, pid: int | None = None) -> Storage:
         process = re.match(r"/proc/(\d+)/", str(directory))
         owner = pid or (process[1] if process else "self")
         # A chroot hides the mounts outside of it: then they may be our own.
-        mounts = [
-            Path(f"/proc/{which}/mountinfo").read_text(errors="surrogateescape")
-            for which in (owner, "self")
-        ]
+        mounts = [Path(f"/proc/{which}/mountinfo").read_bytes() for which in (owner, "self")]
     except PermissionError as error:
         raise PermissionDeniedError(
             f"{directory} may not be reached ({error.strerror}). {sudo.how()}"
         ) from error
     except OSError as error:
         raise TargetError(f"There is no directory {directory}: {error.strerror}.") from error
-    for line in "".join(mounts).splitlines():
-        fields = line.split(" ")
-        if fields[0] == mount_id:
+    # By line feeds alone: the kernel writes other ends of lines as they are, and anybody may mount
+    # something of such a name
+    for line in b"".join(mounts).split(b"\n"):
+        fields = os.fsdecode(line).split(" ")
+        if fields[0] == mount_id and "-" in fields[:-2]:
             filesystem, source = map(_unescape, fields[fields.index("-") + 1 :][:2])
             return Storage(
                 directory,

@@ -150,11 +150,13 @@ def _mounts() -> Iterator[tuple[str, str]]:
     """Where file systems are mounted, here and for process 1, and the numbers of their devices."""
     for process in ("1", "self"):
         try:
-            lines = Path(f"/proc/{process}/mountinfo").read_text(errors="replace").splitlines()
+            lines = Path(f"/proc/{process}/mountinfo").read_bytes().split(b"\n")
         except OSError:
             continue
         for line in lines:
-            fields = line.split()
+            fields = line.decode(errors="replace").split(" ")
+            if "-" not in fields[:-2]:
+                continue  # the last, which is empty
             number, source = fields[2], fields[fields.index("-") + 2]
             if number.startswith("0:") and source.startswith("/"):
                 number = _number_of(source) or number
