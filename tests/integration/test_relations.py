@@ -26,7 +26,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Kind
 from pgtrace.postgres import discovery
 from pgtrace.postgres.catalog import Names
-from pgtrace.postgres.connection import Asked, connect
+from pgtrace.postgres.connection import Asked, connect, system_identifier
 from pgtrace.postgres.tablespaces import Spaces
 from pgtrace.tracing import file_names as places_module
 from pgtrace.tracing.file_names import GONE, Place, Places
@@ -302,6 +302,41 @@ def test_names_of_another_server_are_none(small: PrivateCluster, cluster: Privat
         assert missing.startswith(
             f"names in {here.data_directory}: the connection leads to another"
         )
+
+
+def test_names_of_a_standby_elsewhere_are_none(
+    small: PrivateCluster, cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which has the identifier of the one that is traced, as its primary has it."""
+    here = discovery.server(cluster.postmaster_pid)
+    there = discovery.server(small.postmaster_pid)
+    shared = system_identifier(there)
+    monkeypatch.setattr("pgtrace.postgres.catalog.system_identifier", lambda _: shared)
+    with (
+        closing(Names(partial(connect, small.dsn()), [here], Failures())) as names,
+        pytest.raises(DatabaseError, match="another"),
+    ):
+        names.start()
+        names.require()
+    with closing(Names(partial(connect, small.dsn()), [there, here], Failures())) as names:
+        names.start()
+        names.require()
+        assert names.server == there
+
+
+def test_the_connection_that_lasts_is_known_for_its_own_whatever_came_since(
+    small: PrivateCluster,
+) -> None:
+    here = discovery.server(small.postmaster_pid)
+    with closing(Names(partial(connect, small.dsn()), [here], Failures())) as names:
+        names.start()
+        names.require()
+        with small.connect() as connection:
+            asked = "select pid from pg_stat_activity where application_name = 'pgtrace'"
+            ((pid,),) = connection.execute(asked).fetchall()
+        for other in range(1_000_000, 1_002_000):
+            names._note_own(other)
+        assert names.is_own(pid, 0, 0)
 
 
 def test_a_connection_that_is_lost_when_just_made_is_made_again(small: PrivateCluster) -> None:

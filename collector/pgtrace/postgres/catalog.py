@@ -73,6 +73,8 @@ class Names:
         self.server: Server | None = None
         """Where the connection leads; None while that is not known."""
         self._own: deque[tuple[int, int]] = deque(maxlen=_MOST_OWN)
+        self._lasting: deque[tuple[int, int]] = deque(maxlen=_MOST_OWN)
+        """Those of _ask(), which stay open while thousands of the others come and go."""
         self._own_pids: frozenset[int] = frozenset()
         self.relations = Relations(connect, self._note_own)
         self.texts: dict[int, str] = {}
@@ -134,7 +136,7 @@ class Names:
         # Asked of every process each second, by a live screen
         return pid in self._own_pids and any(
             own == pid and born_ns <= at and (not ended_ns or at <= ended_ns)
-            for own, at in list(self._own)
+            for own, at in (*list(self._own), *list(self._lasting))
         )
 
     def are_of(self, postmaster: int) -> bool:
@@ -249,18 +251,18 @@ class Names:
         return bool(self._servers) and not any(server.lets_in() for server in self._servers)
 
     def _ask(self) -> None:
-        with self._connect(opened=self._note_own) as connection:
+        with self._connect(opened=lambda pid: self._note_own(pid, self._lasting)) as connection:
             self._begin(connection)
             self._serve(connection)
 
-    def _note_own(self, pid: int) -> None:
-        self._own.append((pid, time.monotonic_ns()))
-        self._own_pids = frozenset(own for own, _ in self._own)
+    def _note_own(self, pid: int, among: deque[tuple[int, int]] | None = None) -> None:
+        (self._own if among is None else among).append((pid, time.monotonic_ns()))
+        self._own_pids = frozenset(own for own, _ in (*self._own, *self._lasting))
 
     def _begin(self, connection: Asked) -> None:
-        ((identifier, database),) = connection.ask("cluster")
+        ((identifier, database, pid),) = connection.ask("cluster")
         for server, its_own in self._servers_identifiers if self.server is None else ():
-            if its_own == identifier:
+            if its_own == identifier and _may_have(server, pid):
                 self.server = server
         if self._servers and (self.server is None or self._identifier not in (0, identifier)):
             raise DatabaseError("the connection leads to another server than the one traced")
@@ -319,3 +321,11 @@ class Names:
             with contextlib.suppress(DatabaseError):
                 ids = list(self._query_ids)
                 self.texts |= dict(connection.ask("statements", schema=schema, query_ids=ids))
+
+
+def _may_have(server: Server, pid: int) -> bool:
+    """Whether that is one of its backends, as it counts them: a standby elsewhere has the same
+    identifier. True of one that has stopped, whose successor it may be.
+    """
+    there = server.backends(activity=False)
+    return not there or any(backend.process.inner_pid == pid for backend in there)
