@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from pgtrace.engines import Key, StatementName, Sums
 from pgtrace.engines.layout import STATEMENT
 from pgtrace.engines.slot_sums import add_sum
+from pgtrace.tracing.file_names import Place
 from pgtrace.tracing.gains import Gain, gains
+from pgtrace.tracing.heaviest import Heavy, Telling
 
 SERIAL = 3
 RUNNING, NEXT = 11, 12
@@ -135,3 +137,14 @@ def test_sums_of_all_gains_are_those_of_the_thread(
         for key, ns in reads:
             true[key] += ns
     assert told == true
+
+
+def test_in_an_interval_of_hours_the_heaviest_of_many_texts_are_kept() -> None:
+    """Where no ids are computed, each text with literals is a row of its own."""
+    heavy = Heavy()
+    for number in range(25_000):
+        who = StatementName(0, f"select {number}".encode())
+        heavy.count(who, gain(FIRST, HEAP, 1000 if number == 3 else 1))
+    telling = Telling(lambda name: (None, f"{name.text}"), lambda _: Place("heap"))
+    assert len(heavy._rows) <= 10_000
+    assert heavy.listed(telling)[0].text_hash == "b'select 3'"

@@ -1,6 +1,7 @@
 """Which processes and servers the command line means."""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +53,7 @@ def find_any(args: argparse.Namespace) -> "Target":
     else:
         servers = discovery.servers()
         if args.server:
-            servers = [server for server in servers if _is_named(server, args.server)]
+            servers = _named(servers, args.server)
         hidden = None if servers and args.server else hidden_servers()
         if not servers:
             which = f"no server {args.server}" if args.server else "no PostgreSQL server"
@@ -102,7 +103,7 @@ def _check_filters(args: argparse.Namespace, target: "Target") -> None:
     message = _none_passes(target.filters, meant)
     if not args.wait:
         raise TargetError(f"{message}; `pgtrace list` shows them, --wait waits for one")
-    note(args, f"{message[0].upper()}{message[1:]}: waiting for one.")
+    note(args, f"{message[0].upper()}{message[1:]}; waiting for one.")
 
 
 def _none_passes(filters: "Filters", meant: Sequence["Backend"]) -> str:
@@ -126,15 +127,21 @@ def _how_to_name(server: "Server", servers: Sequence["Server"]) -> str:
     """By its directory, unless that is the name of another's too, as in containers."""
     if [each.data_directory for each in servers].count(server.data_directory) > 1:
         return f"-p {server.postmaster_pid}"
-    return f"--server {server.data_directory}"
+    return f"--server {shlex.quote(server.data_directory)}"
 
 
-def _is_named(server: "Server", name: str) -> bool:
+def _named(servers: Sequence["Server"], name: str) -> list["Server"]:
+    """By its port or its directory. That directory itself comes before what only has its name, as
+    in a container, or in whatever mount namespace somebody makes.
+    """
     if name.isascii() and name.isdecimal():
-        return str(server.port) == (name.lstrip("0") or "0")
+        return [each for each in servers if str(each.port) == (name.lstrip("0") or "0")]
     asked = Path(name)
-    if server.data_directory == str(asked.absolute()):
-        return True
+    same = [each for each in servers if _is_same(asked, each)]
+    return same or [each for each in servers if each.data_directory == str(asked.absolute())]
+
+
+def _is_same(asked: Path, server: "Server") -> bool:
     try:
         return asked.samefile(server.directory)
     except OSError:

@@ -1,7 +1,12 @@
 """How shared_buffers fared lately, as the server counts it."""
 
+import time
+
 from ..postgres import database_stats
 from ..postgres.names_of_servers import NamesOfServers
+
+_MOST_AGE_S = 10
+"""Of an answer, which comes each second or two: what is older is not of now."""
 
 
 class Buffers:
@@ -16,7 +21,10 @@ class Buffers:
     def look(self, names: NamesOfServers | None) -> tuple[int, int] | None:
         """Blocks that were found there, and that were not, of all databases; None: not known."""
         now = names.buffers_now if names else None
-        if now is None or now is self._last:
+        if now is None or time.monotonic() - now[0] > _MOST_AGE_S:
+            self._found = None  # as long as nobody answers
+            return None
+        if now is self._last:
             return self._found
         if self._last:
             came = database_stats.between(self._last[1], now[1])

@@ -51,6 +51,8 @@ class Registry:
         self._ends: dict[int, int] = {}
         """When each process ended of whom the engine told, or that it has not; those last who ended
         last."""
+        self._leaderless: list[TracedProcess] = []
+        """Parallel workers that were met before their leaders: places are in no order."""
         self._helped: dict[int, TracedProcess] = {}
         """By their serials, who has parallel workers that ended."""
         self._ended: deque[TracedProcess] = deque()
@@ -199,6 +201,9 @@ class Registry:
         """Everybody's account now. Poll first."""
         found = Snapshot(lost=copy.copy(self._lost))
         live = {task.serial: task for task in self._engine.snapshot()}
+        for serial in live.keys() - self._processes.keys():
+            with self._failures.kept("a process is in no number"):
+                self._meet(serial)  # all of them first: a worker's place may be before its leader's
         for serial, task in live.items():
             with self._failures.kept(f"process {task.tgid} is in no number"):
                 process = self._processes.get(serial) or self._meet(serial)
@@ -285,6 +290,12 @@ class Registry:
                 leader.helpers.append(process)
             elif not self._target.whole:
                 self._engine.ignore(serial)
+            else:
+                self._leaderless.append(process)
+        for helper in [each for each in self._leaderless if self._leads(process, each)]:
+            self._leaderless.remove(helper)
+            helper.leader = process
+            process.helpers.append(helper)
         return process
 
     def _note_end(self, process: TracedProcess, ended_ns: int) -> None:
@@ -298,12 +309,13 @@ class Registry:
             }
 
     def _leader(self, helper: TracedProcess) -> TracedProcess | None:
-        for process in self._processes.values():
-            same = process.postmaster == helper.postmaster or not process.postmaster
-            inner = process.inner_pid == helper.title.leader_pid
-            if same and (inner or process.pid == helper.title.leader_pid):
-                return process
-        return None
+        return next((p for p in self._processes.values() if self._leads(p, helper)), None)
+
+    @staticmethod
+    def _leads(process: TracedProcess, helper: TracedProcess) -> bool:
+        same = process.postmaster == helper.postmaster or not process.postmaster
+        inner = process.inner_pid == helper.title.leader_pid
+        return same and (inner or process.pid == helper.title.leader_pid)
 
     def _take_helpers(self, leader: TracedProcess, event: QueryEvent) -> None:
         """Let the event pay for the parallel workers that its query started."""
@@ -321,6 +333,7 @@ class Registry:
         """Read their accounts for the last time, and free their places."""
         if not processes:
             return
+        self._leaderless = [each for each in self._leaderless if each not in processes]
         finals = self._engine.release([process.serial for process in processes])
         with self._failures.kept("costs over time"):
             self.let_go_of(finals)

@@ -90,7 +90,9 @@ def of_final(final: TaskSnapshot) -> tuple[dict[int, Sums], dict[int, StatementN
         parts.append((_LAST, final.running))
     for query, named in parts:
         sums[query] = _sums_of(named.reads)
-        names[query] = StatementName(named.query_id, named.text, named.text_cut)
+        # As Timeline has it of who is there: the id tells enough
+        whole = StatementName(named.query_id, named.text, named.text_cut)
+        names[query] = StatementName(named.query_id, None) if named.query_id else whole
         _take(rest, sums[query])
     sums[0] = rest
     return sums, names

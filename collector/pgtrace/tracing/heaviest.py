@@ -11,6 +11,8 @@ from .gains import Gain, Told
 
 _Key = TypeVar("_Key")
 MOST = 5
+_MOST_ROWS = 10_000
+"""In an interval that may last hours: of statements without ids each text is a row of its own."""
 Who = StatementName | Told | str | None
 """A statement; one that runs, and whose name is known when it ends; a type of processes."""
 
@@ -55,6 +57,8 @@ class Heavy:
         count, size, total = gain.totals
         row = _Row(who, gain.key.operation, gain.key.file)
         _add(self._rows, row, (count, size, total, count * waited, total * waited))
+        if len(self._rows) > _MOST_ROWS:
+            self._keep(_MOST_ROWS // 10)
 
     def add(self, other: "Heavy") -> None:
         """Count what the other has, too."""
@@ -63,8 +67,11 @@ class Heavy:
 
     def keep_most(self) -> None:
         """Forget all but the heaviest."""
-        if len(self._rows) > MOST:
-            self._rows = dict(sorted(self._rows.items(), key=lambda item: -item[1][2])[:MOST])
+        self._keep(MOST)
+
+    def _keep(self, most: int) -> None:
+        if len(self._rows) > most:
+            self._rows = dict(sorted(self._rows.items(), key=lambda item: -item[1][2])[:most])
 
     def rename(self, running: Told, who: Who) -> None:
         """What this query did was for that statement."""
