@@ -23,6 +23,7 @@ from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, make_cold
 from fix_markers import PG_VERSION
 from pgtrace import trace
+from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture, Io, Query
 from preloaded import preloaded
@@ -225,6 +226,27 @@ def test_parallel_workers_read_for_their_leaders_query(
         assert blocks(traced.io, "parallel worker") > workers * BLOCKS / 20
     else:
         assert blocks(traced.io, "io worker") > BLOCKS / 20
+
+
+def test_a_worker_that_is_met_before_its_leader_reads_for_it(
+    charged: PrivateCluster, backend: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Places are in no order once those of a thousand that ended are taken again: here the last
+    comes first, and nobody looks before both are there."""
+    serials = LibbpfEngine.serials
+    monkeypatch.setattr(LibbpfEngine, "serials", lambda one: serials(one)[::-1])
+    monkeypatch.setattr("pgtrace.tracing.tracer.POLL_S", 60)
+    query = "select sum(length(filler)) from large"
+    prepare(charged, backend, query, "large")
+    with trace(charged.postmaster_pid, literals=True) as tracer, charged.connect() as leader:
+        leader.execute("set parallel_setup_cost = 0; set parallel_tuple_cost = 0")
+        leader.execute("set max_parallel_workers_per_gather = 2")
+        plan = explain(leader, query)
+        pid = leader.info.backend_pid
+        capture = tracer.capture()
+    assert launched(plan) >= 1
+    assert_all(the_query(of(capture, pid), query).io, plan["Shared Read Blocks"])
+    assert "parallel worker" not in {one.backend_type for one in capture.backends}
 
 
 READS_FIRST = """
