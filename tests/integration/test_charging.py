@@ -249,6 +249,18 @@ def test_a_worker_that_is_met_before_its_leader_reads_for_it(
     assert "parallel worker" not in {one.backend_type for one in capture.backends}
 
 
+def test_who_comes_after_the_end_is_in_no_number(charged: PrivateCluster) -> None:
+    """Which may be seconds before all is detached, when names are still asked for."""
+    with trace(charged.postmaster_pid) as tracer, charged.connect() as before:
+        before.execute("select count(*) from pg_class")
+        tracer.engine.detach()
+        with charged.connect() as late:
+            late.execute("select count(*) from pg_class")
+            pids = before.info.backend_pid, late.info.backend_pid
+    seen = {backend.pid for backend in tracer.capture().backends}
+    assert [pid in seen for pid in pids] == [True, False]
+
+
 READS_FIRST = """
 #include <fcntl.h>
 #include <pthread.h>

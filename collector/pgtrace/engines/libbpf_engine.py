@@ -335,6 +335,7 @@ class LibbpfEngine:
 
     def detach(self) -> int:
         """See Engine."""
+        self._tasks.end()
         for serial, _, _ in self._tasks.serials():
             self._tasks.ignore(serial)
         # Not before: what the kernel counts until then would be beyond the end

@@ -59,6 +59,8 @@ class TaskTable:
         """In the light tier, what those ran, by their serials, who ran already."""
         self._looked: tuple[list[int], list[int]] = [], []
         self._listed: list[tuple[int, int, int]] = []
+        self._last: set[int] | None = None
+        """Those that there were when tracing ended."""
 
     def add(self, member: Member, *, in_query: bool) -> int:
         """Take a thread that runs already; its serial. With `in_query`, a scope is open.
@@ -175,9 +177,14 @@ class TaskTable:
                 for index, (serial, tid, ended) in enumerate(
                     zip(self._serials, *looked, strict=True)
                 )
-                if tid and serial
+                if tid and serial and (self._last is None or serial in self._last)
             ]
         return self._listed
+
+    def end(self) -> None:
+        """Whoever comes from now on is nobody's: the kernel takes them until all is detached."""
+        if self._last is None:
+            self._last = {serial for serial, _, _ in self.serials()}
 
     def postmasters(self) -> set[int]:
         """Those of all tasks that were taken and run."""
