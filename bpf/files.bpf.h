@@ -50,7 +50,9 @@ static __noinline __u32 file_system_flags(struct inode *inode, __u32 type)
 	case RAMFS_MAGIC:
 	case TMPFS_MAGIC:
 		return REGULAR | TELLABLE;
+	case 0: /* CephFS before 72386d5245b2, "fs/ceph: set superblock s_magic for IMA ..." */
 	case CEPH_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
 	case FUSE_SUPER_MAGIC:
 	case NFS_SUPER_MAGIC:
 	case OVERLAYFS_SUPER_MAGIC:

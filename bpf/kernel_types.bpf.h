@@ -221,6 +221,7 @@ struct iovec {
 /* include/uapi/linux/magic.h, and the file systems' own sources for ZFS and SMB */
 #define BTRFS_SUPER_MAGIC     0x9123683E
 #define CEPH_SUPER_MAGIC      0x00c36400
+#define CIFS_SUPER_MAGIC      0xFF534D42 /* of SMB2 and 3 as well, but for what statfs() says */
 #define FUSE_SUPER_MAGIC      0x65735546
 #define NFS_SUPER_MAGIC	      0x6969
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
