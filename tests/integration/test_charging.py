@@ -257,8 +257,9 @@ def test_who_comes_after_the_end_is_in_no_number(charged: PrivateCluster) -> Non
         with charged.connect() as late:
             late.execute("select count(*) from pg_class")
             pids = before.info.backend_pid, late.info.backend_pid
-    seen = {backend.pid for backend in tracer.capture().backends}
-    assert [pid in seen for pid in pids] == [True, False]
+    # Where it knows their start to a hundredth of a second it may say that they were there
+    did = {each.pid for each in tracer.capture().backends if each.io or each.queries}
+    assert [pid in did for pid in pids] == [True, False]
 
 
 READS_FIRST = """

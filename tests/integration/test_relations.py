@@ -496,7 +496,8 @@ def test_what_is_no_relation_goes_by_its_path_too(small: PrivateCluster, tmp_pat
 def test_a_file_is_gone_when_its_name_is_no_longer_its_own(
     small: PrivateCluster, own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a tablespace and beside one; not while nobody sees the directory that it was in."""
+    """In a tablespace and beside one; not while nobody sees the directory that it was in. Another
+    server that stays away keeps none of this one's."""
     monkeypatch.setattr(places_module, "CHECK_S", 0)
     own.execute("create table leaves (id int)")
     files = Files(small, None)
@@ -518,13 +519,13 @@ def test_a_file_is_gone_when_its_name_is_no_longer_its_own(
     assert set(gone) == {relation, other, late}
     assert {file.path for file in gone.values()} == {(GONE,)}
     assert {file.kind for file in gone.values()} == {"relation", "other"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Spaces, "are_here", lambda _: False)
+        assert set(files.places.gone()) == {relation}, "of which it is known where it lay"
     index = files.add(gone[relation])
     files.places.forget([relation])
     del files.files[relation]
     assert files.places.place(index) == Place("relation", "pg_default", GONE)
-    with monkeypatch.context() as patch:
-        patch.setattr(Spaces, "are_here", lambda _: False)
-        assert files.places.gone() == {}
     assert {stays, foreign}.isdisjoint(files.places.gone())
     (small.datadir / "elsewhere").unlink()
 

@@ -145,6 +145,6 @@ def test_in_an_interval_of_hours_the_heaviest_of_many_texts_are_kept() -> None:
     for number in range(25_000):
         who = StatementName(0, f"select {number}".encode())
         heavy.count(who, gain(FIRST, HEAP, 1000 if number == 3 else 1))
-    telling = Telling(lambda name: (None, f"{name.text}"), lambda _: Place("heap"))
+    telling = Telling(lambda name: (None, f"{name.text!r}"), lambda _: Place("heap"))
     assert len(heavy._rows) <= 10_000
     assert heavy.listed(telling)[0].text_hash == "b'select 3'"

@@ -191,10 +191,12 @@ def test_what_goes_on_is_in_no_time_of_statements() -> None:
     )
     backend = some_backend(io=[*calls.io, *scan.io], queries=[calls, scan])
     capture = some_capture(backend, tablespaces=[SPACE], duration_s=60.0)
-    assert answer.verdict(capture, statements(capture))[0] == (
+    assert answer.verdict(capture, statements(capture)) == [
         "Statements whose calls ended ran for 4.00 s in 60.0 s: they read for 0.30 s of that "
-        "(8 %), and waited for nvme0n1 for 0.30 s (8 %)."
-    )
+        "(8 %), and waited for nvme0n1 for 0.30 s (8 %).",
+        "One that had not ended read for 45.0 s, 45.0 s of it waiting for the device.",
+        "99 % of all waiting was for one statement: select scan.",
+    ]
     assert "<dd>300 ms, 7.5 % of statements</dd>" in opening(capture)
 
 

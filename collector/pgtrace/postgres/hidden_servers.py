@@ -34,8 +34,16 @@ def hidden_servers() -> str | None:
     what = "1 process looks" if count == 1 else f"{count} processes look"
     belong = "belongs" if count == 1 else "belong"
     lacking = " and ".join(capabilities.missing(capabilities.LOOKING))
-    why = f", and you lack {lacking}" if lacking else ""
-    return f"{what} like PostgreSQL, but {belong} to another user{why}. {sudo.how()}"
+    if not lacking:
+        return (
+            f"{what} like PostgreSQL, but what {'it works' if count == 1 else 'they work'} in may "
+            "not be looked into, although pgtrace has all capabilities for it: a network file "
+            "system that squashes root, FUSE without allow_other, or a security module denies it"
+        )
+    return (
+        f"{what} like PostgreSQL, but {belong} to another user, and you lack {lacking}. "
+        f"{sudo.how()}"
+    )
 
 
 def _may_look_into(pid: int) -> bool:

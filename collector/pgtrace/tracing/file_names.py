@@ -103,15 +103,14 @@ class Places:
             return {}
         self._next_check = now + CHECK_S
         self._spaces.look()
-        if not self._spaces.are_here():
-            return {}
+        all_here = self._spaces.are_here()
         known = list(self._seen)
         first = self._checked if self._checked < len(known) else 0
         self._checked = first + MOST_CHECKED
         return {
             index: self._stand_in(index)
             for index in known[first : self._checked]
-            if self._is_gone(index)
+            if self._is_gone(index, all_here=all_here)
         }
 
     def forget(self, gone: Iterable[int]) -> None:
@@ -124,11 +123,14 @@ class Places:
                 names.relations.forget(path)
         self._unplaced = [index for index in self._unplaced if index in self._seen]
 
-    def _is_gone(self, index: int) -> bool:
+    def _is_gone(self, index: int, *, all_here: bool = True) -> bool:
+        """Of one of which it is not known where it lies, only while all directories are seen."""
         file, space, path = self._seen[index]
         if not file.inode or path is None:
             return False
         if space is None:
+            if not all_here:
+                return False
             gone = self._spaces.within(file.path, file.inode) is None
             # One that was gone before it was looked at is told as what lies elsewhere
             elsewhere = path.startswith((ELLIPSIS, "/"))

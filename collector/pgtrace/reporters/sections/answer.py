@@ -54,6 +54,7 @@ def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
         return ["Nothing was read."]
     return [
         _time_sentence(capture, every, reads),
+        *_going_on(every),
         *_overlapped(every),
         *_heaviest(capture, every, reads),
         *_most_often(capture, every),
@@ -101,6 +102,26 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
     )
 
 
+def _going_on(every: Sequence[Statement]) -> list[str]:
+    """What backends did themselves for statements that had not ended: it is in no time of those
+    that had.
+    """
+    queries = [query for statement in every for query in statement.queries if query.unfinished]
+    reads = of_operation(own_of([io for query in queries for io in query.io]))
+    if not reads:
+        return []
+    who = "One that had not ended" if len(queries) == 1 else "Those that had not ended"
+    return [f"{who} read for {units.duration(time_of(reads))}{_of_it_waiting(reads)}."]
+
+
+def _of_it_waiting(reads: Sequence[Io]) -> str:
+    waited = device_ns(reads)
+    if waited is None:
+        return ""
+    least = "at least " if hidden_ns(reads) else ""
+    return f", {least}{units.duration(waited)} of it waiting for the device"
+
+
 def _overlapped(every: Sequence[Statement]) -> list[str]:
     """What others read for statements at the same time; nothing if that was nothing, or if the
     time of statements is not known: then it is in the sum.
@@ -109,15 +130,10 @@ def _overlapped(every: Sequence[Statement]) -> list[str]:
     if not others or not any(statement.elapsed_ns for statement in every):
         return []
     who = [name for key, name in PERFORMERS.items() if any(r.performed_by == key for r in others)]
-    waited = device_ns(others)
-    least = "at least " if hidden_ns(others) else ""
-    device = ""
-    if waited is not None:
-        device = f", {least}{units.duration(waited)} of it waiting for the device"
     waits = [q.waited_ns for s in every for q in s.queries if q.waited_ns is not None]
     own = f"; backends waited for that {units.duration(sum(waits))}" if waits else ""
-    took = units.duration(time_of(others))
-    return [f"Beside that {' and '.join(who)} read for them for {took}{device}{own}."]
+    took = f"{units.duration(time_of(others))}{_of_it_waiting(others)}"
+    return [f"Beside that {' and '.join(who)} read for them for {took}{own}."]
 
 
 def _devices(capture: Capture, reads: Sequence[Io]) -> str:
@@ -142,9 +158,11 @@ def _device_in_words(capture: Capture, reads: Sequence[Io]) -> str:
 
 
 def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> list[str]:
-    """Which statement and which relation most of that was for; of the reading, where little of it
-    was waiting for a device.
+    """Which statement and which relation most of that was for, or of all, where that is more; of
+    the reading, where little of it was waiting for a device.
     """
+    _, elapsed, all_known = timed(capture)
+    which = "that" if all_known or not elapsed else "all"
 
     def length(own: Sequence[Io]) -> int:
         return (device_ns(own) or 0) if waiting else time_of(own)
@@ -158,12 +176,13 @@ def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
     if listed:
         statement = max(listed, key=lambda s: length(s.reads))
         share = units.percent(length(statement.reads), whole)
-        parts.append(f"{share} of that {what} was for one statement: {short(statement.text)}")
+        parts.append(f"{share} of {which} {what} was for one statement: {short(statement.text)}")
     files = by_name(reads, file_of)
     name, own = max(files, key=lambda item: length(item[1]))
     if own[0].relation:
         share = units.percent(length(own), whole)
-        parts.append(f"{share} was in {name}" if parts else f"{share} of that {what} was in {name}")
+        of = "" if parts else f" of {which} {what}"
+        parts.append(f"{share}{of} was in {name}")
     types = [(t, r) for t, r in _by_type(capture) if t != _CLIENT and length(r) > 0]
     if types:
         kind, own = max(types, key=lambda item: length(item[1]))
