@@ -25,7 +25,7 @@ def test_a_mount_whose_name_has_ends_of_lines_is_no_line_of_others(tmp_path: Pat
     numbers = "".join(f"\v{number}" for number in range(20, 820))
     script = 'mount -t tmpfs "$1" "$2" && mount -t tmpfs own "$2" && cd "$2" && echo && cat'
     with Child(
-        "unshare", "-m", "bash", "-c", script, "x", numbers, tmp_path, stdin=subprocess.PIPE
+        "unshare", "-Urm", "bash", "-c", script, "x", numbers, tmp_path, stdin=subprocess.PIPE
     ) as child:
         wait_for(lambda: child.out)
         found = storage(Path(f"/proc/{child.pid}/cwd"))

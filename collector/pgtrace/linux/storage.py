@@ -7,8 +7,10 @@ Paths of a server, such as `/proc/PID/cwd`, lead into its own mount namespace: i
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from .. import sudo
 from ..errors import PermissionDeniedError, TargetError
@@ -45,6 +47,17 @@ _KINDS = {
     "vd": "virtio",
     "xvd": "Xen",
 }
+
+
+class Mount(NamedTuple):
+    """A line of mountinfo, see proc_pid_mountinfo(5)."""
+
+    mount_id: str
+    device_number: str
+    """`major:minor`."""
+    point: str
+    filesystem: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,30 +111,37 @@ def storage(directory: Path, pid: int | None = None) -> Storage:
         process = re.match(r"/proc/(\d+)/", str(directory))
         owner = pid or (process[1] if process else "self")
         # A chroot hides the mounts outside of it: then they may be our own.
-        mounts = [Path(f"/proc/{which}/mountinfo").read_bytes() for which in (owner, "self")]
+        seen = [*mounts(owner), *mounts("self")]
     except PermissionError as error:
         raise PermissionDeniedError(
             f"{directory} may not be reached ({error.strerror}). {sudo.how()}"
         ) from error
     except OSError as error:
         raise TargetError(f"There is no directory {directory}: {error.strerror}.") from error
-    # By line feeds alone: the kernel writes other ends of lines as they are, and anybody may mount
-    # something of such a name
-    for line in b"".join(mounts).split(b"\n"):
-        fields = os.fsdecode(line).split(" ")
-        if fields[0] == mount_id and "-" in fields[:-2]:
-            filesystem, source = map(_unescape, fields[fields.index("-") + 1 :][:2])
+    for mount in seen:
+        if mount.mount_id == mount_id:
             return Storage(
                 directory,
-                filesystem,
-                source,
-                _unescape(fields[4]),
-                _device(fields[2], filesystem, source),
-                unknown_because(filesystem, fields[2]),
+                mount.filesystem,
+                mount.source,
+                mount.point,
+                _device(mount.device_number, mount.filesystem, mount.source),
+                unknown_because(mount.filesystem, mount.device_number),
             )
     # In a chroot of another mount namespace; a block device behind it is seen all the same.
     why = "its mount cannot be seen from here" if number.startswith("0:") else None
     return Storage(directory, "unknown", "", "", _device(number, "unknown", ""), why)
+
+
+def mounts(process: int | str) -> Iterator[Mount]:
+    """What a process has mounted. Raises OSError."""
+    # By line feeds alone: the kernel writes other ends of lines as they are, and anybody may mount
+    # something of such a name
+    for line in Path(f"/proc/{process}/mountinfo").read_bytes().split(b"\n"):
+        fields = os.fsdecode(line).split(" ")
+        if "-" in fields[:-2]:
+            filesystem, source = map(_unescape, fields[fields.index("-") + 1 :][:2])
+            yield Mount(fields[0], fields[2], _unescape(fields[4]), filesystem, source)
 
 
 def unknown_because(filesystem: str, device_number: str) -> str | None:

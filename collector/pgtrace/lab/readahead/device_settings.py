@@ -9,11 +9,12 @@ which no file of this file system asks for.
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import PgtraceError, UnsupportedError, UsageError
-from ...linux.storage import storage
+from ...linux.storage import mounts, storage
 from ..core.storages import Place
 from ..core.undo_log import Changes, Setting
 
@@ -148,19 +149,13 @@ def _texts(disk: Path, name: str) -> Iterator[str]:
 
 def _mounts() -> Iterator[tuple[str, str]]:
     """Where file systems are mounted, here and for process 1, and the numbers of their devices."""
-    for process in ("1", "self"):
-        try:
-            lines = Path(f"/proc/{process}/mountinfo").read_bytes().split(b"\n")
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.decode(errors="replace").split(" ")
-            if "-" not in fields[:-2]:
-                continue  # the last, which is empty
-            number, source = fields[2], fields[fields.index("-") + 2]
-            if number.startswith("0:") and source.startswith("/"):
-                number = _number_of(source) or number
-            yield fields[4], number
+    for process in "1", "self":
+        with suppress(OSError):
+            for mount in mounts(process):
+                number = mount.device_number
+                if number.startswith("0:") and mount.source.startswith("/"):
+                    number = _number_of(mount.source) or number
+                yield mount.point, number
 
 
 def _number_of(path: str) -> str | None:
