@@ -282,18 +282,21 @@ def test_names_come_back_with_the_server(small: PrivateCluster) -> None:
             connection.execute("drop table before, after")
 
 
+@contextmanager
+def names_of(connected: PrivateCluster, *traced: discovery.Server) -> Iterator[Names]:
+    """Those that a connection to one server tells of these; the first are there."""
+    with closing(Names(partial(connect, connected.dsn()), traced, Failures())) as names:
+        names.start()
+        names.require()
+        yield names
+
+
 def test_names_of_another_server_are_none(small: PrivateCluster, cluster: PrivateCluster) -> None:
     here = discovery.server(cluster.postmaster_pid)
     there = discovery.server(small.postmaster_pid)
-    with (
-        closing(Names(partial(connect, small.dsn()), [here], Failures())) as names,
-        pytest.raises(DatabaseError, match="another"),
-    ):
-        names.start()
-        names.require()
-    with closing(Names(partial(connect, small.dsn()), [here, there], Failures())) as names:
-        names.start()
-        names.require()
+    with pytest.raises(DatabaseError, match="another"), names_of(small, here):
+        pass
+    with names_of(small, here, there) as names:
         assert (names.are_of(here.postmaster_pid), names.are_of(there.postmaster_pid)) == (
             False,
             True,
@@ -312,15 +315,9 @@ def test_names_of_a_standby_elsewhere_are_none(
     there = discovery.server(small.postmaster_pid)
     shared = system_identifier(there)
     monkeypatch.setattr("pgtrace.postgres.catalog.system_identifier", lambda _: shared)
-    with (
-        closing(Names(partial(connect, small.dsn()), [here], Failures())) as names,
-        pytest.raises(DatabaseError, match="another"),
-    ):
-        names.start()
-        names.require()
-    with closing(Names(partial(connect, small.dsn()), [there, here], Failures())) as names:
-        names.start()
-        names.require()
+    with pytest.raises(DatabaseError, match="another"), names_of(small, here):
+        pass
+    with names_of(small, there, here) as names:
         assert names.server == there
 
 
@@ -328,14 +325,12 @@ def test_the_connection_that_lasts_is_known_for_its_own_whatever_came_since(
     small: PrivateCluster,
 ) -> None:
     here = discovery.server(small.postmaster_pid)
-    with closing(Names(partial(connect, small.dsn()), [here], Failures())) as names:
-        names.start()
-        names.require()
+    with names_of(small, here) as names:
         with small.connect() as connection:
             asked = "select pid from pg_stat_activity where application_name = 'pgtrace'"
             ((pid,),) = connection.execute(asked).fetchall()
         for other in range(1_000_000, 1_002_000):
-            names._note_own(other)
+            names._note_own(names._own, other)
         assert names.is_own(pid, 0, 0)
 
 

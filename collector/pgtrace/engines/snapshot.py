@@ -1,7 +1,7 @@
 """What an engine hands over: of one thread, of one query, of everything."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ..model.capture import Operation
 from ..model.capture import Protocol as ProtocolName
@@ -122,6 +122,11 @@ class StatementName(NamedTuple):
     query_id: int
     text: bytes | None
     text_cut: bool = False
+
+    @classmethod
+    def of(cls, query_id: int, text: bytes | None, text_cut: bool) -> Self:
+        """Of a statement as it was seen, which may have both."""
+        return cls(query_id, None) if query_id else cls(query_id, text, text_cut)
 
 
 class Losses(NamedTuple):

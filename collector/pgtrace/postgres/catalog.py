@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ..errors import ConnectionLostError, DatabaseError
@@ -76,7 +77,7 @@ class Names:
         self._lasting: deque[tuple[int, int]] = deque(maxlen=_MOST_OWN)
         """Those of _ask(), which stay open while thousands of the others come and go."""
         self._own_pids: frozenset[int] = frozenset()
-        self.relations = Relations(connect, self._note_own)
+        self.relations = Relations(connect, partial(self._note_own, self._own))
         self.texts: dict[int, str] = {}
         """Of queries, by query_id, as pg_stat_statements has them; known at the end."""
         self.buffers: list[Buffers] = []
@@ -251,12 +252,12 @@ class Names:
         return bool(self._servers) and not any(server.lets_in() for server in self._servers)
 
     def _ask(self) -> None:
-        with self._connect(opened=lambda pid: self._note_own(pid, self._lasting)) as connection:
+        with self._connect(opened=partial(self._note_own, self._lasting)) as connection:
             self._begin(connection)
             self._serve(connection)
 
-    def _note_own(self, pid: int, among: deque[tuple[int, int]] | None = None) -> None:
-        (self._own if among is None else among).append((pid, time.monotonic_ns()))
+    def _note_own(self, among: deque[tuple[int, int]], pid: int) -> None:
+        among.append((pid, time.monotonic_ns()))
         self._own_pids = frozenset(own for own, _ in (*self._own, *self._lasting))
 
     def _begin(self, connection: Asked) -> None:

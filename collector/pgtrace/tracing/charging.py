@@ -286,16 +286,14 @@ class Registry:
         if title.leader_pid and self.options.charge and self.servers.follows(task.postmaster):
             leader = self._leader(process)
             if leader:
-                process.leader = leader
-                leader.helpers.append(process)
+                _lead(leader, process)
             elif not self._target.whole:
                 self._engine.ignore(serial)
             else:
                 self._leaderless.append(process)
-        for helper in [each for each in self._leaderless if self._leads(process, each)]:
+        for helper in [each for each in self._leaderless if _may_lead(process, each)]:
             self._leaderless.remove(helper)
-            helper.leader = process
-            process.helpers.append(helper)
+            _lead(process, helper)
         return process
 
     def _note_end(self, process: TracedProcess, ended_ns: int) -> None:
@@ -309,13 +307,7 @@ class Registry:
             }
 
     def _leader(self, helper: TracedProcess) -> TracedProcess | None:
-        return next((p for p in self._processes.values() if self._leads(p, helper)), None)
-
-    @staticmethod
-    def _leads(process: TracedProcess, helper: TracedProcess) -> bool:
-        same = process.postmaster == helper.postmaster or not process.postmaster
-        inner = process.inner_pid == helper.title.leader_pid
-        return same and (inner or process.pid == helper.title.leader_pid)
+        return next((p for p in self._processes.values() if _may_lead(p, helper)), None)
 
     def _take_helpers(self, leader: TracedProcess, event: QueryEvent) -> None:
         """Let the event pay for the parallel workers that its query started."""
@@ -409,3 +401,13 @@ class Registry:
                 traced_process.fold_helpers(process, self._engine.running(serial))
             if not any(helper.final for helper in process.helpers):
                 del self._helped[serial]
+
+
+def _may_lead(process: TracedProcess, helper: TracedProcess) -> bool:
+    same = process.postmaster == helper.postmaster or not process.postmaster
+    return same and helper.title.leader_pid in {process.inner_pid, process.pid}
+
+
+def _lead(leader: TracedProcess, helper: TracedProcess) -> None:
+    helper.leader = leader
+    leader.helpers.append(helper)

@@ -90,9 +90,7 @@ def of_final(final: TaskSnapshot) -> tuple[dict[int, Sums], dict[int, StatementN
         parts.append((_LAST, final.running))
     for query, named in parts:
         sums[query] = _sums_of(named.reads)
-        # As Timeline has it of who is there: the id tells enough
-        whole = StatementName(named.query_id, named.text, named.text_cut)
-        names[query] = StatementName(named.query_id, None) if named.query_id else whole
+        names[query] = StatementName.of(named.query_id, named.text, named.text_cut)
         _take(rest, sums[query])
     sums[0] = rest
     return sums, names

@@ -377,7 +377,7 @@ class Intervals:
         """Also of a query that runs, and of one that did when it was asked first."""
         name = thread.names.get(query)
         if name is None and (name := self._engine.statement(serial, query)):
-            name = StatementName(name.query_id, None) if name.query_id else name
+            name = StatementName.of(*name)
             if query != OTHERS:
                 thread.names[query] = name
         return name
