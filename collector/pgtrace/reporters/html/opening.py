@@ -8,13 +8,15 @@ from ...model.capture import Capture, Io, Operation, of_operation
 from ...model.histogram import Histogram
 from ..sections import time_parts
 from ..sections.sums import (
+    MOST_HIDDEN,
     PLURALS,
-    device_ns,
+    at_least,
     found_in_buffers,
-    hidden_ns,
     reads_of,
     time_of,
     timed,
+    traced_ns,
+    waited_ns,
 )
 from .parts import escaped, sums
 from .reads import NAMES
@@ -23,8 +25,6 @@ _WIDTH, _HEIGHT = 1000, 26
 _ORDER = ("device", "wait", "readahead_issued", "page_cache", "unknown")
 _WORDS = NAMES | {"wait": "other waits of reads", "unknown": "reads, of which no source is known"}
 _UNKNOWN = "not measured"
-_LITTLE = 0.1
-"""Share of reads of which it may be unknown where they were served, if others tell of them all."""
 _OPERATIONS: tuple[Operation, ...] = ("read", "write", "fsync")
 
 
@@ -48,15 +48,10 @@ def opening(capture: Capture) -> str:
     of_reads = longest == "read"
     figures = _figures(capture, reads, own, elapsed) if of_reads else _of(capture, every, longest)
     # What a commit writes and syncs is not in the time that the server has counted
-    if not _traced_ns(capture) and any(io.operation != "read" for io in every):
+    if not traced_ns(capture) and any(io.operation != "read" for io in every):
         elapsed = 0
     counted = known if elapsed else every
     return f"{sums([*figures])}\n{_bar(_parts(counted, elapsed, capture), elapsed)}"
-
-
-def _traced_ns(capture: Capture) -> int:
-    queries = (query for backend in capture.backends for query in backend.queries)
-    return sum(query.latency.sum for query in queries if query.latency)
 
 
 def _of(capture: Capture, every: Sequence[Io], operation: Operation) -> Iterator[tuple[str, str]]:
@@ -73,12 +68,13 @@ def _of(capture: Capture, every: Sequence[Io], operation: Operation) -> Iterator
 def _figures(
     capture: Capture, reads: Sequence[Io], own: Sequence[Io], elapsed: int
 ) -> Iterator[tuple[str, str]]:
-    waited, whole, hidden = device_ns(own), elapsed or time_of(own), hidden_ns(own)
+    waited, whole = waited_ns(own), elapsed or time_of(own)
     told = _UNKNOWN
-    if waited or (waited is not None and hidden <= _LITTLE * time_of(own)):
+    if waited is not None:
         of = "of statements" if elapsed else "of reading"
-        least = "at least " if hidden else ""
-        told = f"{least}{units.duration(waited)}, {units.share(waited / max(1, whole))} {of}"
+        told = (
+            f"{at_least(own)}{units.duration(waited)}, {units.share(waited / max(1, whole))} {of}"
+        )
     yield "waiting for the device", told
     hits = found_in_buffers(capture)
     told_of = [io for io in reads if io.source != "unknown"]
@@ -87,7 +83,7 @@ def _figures(
         for some in (reads, told_of, [io for io in reads if io.source == "device"])
     )
     level = "the page cache" if hits is None else "shared_buffers or the page cache"
-    known = blocks and every - blocks <= _LITTLE * every
+    known = blocks and every - blocks <= MOST_HIDDEN * every
     found = units.share(1 - device / ((hits or 0) + blocks)) if known else _UNKNOWN
     yield f"blocks out of {level}", found
     slow = [io for io in reads if io.source == "device" and io.count]

@@ -11,6 +11,7 @@ from . import time_answer
 from .statements import Statement
 from .sums import (
     PERFORMERS,
+    at_least,
     by_name,
     device_ns,
     file_of,
@@ -19,6 +20,7 @@ from .sums import (
     reads_of,
     time_of,
     timed,
+    waited_ns,
     written,
 )
 
@@ -52,19 +54,23 @@ def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
         return ["Reads were not measured."]
     if not reads:
         return ["Nothing was read."]
+    done, elapsed, all_known = timed(capture)
+    which = "that" if all_known or not elapsed else "all"
     return [
-        _time_sentence(capture, every, reads),
+        _time_sentence(capture, reads, of_operation(done), elapsed, all_known=all_known),
         *_going_on(every),
         *_overlapped(every),
-        *_heaviest(capture, every, reads),
+        *_heaviest(capture, every, reads, which),
         *_most_often(capture, every),
     ]
 
 
-def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> str:
-    done, elapsed, all_known = timed(capture)
-    own = of_operation(done) if elapsed else list(reads)
-    took, waited, hidden = time_of(own), device_ns(own), hidden_ns(own)
+def _time_sentence(
+    capture: Capture, reads: Sequence[Io], done: Sequence[Io], elapsed: int, *, all_known: bool
+) -> str:
+    """Of all reads, or if that is known of those that were `done` in that time, see timed()."""
+    own = done if elapsed else reads
+    took, waited = time_of(own), waited_ns(own)
     span = units.duration(capture.duration_s * 1e9)
     if elapsed:
         which = "Statements" if capture.probes.queries != "memory" else "Statements that read"
@@ -81,7 +87,7 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         who = "The process" if one else "All processes together"
         words = f"{who} read for {units.duration(took)} in {span}"
         whole = took
-    if waited is None or (not waited and hidden > _NOT_LITTLE * took):
+    if waited is None:
         return f"{words}; how much of it was waiting for the device is not measured."
     others = time_of(r for r in own if r.source == "wait")
     besides = ""
@@ -90,14 +96,13 @@ def _time_sentence(capture: Capture, every: Sequence[Statement], reads: Sequence
         besides = f"for read-ahead on its way, locks or memory for {so_long}"
     if not device_ns(reads):
         besides = f"; they waited {besides}" if besides else ""
-        known = ", as far as is known" if hidden else ""
+        known = ", as far as is known" if hidden_ns(own) else ""
         return f"{words}, and never waited for the device{known}{besides}."
     besides = f", and {besides}" if besides else ""
     share = units.percent(waited, whole)
     of = "" if elapsed else " of it"
-    least = "at least " if hidden else ""
     return (
-        f"{words}, and waited for {_devices(capture, own)} for {least}"
+        f"{words}, and waited for {_devices(capture, own)} for {at_least(own)}"
         f"{units.duration_beside(waited, whole)} ({share}{of}){besides}."
     )
 
@@ -115,11 +120,10 @@ def _going_on(every: Sequence[Statement]) -> list[str]:
 
 
 def _of_it_waiting(reads: Sequence[Io]) -> str:
-    waited = device_ns(reads)
+    waited = waited_ns(reads)
     if waited is None:
         return ""
-    least = "at least " if hidden_ns(reads) else ""
-    return f", {least}{units.duration(waited)} of it waiting for the device"
+    return f", {at_least(reads)}{units.duration(waited)} of it waiting for the device"
 
 
 def _overlapped(every: Sequence[Statement]) -> list[str]:
@@ -157,12 +161,12 @@ def _device_in_words(capture: Capture, reads: Sequence[Io]) -> str:
     return found if found in {"the device", "devices"} else f"the device {found}"
 
 
-def _heaviest(capture: Capture, every: Sequence[Statement], reads: Sequence[Io]) -> list[str]:
-    """Which statement and which relation most of that was for, or of all, where that is more; of
-    the reading, where little of it was waiting for a device.
+def _heaviest(
+    capture: Capture, every: Sequence[Statement], reads: Sequence[Io], which: str
+) -> list[str]:
+    """Which statement and which relation most of `that` was for, or of `all`, where that is more;
+    of the reading, where little of it was waiting for a device.
     """
-    _, elapsed, all_known = timed(capture)
-    which = "that" if all_known or not elapsed else "all"
 
     def length(own: Sequence[Io]) -> int:
         return (device_ns(own) or 0) if waiting else time_of(own)

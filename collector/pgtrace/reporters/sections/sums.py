@@ -19,6 +19,8 @@ SOURCES = {
     "device": "device",
     "wait": "wait",
 }
+MOST_HIDDEN = 0.1
+"""Share of reads of which it may be unknown where they were served, if others tell of them all."""
 PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 
 
@@ -36,13 +38,19 @@ def timed(capture: Capture) -> tuple[list[Io], int, bool]:
     """What backends did themselves for statements of which it is known how long they took, and how
     long that was; and whether none read for others: one that goes on has no time yet.
     """
-    queries = [query for backend in capture.backends for query in backend.queries]
-    elapsed = sum(query.latency.sum for query in queries if query.latency)
+    elapsed = traced_ns(capture)
     if not elapsed:
         return of_ended_calls(capture)
+    queries = [query for backend in capture.backends for query in backend.queries]
     done = [io for query in queries if not query.unfinished for io in own_of(query.io)]
     going = [io for query in queries if query.unfinished for io in own_of(query.io)]
     return done, elapsed, not of_operation(going)
+
+
+def traced_ns(capture: Capture) -> int:
+    """How long the calls took that were traced from their beginning to their end."""
+    queries = (query for backend in capture.backends for query in backend.queries)
+    return sum(query.latency.sum for query in queries if query.latency)
 
 
 def of_ended_calls(capture: Capture) -> tuple[list[Io], int, bool]:
@@ -94,6 +102,19 @@ def device_ns(reads: Sequence[Io]) -> int | None:
 def hidden_ns(reads: Iterable[Io]) -> int:
     """How long those took of which it is not known where they were served."""
     return sum(r.total_ns for r in reads if r.source == "unknown")
+
+
+def waited_ns(reads: Sequence[Io]) -> int | None:
+    """As device_ns(), of which at_least() is to be said; None also where nobody waited, but too
+    much is hidden to say so.
+    """
+    waited = device_ns(reads)
+    return waited if waited or hidden_ns(reads) <= MOST_HIDDEN * time_of(reads) else None
+
+
+def at_least(reads: Iterable[Io]) -> str:
+    """What stands before a sum of which more may be hidden."""
+    return "at least " if hidden_ns(reads) else ""
 
 
 def written(capture: Capture) -> list[tuple[str, list[Io]]]:
