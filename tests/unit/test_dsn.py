@@ -16,6 +16,7 @@ SECRETS = ["s3cret", "ret!"]
         "postgresql://mon:s3c@ret!@127.0.0.1/shop",
         "postgresql://mon:s3c/ret!@127.0.0.1/shop",
         "postgresql://mon:s3c ret!@127.0.0.1/shop",
+        "postgresql://mon:s3c?c@ret!@127.0.0.1/shop",
         "host=127.0.0.1 password=s3c ret!",
         "password='s3cret!",
         "s3cret!",
@@ -37,6 +38,8 @@ def test_a_password_that_is_not_encoded_is_told_to_nobody(
     [
         "",
         "host=/tmp user=me password='p@ss /%'",
+        "host=/tmp password=a://b@c@d/@",
+        "postgresql://mon:pa?ss@127.0.0.1/shop",
         "postgresql://mon:p%40ss%2f@127.0.0.1:5432,10.0.0.1/shop?connect_timeout=3",
         "postgresql:///shop?host=/tmp&user=me@example",
     ],

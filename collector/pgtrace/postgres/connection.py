@@ -175,9 +175,9 @@ def check_dsn(dsn: str) -> None:
 
     try:
         conninfo_to_dict(dsn)
-        url = dsn.partition("://")[2].partition("?")[0]
-        authority, _, path = url.partition("/")
-        if authority.count("@") < 2 and "@" not in path:
+        is_url = dsn.startswith(("postgresql://", "postgres://"))
+        authority, _, path = dsn.partition("://")[2].partition("/")
+        if not is_url or (authority.count("@") < 2 and "@" not in path.partition("?")[0]):
             return
     except (psycopg.Error, UnicodeError):
         pass
