@@ -44,8 +44,7 @@ static __noinline int read_application_name(struct pgt_task *task)
 	task->named_at = pointer;
 	__builtin_memset(task->query.application_name, 0, NAME);
 	task->application = 0;
-	/* It may be swapped out, or on its way to another node: it is read again for the next query
-	 */
+	/* Swapped out, or on its way to another node: it is read again for the next query */
 	if (pointer &&
 	    bpf_probe_read_user_str(task->query.application_name, NAME, (void *)pointer) < 0)
 		task->named_at = 0;
