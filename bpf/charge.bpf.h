@@ -3,8 +3,6 @@
 #ifndef CHARGE_BPF_H
 #define CHARGE_BPF_H
 
-#include "query_id.bpf.h"
-#include "statements.bpf.h"
 #include "tasks.bpf.h"
 
 #define STEP 8
@@ -62,8 +60,8 @@ static __always_inline __u32 leader_pid(struct pgt_task *task)
 	return unknown(task, number);
 }
 
-/* A parallel worker is told for which of its leader's statements it was started; others may be
- * leaders. */
+/* A parallel worker is told for which of its leader's statements it was started, once it has read
+ * something: see booking.bpf.h. Others may be leaders. */
 static __always_inline void know_leader(struct pgt_task *task)
 {
 	struct pgt_leader_key key = {.postmaster = task->postmaster};
@@ -78,15 +76,13 @@ static __always_inline void know_leader(struct pgt_task *task)
 	}
 	found = bpf_map_lookup_elem(&pgt_leaders, &key);
 	leader = found ? task_at(*found) : NULL;
-	if (leader && options.light)
-		task->query.serial = leader->serial;
-	if (!leader || !leader->query.open)
-		return;
-	if (!leader->query.statement) {
-		learn_query_id(*found, false);
-		find_statement(task->index, *found);
+	if (options.light) {
+		if (leader)
+			task->query.serial = leader->serial;
+		return; /* it is looked up when it reads */
 	}
-	task->started_for = leader->query.statement;
+	if (leader && leader->query.open)
+		task->started_for = TO_ASK | *found;
 }
 
 /* The first event of a new child. Titles of background processes and parallel workers stand
@@ -183,17 +179,28 @@ static __always_inline bool is_elsewhere(void)
 
 /* The same for probes that wait in the processes that matter alone: where that is one thread,
  * the verifier has nothing else to look at. */
-static __always_inline struct pgt_task *query_task(void)
+static __always_inline struct pgt_task *query_task_if(bool begin)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), index = 0;
 	struct pgt_task *task;
 
 	if (!options.only_tid)
-		return traced_task();
+		return task_if(begin);
 	if (tid != options.only_tid)
 		return NULL;
 	task = bpf_map_lookup_elem(&pgt_tasks, &index);
 	return task && !task->ignored ? task : NULL;
+}
+
+static __always_inline struct pgt_task *query_task(void)
+{
+	return query_task_if(true);
+}
+
+/* The same where a text was told of before. */
+static __always_inline struct pgt_task *begun_query_task(void)
+{
+	return query_task_if(false);
 }
 
 #endif

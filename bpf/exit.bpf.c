@@ -2,7 +2,7 @@
 /* The end of a thread. Behind read_probes.bpf.c: programs are loaded in the order of their
  * sections, and where fentry is not permitted that is to be seen before others were verified. */
 
-#include "light.bpf.h"
+#include "booking.bpf.h"
 #include "requests.bpf.h"
 #include "tasks.bpf.h"
 #include "times.bpf.h"

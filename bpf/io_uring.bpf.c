@@ -2,10 +2,10 @@
 /* PostgreSQL 18's asynchronous I/O: reads that io_uring performs are charged to the backend that
  * asked, and to the query that it ran then. */
 
+#include "booking.bpf.h"
 #include "charge.bpf.h"
 #include "counting.bpf.h"
 #include "files.bpf.h"
-#include "charged_query.bpf.h"
 #include "reads.bpf.h"
 #include "requests.bpf.h"
 #include "slots.bpf.h"
@@ -96,15 +96,17 @@ static __always_inline __u64 executed_bytes(struct pgt_task *backend)
 }
 
 /* Programs on tracepoints are not preempted: of the lanes as many are taken as CPUs count for
- * this task at this moment, mostly one. */
-static __always_inline __u32 take_lane(struct pgt_completed *completed)
+ * this task at this moment, mostly one. Not static: of what it returns the verifier knows nothing,
+ * and follows what comes next once. */
+__noinline __u32 take_lane(__u32 task_index)
 {
+	struct pgt_task *task = task_at(task_index);
 	__u32 i;
 
-	for (i = 0; i < LANES; i++)
-		if (!__sync_lock_test_and_set(&completed->lanes[i], 1))
-			break;
-	return i;
+	for (i = 0; task && i < LANES; i++)
+		if (!__sync_lock_test_and_set(&task->completed.lanes[i], 1))
+			return i;
+	return LANES;
 }
 
 static __always_inline bool count_request(__u32 place, struct pgt_measured *measured)
@@ -180,7 +182,7 @@ static __always_inline int request_end(__u64 key, __s64 ret)
 		counted = count_request(place, &measured) ||
 			  count_by_kind(backend, &owner, done.by_kind, &measured);
 	} else {
-		lane = take_lane(&backend->completed);
+		lane = take_lane(backend->index);
 		owner.owner = LANE | lane;
 		counted = lane < LANES && (count_request(charged_slot(&owner, false), &measured) ||
 					   count_by_kind(backend, &owner, done.by_kind, &measured));

@@ -233,12 +233,4 @@ static __always_inline __u64 statement_seen(struct pgt_task *task, __u64 now, bo
 	return seen->statement;
 }
 
-/* What a task's own read is booked on, or its time where it `switches` or ends. */
-static __always_inline __u64 query_of(struct pgt_task *task, __u64 now, bool switches)
-{
-	if (options.light)
-		return statement_seen(task, now, switches);
-	return task->query.open ? task->query.number : 0;
-}
-
 #endif

@@ -18,6 +18,7 @@
 #define COMPONENT  40	   /* bytes of each, the closing NUL included */
 #define FOLDED	   64	   /* slots of a query that are put to its statement's at once */
 #define TEXT	   1024	   /* bytes of query text kept, the closing NUL included */
+#define CERTAIN	   3	   /* handles that agree on where they say what they read */
 #define SERVERS	   16	   /* postmasters traced at once */
 #define TITLE	   160	   /* bytes of a process title kept */
 #define NAME	   64	   /* NAMEDATALEN: what application_name may be long */
@@ -31,6 +32,7 @@
 #define NOWHERE	   (~0ull)	   /* no position: no read of this file was seen before */
 #define STATEMENT  (1ull << 62)	   /* in place of a query's number: a statement's index + 1 */
 #define OTHERS	   (STATEMENT - 1) /* a statement for which there was no room */
+#define TO_ASK	   (1ull << 63)	   /* beside a task's index: the statement that it runs */
 
 enum pgt_operation { OP_READ, OP_WRITE, OP_FSYNC, OP_FDATASYNC, OP_SYNC_FILE_RANGE, OPERATIONS };
 enum pgt_source { PAGE_CACHE, READAHEAD_ISSUED, DEVICE, WAIT, SOURCE_UNKNOWN, SOURCES };
@@ -108,6 +110,14 @@ struct pgt_memory {
 	__u32 unused;
 };
 
+/* Where a server's I/O handles say what they read: found by reads whose place is known. */
+struct pgt_handles {
+	__u32 submitted; /* a probe sees what is handed to I/O workers */
+	__u32 place;	 /* of the relation's numbers in a PgAioHandle; 0: not known yet */
+	__u32 agreed;	 /* so many reads had theirs there: CERTAIN are enough */
+	__u32 unused;
+};
+
 /* What user space changes while the programs run. */
 enum pgt_checkpoint_phase {
 	CHECKPOINT_BEGIN,
@@ -139,6 +149,7 @@ struct pgt_live {
 	__u64 parents[SERVERS]; /* struct task_struct * of each postmaster, only compared; 0: not
 				   known yet */
 	__u64 followed;		/* how often it changed whose children are traced */
+	struct pgt_handles handles[SERVERS];
 };
 
 /* The histogram of reads, or of writes or fsyncs, that agree in everything that is told apart. Only
@@ -198,7 +209,7 @@ struct pgt_query {
 	__u32 text_length; /* without the closing NUL */
 	__u8 protocol;
 	__u8 open;
-	__u8 executed;	   /* portals that ran: 2, more than one */
+	__u8 executed;	   /* portals that ran: 2, more than one; not counting those of its own */
 	__u8 done;	   /* query__done was seen, or is not probed */
 	__u8 failed;	   /* the transaction was aborted while it ran */
 	__u8 begun_before; /* it was open when tracing began */
@@ -298,6 +309,16 @@ struct pgt_stream {
 	__u64 next; /* or NOWHERE */
 };
 
+/* What is asked for, as a PgAioHandle has it (PgAioTargetData, src/include/storage/aio_types.h). */
+struct pgt_blocks {
+	__u32 tablespace;
+	__u32 database;
+	__u32 relation;
+	__u32 first;
+	__u32 number;
+	__u32 fork; /* in its lowest byte */
+};
+
 /* Whom the read is for that a task is making, if not for itself. */
 struct pgt_charge {
 	__u32 charged_to; /* serial; 0: itself */
@@ -305,9 +326,12 @@ struct pgt_charge {
 	__u64 query;
 	__u64 queued_ns;
 	__u32 pattern;
-	__u32 known;	/* the pattern is that of the request, not of this call */
-	__u32 expected; /* it asked for a read that it makes itself, next */
-	__u32 doubted;	/* such a read did not come once */
+	__u32 known;		  /* the pattern is that of the request, not of this call */
+	__u32 expected;		  /* it asked for a read that it makes itself, next */
+	__u32 doubted;		  /* such a read did not come once */
+	__u64 handle;		  /* with which it asked last, */
+	struct pgt_blocks blocks; /* for these */
+	__u64 submitted_ns;	  /* when it handed reads to others last */
 };
 
 /* Writes and fsyncs of one task that are in no histogram. */
@@ -410,21 +434,24 @@ struct pgt_task {
 	__u64 switches;
 	__u64 asked;
 	__u64 position;
-	__u64 started_for; /* of a parallel worker: its leader's statement; 0: not known */
+	__u64 started_for; /* of a parallel worker: its leader's statement, which may be TO_ASK;
+			      0: not known */
 	__u64 application; /* hash of its query's application_name */
 	struct pgt_times times;
 	struct pgt_seen seen;
 	__u32 files_used; /* ever: more than FILES means that some were forgotten */
 	__u32 streams_used;
-	__u32 operation; /* of what other_ns is the begin */
-	__u32 chosen;	 /* scratch */
-	__u32 folding;	 /* odd while a query's slots are put to its statement's */
-	__u32 exit_code; /* as wait() tells it; 0: it left by itself, or runs */
-	__u64 other_ns;	 /* of the write or fsync in flight; 0: none */
-	__u64 began_ns;	 /* when it was first seen */
-	__u64 ended_ns;	 /* 0 while it runs */
-	__u64 site;	 /* whence the text of its query was reported, without USDT */
-	__u64 named_at;	 /* where its application_name was read, or 0 */
+	__u32 operation;   /* of what other_ns is the begin */
+	__u32 chosen;	   /* scratch */
+	__u32 folding;	   /* odd while a query's slots are put to its statement's */
+	__u32 exit_code;   /* as wait() tells it; 0: it left by itself, or runs */
+	__u64 other_ns;	   /* of the write or fsync in flight; 0: none */
+	__u64 began_ns;	   /* when it was first seen */
+	__u64 ended_ns;	   /* 0 while it runs */
+	__u64 site;	   /* whence the text of its query was reported, without USDT */
+	__u64 portal_site; /* one of two places from which it is reported that a portal ran, */
+	__u32 portals[2];  /* and how many its query reported from there, and from the other */
+	__u64 named_at;	   /* where its application_name was read, or 0 */
 	__u64 lost_reads;
 	__u64 lost_queries;
 	struct pgt_charge charge;
@@ -452,7 +479,7 @@ struct pgt_task {
 	__u64 born_ns;	  /* when its process began; 0: before tracing */
 	__u32 missed;	  /* it left a CPU or came on one while it was ignored */
 	__u32 inner_tgid; /* as its own PID namespace has it */
-	__u64 padding[3]; /* as a slot's: all tasks have their fields on the same lines */
+	__u64 padding[4]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {

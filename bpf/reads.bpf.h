@@ -3,10 +3,10 @@
 #ifndef READS_BPF_H
 #define READS_BPF_H
 
+#include "booking.bpf.h"
 #include "charge.bpf.h"
 #include "counting.bpf.h"
 #include "files.bpf.h"
-#include "light.bpf.h"
 #include "requests.bpf.h"
 #include "slots.bpf.h"
 #include "tasks.bpf.h"

@@ -2,8 +2,8 @@
 /* A CPU goes from one task to another: the probe of times.bpf.h. It is met by every task of the
  * host, so that those that are not traced leave at the first test. */
 
+#include "booking.bpf.h"
 #include "charge.bpf.h"
-#include "light.bpf.h"
 #include "tasks.bpf.h"
 #include "times.bpf.h"
 

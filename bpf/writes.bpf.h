@@ -5,10 +5,10 @@
 #ifndef WRITES_BPF_H
 #define WRITES_BPF_H
 
+#include "booking.bpf.h"
 #include "charge.bpf.h"
 #include "counting.bpf.h"
 #include "files.bpf.h"
-#include "light.bpf.h"
 #include "reads.bpf.h"
 #include "slots.bpf.h"
 

@@ -233,7 +233,8 @@ def empty_programs(
 ) -> Iterator[None]:
     """Programs of floors.bpf.c that do nothing, where pgtrace has its own: at reads; with `binary`
     at the queries of all that run it; with `switch` at each switch of tasks; with `asked_in` where
-    all that run it ask for reads that I/O workers may make; with `uring` at requests of io_uring.
+    all that run it hand reads to I/O workers, or else ask for them; with `uring` at requests of
+    io_uring.
     """
     requests = probes.uring() if uring else {}
     if isinstance(requests, str):
@@ -254,8 +255,8 @@ def empty_programs(
         missing = []
         if binary:
             missing += probes.attach_queries(loaded, binary, -1, done=False)
-        if asked_in and (lacking := probes.attach_io_workers(loaded, asked_in, -1)):
-            missing.append(lacking)
+        if asked_in and not probes.attach_submissions(loaded, asked_in, -1):
+            missing += filter(None, [probes.attach_io_workers(loaded, asked_in, -1)])
         if missing:
             raise BenchError(*missing)
         yield

@@ -60,5 +60,6 @@ EMPTY("uprobe", pgt_q_start)
 EMPTY("uprobe", pgt_q_portal_done)
 EMPTY("uprobe", pgt_x_abort)
 EMPTY("uprobe", pgt_a_ask)
+EMPTY("uprobe", pgt_a_submit)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -52,6 +52,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "memory": layout.Memory,
     "task": layout.Task,
     "leader_key": layout.LeaderKey,
+    "handles": layout.Handles,
+    "blocks": layout.Blocks,
     "asked_key": layout.AskedKey,
     "asked": layout.Asked,
 }

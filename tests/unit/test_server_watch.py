@@ -195,7 +195,7 @@ def test_of_probes_that_cannot_all_be_attached_none_stays(
         links.append("half of it")
         raise error
 
-    monkeypatch.setattr(attachments.probes, "attach_io_workers", attach)
+    monkeypatch.setattr(tried, "_attach_asking", attach)
     new: Any = SimpleNamespace(pid=2, io_workers=True, aio=True)
     for _ in range(2):
         if isinstance(error, OSError):

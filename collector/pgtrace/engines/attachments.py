@@ -34,6 +34,7 @@ class Attachments:
         """Both have binaries, by their inodes."""
         self._not_measured = not_measured
         self._attach_ids: Callable[[str, int], list[str]] = lambda _, __: []
+        self._attach_asking: Callable[[str, int], str | None] = lambda _, __: None
         self.query_source: QuerySource = "none"
         self.times = False
         self.waits: set[int] = set()
@@ -64,12 +65,13 @@ class Attachments:
         close_scopes: Callable[[], None],
         begin_light: Callable[[], bool],
         attach_ids: Callable[[str, int], list[str]],
+        attach_asking: Callable[[str, int], str | None],
     ) -> None:
         """Attach them. `close_scopes` is called where nothing would tell when a query ends;
         `begin_light` returns whether backends' memory tells what they run; `attach_ids` what is
-        not measured of query ids.
+        not measured of query ids, and `attach_asking` of I/O workers.
         """
-        self._attach_ids = attach_ids
+        self._attach_ids, self._attach_asking = attach_ids, attach_asking
         # Before all: who ends from now on is seen to. Then what may be refused: links of uprobes
         # take long to come and to go
         request = self._request
@@ -180,7 +182,7 @@ class Attachments:
         return probes.attach_queries(self._object, binary, pid, done=self.done)
 
     def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
-        missing = [probes.attach_io_workers(self._object, *each) for each in binaries]
+        missing = [self._attach_asking(*each) for each in binaries]
         self._asked_in |= {foreign_files.inode(binary) for binary, _ in binaries}
         return list(dict.fromkeys(filter(None, missing)))
 

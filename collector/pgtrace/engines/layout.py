@@ -28,6 +28,7 @@ TIMED = 32
 COMPONENTS = 4
 COMPONENT = 40
 TEXT = 1024
+CERTAIN = 3
 SERVERS = 16
 TITLE = 160
 NAME = 64
@@ -39,6 +40,7 @@ ENTRY = 768
 HEAD = 64
 STATEMENT = 1 << 62
 OTHERS = STATEMENT - 1
+TO_ASK = 1 << 63
 COOKIE_REGISTER = 0xFFFF
 COOKIE_IN_MEMORY = 0x10000
 
@@ -125,6 +127,17 @@ class Memory(ctypes.Structure):
     )
 
 
+class Handles(ctypes.Structure):
+    """struct pgt_handles."""
+
+    _fields_ = (
+        ("submitted", c_uint32),
+        ("place", c_uint32),
+        ("agreed", c_uint32),
+        ("unused", c_uint32),
+    )
+
+
 class Live(ctypes.Structure):
     """struct pgt_live."""
 
@@ -147,6 +160,7 @@ class Live(ctypes.Structure):
         ("lost_times", c_uint64),
         ("parents", c_uint64 * SERVERS),
         ("followed", c_uint64),
+        ("handles", Handles * SERVERS),
     )
 
     def place_of(self, postmaster: int) -> int | None:
@@ -372,6 +386,19 @@ class Stream(ctypes.Structure):
     )
 
 
+class Blocks(ctypes.Structure):
+    """struct pgt_blocks."""
+
+    _fields_ = (
+        ("tablespace", c_uint32),
+        ("database", c_uint32),
+        ("relation", c_uint32),
+        ("first", c_uint32),
+        ("number", c_uint32),
+        ("fork", c_uint32),
+    )
+
+
 class Charge(ctypes.Structure):
     """struct pgt_charge."""
 
@@ -384,6 +411,9 @@ class Charge(ctypes.Structure):
         ("known", c_uint32),
         ("expected", c_uint32),
         ("doubted", c_uint32),
+        ("handle", c_uint64),
+        ("blocks", Blocks),
+        ("submitted_ns", c_uint64),
     )
 
 
@@ -492,6 +522,8 @@ class Task(ctypes.Structure):
         ("began_ns", c_uint64),
         ("ended_ns", c_uint64),
         ("site", c_uint64),
+        ("portal_site", c_uint64),
+        ("portals", c_uint32 * 2),
         ("named_at", c_uint64),
         ("lost_reads", c_uint64),
         ("lost_queries", c_uint64),
@@ -520,7 +552,7 @@ class Task(ctypes.Structure):
         ("born_ns", c_uint64),
         ("missed", c_uint32),
         ("inner_tgid", c_uint32),
-        ("padding", c_uint64 * 3),
+        ("padding", c_uint64 * 4),
     )
 
 

@@ -37,6 +37,7 @@ from . import (
 )
 from .attachments import Attachments
 from .file_table import FileTable
+from .io_workers import IoWorkers
 from .light import Light
 from .map_sizes import Room
 from .query_ids import QueryIds
@@ -102,11 +103,13 @@ class LibbpfEngine:
             if request.binaries and request.query_ids and not no_usdt:
                 self._query_ids = QueryIds(self._object, self._live)
             self._attachments.attach(
-                self._tasks.close_scopes, lambda: self._begin_light(request), self._attach_ids
+                self._tasks.close_scopes,
+                lambda: self._begin_light(request),
+                self._attach_ids,
+                self._attach_asking,
             )
-            if self._query_ids:
-                for place, each in enumerate(request.postmasters):
-                    self._query_ids.join(place, each)
+            for place, each in enumerate(request.postmasters):
+                self._join(place, each)
             if len(self.not_measured) > len(request.not_measured) or (
                 self._light and self._light.not_measured
             ):
@@ -134,6 +137,7 @@ class LibbpfEngine:
             self._light.look()
         if self._query_ids:
             self._query_ids.look()
+        self._io_workers.look()
         due = time.monotonic() - (_SETTLE_S if settled and not self._detached else 0)
         events = []
         while self._ended and self._ended[0][0] <= due:
@@ -273,8 +277,7 @@ class LibbpfEngine:
         place = list(self._live.postmasters).index(old)
         if self._light:
             self._light.follow(place, new, binary)
-        if self._query_ids:
-            self._query_ids.join(place, new)
+        self._join(place, new)
         _set_postmaster(self._live, place, new)
 
     def let_go_of_orphans(self) -> None:
@@ -354,7 +357,7 @@ class LibbpfEngine:
         self._statements.close()
         self._tasks.close()
         self._light = self._query_ids = None  # which know self._live, too
-        del self._live
+        del self._live, self._io_workers
         self._live_memory.close()
         self._object.close(wait=wait)
 
@@ -420,6 +423,7 @@ class LibbpfEngine:
     def _open(self, request: Request) -> None:
         self._live_memory = mmap.mmap(self._object.map(".data.live").fd, mmap.PAGESIZE)
         self._live = layout.Live.from_buffer(self._live_memory)
+        self._io_workers = IoWorkers(self._object, self._live)
         self._files = FileTable(self._object, self._room.files)
         self._pool = SlotPool(self._object, self._room, self._files.number)
         self._statements = StatementTable(self._object, self._pool, self._room.statements)
@@ -444,6 +448,14 @@ class LibbpfEngine:
 
     def _attach_ids(self, binary: str, pid: int) -> list[str]:
         return self._query_ids.attach(binary, pid) if self._query_ids else []
+
+    def _attach_asking(self, binary: str, pid: int) -> str | None:
+        return self._io_workers.attach(binary, pid)
+
+    def _join(self, place: int, postmaster: Postmaster) -> None:
+        self._io_workers.join(place, postmaster)
+        if self._query_ids:
+            self._query_ids.join(place, postmaster)
 
     def _take_record(self, data: bytes) -> None:
         if data[0] == layout.RECORD_SAMPLE:

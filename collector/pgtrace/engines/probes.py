@@ -13,7 +13,7 @@ from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
 from ..linux import capabilities, tracepoints
 from ..model.capture import Operation
-from ..postgres.binary import probe_offset, sites, symbol_offset
+from ..postgres.binary import probe_offset, sites, submission_offset, symbol_offset
 from . import ProbeType, usdt
 
 PROBE_TYPES: tuple[ProbeType, ...] = ("fentry", "tracepoint", "kprobe")
@@ -225,6 +225,18 @@ def attach_io_workers(loaded: Object, binary: str, pid: int) -> str | None:
     if not _uprobe(loaded, "pgt_a_ask", pid, binary, function):
         return f"reads by I/O workers, as their queries': the binary does not export {function}"
     return None
+
+
+def attach_submissions(loaded: Object, binary: str, pid: int) -> bool:
+    """What is handed to those workers. Whether it is known where that is."""
+    offset = submission_offset(binary)
+    if offset is None:
+        return False
+    try:
+        loaded.attach_places("pgt_a_submit", pid, binary, [Place(offset)])
+    except LibbpfError as error:
+        return _absent(error, "uprobe of what is handed to I/O workers", binary)
+    return True
 
 
 def attach_waits(loaded: Object, binary: str, pid: int) -> str | None:

@@ -234,7 +234,7 @@ class TaskTable:
             in_flight=_in_flight(task),
             requests=max(0, task.requests - task.completed.requests),
             application_name=task.query.application_name,
-            started_for=task.started_for,
+            started_for=0 if task.started_for & layout.TO_ASK else task.started_for,
         )
 
     def foldings(self) -> dict[int, int]:

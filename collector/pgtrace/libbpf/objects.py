@@ -314,10 +314,11 @@ class Object:
         return self._links[before:]
 
     def let_go(self, links: Sequence[Callable[[], object]]) -> None:
-        """Detach these, and keep the others."""
+        """Detach these, as far as they are there, and keep the others."""
         for link in links:
-            self._links.remove(link)
-            link()
+            if link in self._links:
+                self._links.remove(link)
+                link()
 
     def detach(self, keep: int = 0) -> None:
         """Detach all but the first `keep` links; what was counted can still be read."""

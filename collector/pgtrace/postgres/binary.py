@@ -65,6 +65,11 @@ def probe_offset(path: Path | str, name: str) -> int | None:
     return symbol_offset(path, name) if cheap is None else cheap
 
 
+def submission_offset(path: Path | str) -> int | None:
+    """Offset in the file of where a probe sees what is handed to I/O workers; None: not known."""
+    return _contents(path).submission
+
+
 def has_symbol(path: Path | str, name: str) -> bool:
     """Whether the file defines this symbol. Errors as symbol_address()."""
     return symbol_address(path, name) is not None

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from . import entry, symbols
+from . import entry, submission, symbols
 from .symbols import MOST_BYTES, Load, Ranges, offset_of
 
 PROVIDER = "postgresql"
@@ -64,6 +64,8 @@ class Contents(Struct, frozen=True):
     """Of those symbols that were asked for, and that the file defines."""
     cheap: dict[_Word, _Offset] = {}
     """Where in the file a probe at the entry of such a function costs little: see entry.py."""
+    submission: _Offset | None = None
+    """Where in it a probe sees what is handed to I/O workers: see submission.py."""
 
 
 class _Section(NamedTuple):
@@ -117,6 +119,7 @@ def contents(file: int, names: Collection[str]) -> Contents:
         sites=list(_sites(read, _named(read, table, strings), loads)),
         addresses=addresses,
         cheap=_cheap(read, machine, loads, addresses),
+        submission=_submission(read, machine, dynamic, loads, addresses),
     )
 
 
@@ -131,6 +134,18 @@ def _cheap(
             if step is not None:
                 found[name] = offset + step
     return found
+
+
+def _submission(
+    read: Ranges,
+    machine: int,
+    dynamic: tuple[int, int] | None,
+    loads: list[Load],
+    addresses: dict[str, int],
+) -> int | None:
+    if machine != _X86_64:
+        return None
+    return submission.probe_offset(read, dynamic, loads, addresses)
 
 
 def _named(read: Ranges, table: list[_Section], strings: int) -> dict[bytes, _Section]:

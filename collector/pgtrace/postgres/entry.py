@@ -27,7 +27,7 @@ _STACK = x86.NAMES.index("rsp")
 _IN_REGISTERS = [x86.NAMES.index(name) for name in ("rdi", "rsi", "rdx", "rcx", "r8", "r9")]
 """Of the System V ABI: the first six arguments."""
 _ALL = tuple(range(1, len(_IN_REGISTERS) + 1))
-ARGUMENTS = {"pgaio_wref_wait": (), "smgrstartreadv": (1, 2, 3, 4, 6)}
+ARGUMENTS = {"pgaio_wref_wait": (), "smgrstartreadv": (1, 2, 3, 4, 6), "submit": (1, 2)}
 """Of such functions, those that a probe's program looks at; of others it may be any."""
 
 

@@ -55,16 +55,21 @@ def offset_of(loads: Collection[Load], address: int) -> int | None:
     return None
 
 
+def tags(file: Ranges, dynamic: tuple[int, int]) -> dict[int, int]:
+    """What the dynamic segment, which has this offset and size, tells: values by tags."""
+    offset, size = dynamic
+    return {tag: value for tag, value in file.table("=QQ", offset, size // 16)}  # noqa: C416
+
+
 def of_segment(
     file: Ranges, dynamic: tuple[int, int], loads: Collection[Load], names: Collection[str]
 ) -> dict[str, int]:
     """Addresses of those that the hash table of the dynamic symbols leads to."""
-    offset, size = dynamic
-    tags = {tag: value for tag, value in file.table("=QQ", offset, size // 16)}  # noqa: C416
+    told = tags(file, dynamic)
     places = {
         tag: place
         for tag in (_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH)
-        if tag in tags and (place := offset_of(loads, tags[tag])) is not None
+        if tag in told and (place := offset_of(loads, told[tag])) is not None
     }
     if not {_DT_STRTAB, _DT_SYMTAB} <= places.keys():
         return {}
