@@ -35,7 +35,7 @@ int pgt_d_done(struct pt_regs *ctx)
 SEC("uprobe")
 int pgt_q_portal_done(struct pt_regs *ctx)
 {
-	return portal_done();
+	return portal_done(PT_REGS_IP(ctx));
 }
 
 SEC("uprobe")
@@ -86,5 +86,5 @@ int pgt_n_portal(struct pt_regs *ctx)
 SEC("uprobe")
 int pgt_n_portal_ret(struct pt_regs *ctx)
 {
-	return portal_done();
+	return portal_done(PT_REGS_IP(ctx));
 }

@@ -8,8 +8,8 @@
  * ran and nothing failed was a prepare, or was bound and never executed; but for an empty query,
  * which has no portal to run. A failed query fires neither query__done nor
  * query__execute__done: longjmp skips them, and also those of a portal within a portal whose
- * error was caught, so that portals cannot be counted up and down. None is reported within
- * another. docs/architecture.md has the sequences that each kind of client makes. */
+ * error was caught, so that portals cannot be counted up and down. docs/architecture.md has the
+ * sequences that each kind of client makes. */
 #ifndef QUERY_SCOPE_BPF_H
 #define QUERY_SCOPE_BPF_H
 
@@ -68,6 +68,8 @@ static __always_inline void open_scope(struct pgt_task *task, __u64 now)
 	query->protocol = options.no_usdt ? protocol_of_site(task->site) : EXTENDED;
 	query->open = 1;
 	query->executed = 0;
+	task->portals[0] = 0;
+	task->portals[1] = 0;
 	query->done = !options.done;
 	query->failed = 0;
 	query->begun_before = 0;
@@ -195,7 +197,7 @@ static __always_inline int simple_start(const char *text)
 
 static __always_inline int simple_done(void)
 {
-	struct pgt_task *task = query_task();
+	struct pgt_task *task = begun_query_task();
 
 	if (!task || !task->query.open)
 		return 0;
@@ -217,21 +219,26 @@ static __always_inline int portal_start(void)
 }
 
 /* What goes on after an abort did not fail by it: a procedure may roll back, and logical
- * decoding does, through the same function. */
-static __always_inline int portal_done(void)
+ * decoding does, through the same function. What changes rows and is not prepared reports first
+ * within its portal (PortalRunMulti()), then as all do (PortalRun()): it is one all the same. */
+static __always_inline int portal_done(__u64 site)
 {
-	struct pgt_task *task = query_task();
+	struct pgt_task *task = begun_query_task();
+	__u32 other;
 
 	if (!task)
 		return 0;
-	task->query.executed += task->query.executed < 2;
+	if (!task->portal_site)
+		task->portal_site = site;
+	other = task->portal_site != site;
+	task->query.executed = ++task->portals[other] > 1 ? 2 : 1;
 	task->query.failed = 0;
 	return 0;
 }
 
 static __always_inline int aborted(void)
 {
-	struct pgt_task *task = query_task();
+	struct pgt_task *task = begun_query_task();
 
 	if (task && task->query.open)
 		task->query.failed = 1;

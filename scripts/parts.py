@@ -44,7 +44,9 @@ OF_SERVERS = (
     "activity",
     "charging",
     "fsync",
+    "io_submissions",
     "io_uring",
+    "light",
     "own_reads",
     "queries",
     "query_ids",
@@ -58,7 +60,10 @@ OF_SERVERS = (
 """What differs between versions of PostgreSQL."""
 SERVERS_BETWEEN = {
     17: ("queries", "relations", "versions"),
-    18: ("charging", "io_uring", "own_reads", "queries", "relations", "versions", "workers"),
+    18: (
+        *("charging", "io_submissions", "io_uring", "own_reads"),
+        *("queries", "relations", "versions", "workers"),
+    ),
 }
 """What is tried in the usual set of those between the oldest and the newest; all in --full. Of 18,
 the first with asynchronous reads, whatever has to do with these."""

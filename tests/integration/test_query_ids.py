@@ -88,6 +88,11 @@ def statements(connection: Connection) -> None:
     server.exec_(b"rollback")
     server.exec_(b"")
     server.exec_(b"do $$ begin perform count(*) from tbl_cost_align; end $$")
+    server.exec_(b"create table if not exists changed (id int)")
+    server.exec_(b"insert into changed select generate_series(1, 5)")
+    server.exec_(b"update changed set id = id + 1")
+    server.exec_params(b"update changed set id = id + $1", [b"1"])
+    server.exec_(b"insert into changed values (1); delete from changed")
     server.exec_(b"begin; declare c cursor for select id from tbl_cost_align; fetch 10 from c; end")
 
 
