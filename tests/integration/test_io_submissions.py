@@ -36,9 +36,9 @@ pytestmark = pytest.mark.pg(">= 18")
 
 BLOCKS = 8_000
 SCAN = "select * from looked_up"
-LOOK_UP = "select ctid from looked_up where id = {}"
+LOOK_UP = "select id from looked_up where ctid = '({},1)'"
 ASKED, SUBMITTED = "pgt_a_ask", "pgt_a_submit"
-ROWS = (number * 7919 % 1_000_000 for number in itertools.count())
+ROWS = (number * 2909 % BLOCKS for number in itertools.count())
 MORE = {"shared_buffers": "16MB"}
 
 
@@ -67,7 +67,7 @@ def probed() -> set[str]:
 
 
 def look_up(connection: Connection, times: int) -> None:
-    """Rows that were not looked up before, so that most have to be read."""
+    """Rows in blocks that were not looked up before, so that most have to be read."""
     for number in itertools.islice(ROWS, times):
         connection.execute(LOOK_UP.format(number))
 
