@@ -128,7 +128,7 @@ __noinline int learn_place(__u32 task_index, __u32 server)
 		handles->place = place;
 	if (handles->place == place)
 		handles->agreed++;
-	else
+	else if (handles->agreed < CERTAIN)
 		handles->submitted = 0; /* no two agree: what they say is not believed */
 	return 0;
 }
@@ -159,8 +159,8 @@ int BPF_KPROBE(pgt_a_ask, struct handle_begin *ioh, struct relation_numbers *of,
 	}
 	if (bpf_probe_read_user(&numbers, sizeof(numbers), of))
 		return 0;
-	bpf_probe_read_user(&begin, sizeof(begin), ioh);
-	if (!was_handed_out(&begin))
+	if (!bpf_probe_read_user(&begin, sizeof(begin), ioh) && !was_handed_out(&begin) &&
+	    handles->agreed < CERTAIN)
 		handles->submitted = 0; /* it is not as it is known */
 	if (handles->submitted)
 		learn_place(task->index, task->server);
@@ -211,6 +211,8 @@ int BPF_KPROBE(pgt_a_submit, __u32 number, __u64 *staged)
 		return 0;
 	now = bpf_ktime_get_ns();
 	task->charge.asks = 1;
+	if (task->charge.expected)
+		task->charge.doubted = 1; /* it is handed over all the same */
 	task->charge.expected = 0;
 	if (is_submitted(&live.handles[task->server & (SERVERS - 1)])) {
 		query = charged_query(task, now);

@@ -72,8 +72,8 @@ __noinline int learn_query_id(__u32 task_index, __u32 itself)
 			sample_id(task, memory);
 		return 0;
 	}
-	query->several = has_several(query);
-	if (!query->several)
+	/* As it is now: of an INSERT with rules another end is to come, see portal_done() */
+	if (!has_several(query))
 		bpf_probe_read_user(&id, sizeof(id), (void *)task->seen.entry + memory->query_id);
 	if (id != query->query_id) {
 		query->query_id = id;

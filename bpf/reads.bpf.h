@@ -59,9 +59,15 @@ static __always_inline __u32 pattern_after(__u64 next, bool forgotten, __u64 pos
  * read that was not seen. */
 #define LONGEST_QUEUE_NS 60000000000
 
+/* Of every thread that ran already it is said that a query is open. */
+static __always_inline bool runs_queries(struct pgt_query *query)
+{
+	return query->number && !query->begun_before;
+}
+
 /* Whoever begins to read what was asked for, an I/O worker or the asker itself, reads it for the
- * asker. Who asks for reads is no I/O worker, and the same length is not read by chance: a base
- * backup reads the same files. */
+ * asker. Who asks for reads or runs queries is no I/O worker, and the same length is not read by
+ * chance: a base backup reads the same files. */
 static __noinline int take_asked(struct pgt_task *task, __u64 position, __u64 length)
 {
 	struct pgt_asked_key key = {};
@@ -89,7 +95,7 @@ static __noinline int take_asked(struct pgt_task *task, __u64 position, __u64 le
 	queued_ns = bpf_ktime_get_ns() - asked->asked_ns;
 	if (queued_ns < LONGEST_QUEUE_NS) {
 		if (asked->charged_to != task->serial) {
-			if (task->charge.asks)
+			if (task->charge.asks || runs_queries(&task->query))
 				return 0;
 			task->charge.query = asked->query;
 			task->charge.queued_ns = queued_ns;

@@ -129,14 +129,16 @@ class Attachments:
 
     def _attach_later(self, what: str, attach: Callable[[], list[str]]) -> None:
         """Attach, and note what cannot be; of what failed nothing stays."""
-        before = self._object.attached
+        before, asked_in = self._object.attached, self._asked_in.copy()
         try:
             missing = attach()
         except (probes.MissingProbesError, PgtraceError) as error:
             self._object.detach(keep=before)
+            self._asked_in = asked_in
             missing = [f"{what} of the server started since: {error}"]
         except BaseException:
             self._object.detach(keep=before)
+            self._asked_in = asked_in
             raise
         self._not_measured += [each for each in missing if each not in self._not_measured]
 
@@ -182,8 +184,15 @@ class Attachments:
         return probes.attach_queries(self._object, binary, pid, done=self.done)
 
     def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
-        missing = [self._attach_asking(*each) for each in binaries]
-        self._asked_in |= {foreign_files.inode(binary) for binary, _ in binaries}
+        missing = []
+        for binary, pid in binaries:
+            try:
+                missing.append(self._attach_asking(binary, pid))
+            except PgtraceError as error:
+                if len(binaries) == 1:
+                    raise
+                missing.append(f"reads by I/O workers of {binary}, as their queries': {error}")
+            self._asked_in.add(foreign_files.inode(binary))
         return list(dict.fromkeys(filter(None, missing)))
 
     def _attach_waits(self, binaries: Sequence[tuple[str, int]]) -> list[str]:

@@ -12,14 +12,15 @@ from . import Postmaster, layout, probes
 class _Binary:
     """Servers that run the same program."""
 
-    links: list[Callable[[], object]] = field(default_factory=list)
+    links: list[Callable[[], object]]
     """Of the probe that each read meets that is asked for."""
-    submitted: bool = False
+    submitted: bool
     """Another sees what is handed to the workers."""
-    places: set[int] = field(default_factory=set)
-    """Of the servers, in layout.Live."""
-    found: int = 0
-    """Where in a handle it says what it reads; 0: not found."""
+    owners: dict[int, int] = field(default_factory=dict)
+    """The users of the servers, by the servers' places in layout.Live."""
+    found: dict[int, int] = field(default_factory=dict)
+    """Where in a handle it says what it reads, by these users: they may make theirs say anything,
+    and are believed for their own servers."""
 
 
 class IoWorkers:
@@ -42,41 +43,44 @@ class IoWorkers:
         links = self._object.since(before)
         submitted = probes.attach_submissions(self._object, path, pid)
         if (inode := foreign_files.inode(path)) is not None:
-            known = self._binaries.setdefault(inode, _Binary())
-            known.links += links
-            known.submitted |= submitted
+            self._binaries[inode] = _Binary(links, submitted)
         return None
 
     def join(self, place: int, postmaster: Postmaster) -> None:
         """A server is traced, or comes in the place of one that was."""
         for each in self._binaries.values():
-            each.places.discard(place)
+            each.owners.pop(place, None)
         handles = self._live.handles[place]
         handles.submitted = handles.agreed = handles.place = 0
         inode = foreign_files.inode(f"/proc/{postmaster.pid}/exe")
         known = self._binaries.get(inode) if inode else None
         if known is None or not known.submitted:
             return
-        known.places.add(place)
+        known.owners[place] = postmaster.uid
         self._tell(known, place)
         handles.submitted = 1
 
     def look(self) -> None:
         """Let go of the first probe where it is known what handles say."""
         for each in self._binaries.values():
-            servers = [self._live.handles[place] for place in each.places]
-            if not each.links or not servers or not all(one.submitted for one in servers):
+            if not each.links or not each.owners:
                 continue
-            each.found = next((s.place for s in servers if s.agreed >= layout.CERTAIN), 0)
-            if each.found:
-                for place in each.places:
-                    self._tell(each, place)
+            servers = {place: self._live.handles[place] for place in each.owners}
+            for place, handles in servers.items():
+                if handles.submitted and handles.agreed >= layout.CERTAIN:
+                    each.found.setdefault(each.owners[place], handles.place)
+            for place in servers:
+                self._tell(each, place)
+            if all(one.submitted and one.agreed >= layout.CERTAIN for one in servers.values()):
                 self._object.let_go(each.links)
                 each.links.clear()
 
     def _tell(self, binary: _Binary, place: int) -> None:
-        """`place` first: where it is certain, the kernel looks there."""
-        if binary.found:
-            handles = self._live.handles[place]
-            handles.place = binary.found
+        """What another server of the same user showed. `place` first: where it is certain, the
+        kernel looks there.
+        """
+        found = binary.found.get(binary.owners[place])
+        handles = self._live.handles[place]
+        if found and handles.agreed < layout.CERTAIN:
+            handles.place = found
             handles.agreed = layout.CERTAIN

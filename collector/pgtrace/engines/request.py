@@ -46,6 +46,8 @@ class Postmaster(NamedTuple):
     aio: bool = False
     """Its version may leave reads to others."""
     block_size: int = BLOCK_SIZE
+    uid: int = 0
+    """The user as whom it runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

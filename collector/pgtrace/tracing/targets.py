@@ -277,8 +277,8 @@ def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     entry, text = (binary.known_address(pid, each) if memory else 0 for each in _STATEMENT)
     name, wait = (binary.known_address(pid, each) for each in ("application_name", _WAIT))
     workers, uring = method == _WORKER, method == _URING
-    size = server.block_size or BLOCK_SIZE
-    return Postmaster(pid, name, workers, uring, entry, text, wait, has_aio(server), size)
+    size, uid = server.block_size or BLOCK_SIZE, server.postmaster.uid
+    return Postmaster(pid, name, workers, uring, entry, text, wait, has_aio(server), size, uid)
 
 
 def has_aio(server: Server) -> bool:
