@@ -209,7 +209,7 @@ struct pgt_query {
 	__u32 text_length; /* without the closing NUL */
 	__u8 protocol;
 	__u8 open;
-	__u8 executed;	   /* portals that ran: 2, more than one; not counting those of its own */
+	__u8 executed;	   /* portals that ran: 2, more than one */
 	__u8 done;	   /* query__done was seen, or is not probed */
 	__u8 failed;	   /* the transaction was aborted while it ran */
 	__u8 begun_before; /* it was open when tracing began */

@@ -97,7 +97,7 @@ def statements(connection: Connection) -> None:
 
 
 def parallel(connection: Connection) -> None:
-    """Workers ask for their leader's statement when they start."""
+    """Workers ask for their leader's statement when they first read."""
     for setting in ("parallel_setup_cost = 0", "parallel_tuple_cost = 0"):
         connection.execute(f"set {setting}")
     connection.execute("set min_parallel_table_scan_size = 0")
