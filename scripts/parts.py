@@ -47,6 +47,7 @@ OF_SERVERS = (
     "io_submissions",
     "io_uring",
     "light",
+    "one_image",
     "own_reads",
     "queries",
     "query_ids",
@@ -61,7 +62,7 @@ OF_SERVERS = (
 SERVERS_BETWEEN = {
     17: ("queries", "relations", "versions"),
     18: (
-        *("charging", "io_submissions", "io_uring", "own_reads"),
+        *("charging", "io_submissions", "io_uring", "one_image", "own_reads"),
         *("queries", "relations", "versions", "workers"),
     ),
 }

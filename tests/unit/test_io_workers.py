@@ -38,7 +38,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
         attach_io_workers=lambda *_: None, attach_submissions=lambda *_: True
     )
     monkeypatch.setattr(io_workers, "probes", asked)
-    monkeypatch.setattr(io_workers.foreign_files, "inode", lambda _: (1, 2))
+    monkeypatch.setattr(io_workers.program_file, "identity", lambda _: (1, 2))
     return Kept()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import PgtraceError, TargetError
 from ..libbpf.objects import Object
-from ..linux import foreign_files
+from ..linux import program_file
 from ..model.capture import COUNT_CALLS
 from . import Postmaster, ProbeType, QuerySource, Request, probes
 
@@ -29,9 +29,9 @@ class Attachments:
         self._probe_type = probe_type
         self._no_usdt = no_usdt
         self._uring = uring
-        self._asked_in: set[tuple[int, int] | None] = set()
-        self._waited_in: set[tuple[int, int] | None] = set()
-        """Both have binaries, by their inodes."""
+        self._asked_in: set[program_file.Identity | None] = set()
+        self._waited_in: set[program_file.Identity | None] = set()
+        """Both have binaries, by their identities."""
         self._not_measured = not_measured
         self._attach_ids: Callable[[str, int], list[str]] = lambda _, __: []
         self._attach_asking: Callable[[str, int], str | None] = lambda _, __: None
@@ -110,7 +110,7 @@ class Attachments:
             *request.waiters,
             *request.askers,
         ):
-            if pid == -1 and foreign_files.inode(path) is None:
+            if pid == -1 and program_file.identity(path) is None:
                 raise TargetError(f"Process {path.split('/')[2]} has ended.")
 
     def follow(self, new: Postmaster, binary: str | None) -> None:
@@ -121,7 +121,7 @@ class Attachments:
         aio = self._request.aio and new.aio
         if binary:
             self._attach_later("queries", lambda: self._attach_to_another(binary, aio=aio))
-        elif aio and new.io_workers and foreign_files.inode(path) not in self._asked_in:
+        elif aio and new.io_workers and program_file.identity(path) not in self._asked_in:
             self._attach_later(
                 "charging reads of I/O workers", lambda: self._attach_io_workers([(path, -1)])
             )
@@ -192,16 +192,17 @@ class Attachments:
                 if len(binaries) == 1:
                     raise
                 missing.append(f"reads by I/O workers of {binary}, as their queries': {error}")
-            self._asked_in.add(foreign_files.inode(binary))
+            self._asked_in.add(program_file.identity(binary))
         return list(dict.fromkeys(filter(None, missing)))
 
     def _attach_waits(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
         missing = {each: probes.attach_waits(self._object, *each) for each in binaries}
-        self._waited_in |= {foreign_files.inode(each[0]) for each in binaries if not missing[each]}
+        there = [each for each in binaries if not missing[each]]
+        self._waited_in |= {program_file.identity(binary) for binary, _ in there}
         return list(dict.fromkeys(filter(None, missing.values())))
 
     def _note_waits(self, postmaster: Postmaster) -> None:
-        if foreign_files.inode(f"/proc/{postmaster.pid}/exe") in self._waited_in:
+        if program_file.identity(f"/proc/{postmaster.pid}/exe") in self._waited_in:
             self.waits.add(postmaster.pid)
 
     def _attach_to_another(self, binary: str, *, aio: bool) -> list[str]:

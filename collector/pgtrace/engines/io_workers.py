@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..libbpf.objects import Object
-from ..linux import foreign_files
+from ..linux import program_file
 from . import Postmaster, layout, probes
 
 
@@ -32,8 +32,8 @@ class IoWorkers:
     def __init__(self, loaded: Object, live: layout.Live) -> None:
         self._object = loaded
         self._live = live
-        self._binaries: dict[tuple[int, int], _Binary] = {}
-        """By their inodes."""
+        self._binaries: dict[program_file.Identity, _Binary] = {}
+        """By their identities."""
 
     def attach(self, path: str, pid: int) -> str | None:
         """Attach the probes. Why it is not measured."""
@@ -42,8 +42,8 @@ class IoWorkers:
             return missing
         links = self._object.since(before)
         submitted = probes.attach_submissions(self._object, path, pid)
-        if (inode := foreign_files.inode(path)) is not None:
-            self._binaries[inode] = _Binary(links, submitted)
+        if (identity := program_file.identity(path)) is not None:
+            self._binaries[identity] = _Binary(links, submitted)
         return None
 
     def join(self, place: int, postmaster: Postmaster) -> None:
@@ -52,8 +52,8 @@ class IoWorkers:
             each.owners.pop(place, None)
         handles = self._live.handles[place]
         handles.submitted = handles.agreed = handles.place = 0
-        inode = foreign_files.inode(f"/proc/{postmaster.pid}/exe")
-        known = self._binaries.get(inode) if inode else None
+        identity = program_file.identity(f"/proc/{postmaster.pid}/exe")
+        known = self._binaries.get(identity) if identity else None
         if known is None or not known.submitted:
             return
         known.owners[place] = postmaster.uid

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..errors import PgtraceError
 from ..libbpf.objects import Object
-from ..linux import foreign_files
+from ..linux import program_file
 from . import Postmaster, Request, layout, probes
 from .calibration import Calibration
 
@@ -37,8 +37,8 @@ class Light:
         self._object = loaded
         self._live = live
         self._ids = request.query_ids
-        self._binaries: dict[tuple[int, int] | None, _Binary] = {}
-        """By their inodes; None is of those that are gone."""
+        self._binaries: dict[program_file.Identity | None, _Binary] = {}
+        """By their identities; None is of those that are gone."""
         self.not_measured: list[str] = []
         for path, pid in request.calibrate:
             self._attach(path, pid)
@@ -93,7 +93,7 @@ class Light:
 
     def _attach(self, path: str, pid: int) -> None:
         known = self._binaries.setdefault(
-            foreign_files.inode(path), _Binary(Calibration(ids=self._ids))
+            program_file.identity(path), _Binary(Calibration(ids=self._ids))
         )
         before = self._object.attached
         try:
@@ -109,7 +109,7 @@ class Light:
     def _join(self, place: int, postmaster: Postmaster) -> None:
         memory = self._live.memory[place]
         memory.entry, memory.text = postmaster.entry, postmaster.text
-        known = self._binaries.get(foreign_files.inode(f"/proc/{postmaster.pid}/exe"))
+        known = self._binaries.get(program_file.identity(f"/proc/{postmaster.pid}/exe"))
         if known is None or not postmaster.entry:
             return
         known.places.add(place)

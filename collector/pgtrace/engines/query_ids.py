@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..errors import PgtraceError
 from ..libbpf.objects import Object
-from ..linux import foreign_files
+from ..linux import program_file
 from ..postgres import binary
 from . import Postmaster, layout, probes
 from .calibration import Votes
@@ -43,14 +43,14 @@ class QueryIds:
     def __init__(self, loaded: Object, live: layout.Live) -> None:
         self._object = loaded
         self._live = live
-        self._binaries: dict[tuple[int, int] | None, _Binary] = {}
-        """By their inodes; None is of those that are gone."""
+        self._binaries: dict[program_file.Identity | None, _Binary] = {}
+        """By their identities; None is of those that are gone."""
 
     def attach(self, path: str, pid: int) -> list[str]:
         """Attach the probe. What is not measured."""
         before = self._object.attached
         missing = probes.attach_query_ids(self._object, path, pid)
-        known = self._binaries.setdefault(foreign_files.inode(path), _Binary())
+        known = self._binaries.setdefault(program_file.identity(path), _Binary())
         known.links += self._object.since(before)
         return missing
 
@@ -58,7 +58,7 @@ class QueryIds:
         """A server is traced, or comes in the place of one that was."""
         for each in self._binaries.values():
             each.places.discard(place)
-        known = self._binaries.get(foreign_files.inode(f"/proc/{postmaster.pid}/exe"))
+        known = self._binaries.get(program_file.identity(f"/proc/{postmaster.pid}/exe"))
         memory = self._live.memory[place]
         memory.query_id = memory.sampled = 0
         if known is None or not postmaster.entry:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from ..engines import Engine
 from ..errors import PgtraceError
-from ..linux import capabilities, foreign_files
+from ..linux import capabilities, foreign_files, program_file
 from ..linux.process_events import Event, Life
 from ..model.capture import Gap
 from ..postgres import discovery, proc
@@ -39,7 +39,7 @@ class Servers:
         self._aio = any(self.follows(s.postmaster_pid) for s in target.servers if has_aio(s))
         """Whether what is needed for asynchronous reads was loaded."""
         self._binaries = {
-            foreign_files.inode(server.postmaster.binary) for server in target.servers
+            program_file.identity(server.postmaster.binary) for server in target.servers
         }
         """Those that have probes. After an upgrade a server runs another."""
         self._first: dict[int, int] = {}
@@ -277,7 +277,7 @@ class Servers:
         if self._life:
             self._life.follow(old, new)  # whoever starts meanwhile is heard of
         reason, path = unfollowed(successor), successor.postmaster.binary
-        is_another = not reason and foreign_files.inode(path) not in self._binaries
+        is_another = not reason and program_file.identity(path) not in self._binaries
         with capabilities.raised():
             self._engine.follow_postmaster(
                 old,
@@ -286,7 +286,7 @@ class Servers:
             )
         self._say_missing(server, successor, reason)
         if is_another:
-            self._binaries.add(foreign_files.inode(path))
+            self._binaries.add(program_file.identity(path))
         self._first[new] = self.first(old)
         self._gaps.started(self.name(server), time.monotonic_ns())
         del self._servers[old]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..engines import BLOCK_SIZE, Member, Postmaster, Request, Tier
 from ..errors import PgtraceError, TargetError
-from ..linux import foreign_files
+from ..linux import program_file
 from ..postgres import binary, discovery
 from ..postgres.discovery import Backend, Server
 from ..postgres.versions import too_old
@@ -314,9 +314,9 @@ def _servers_of(backends: Sequence[Backend]) -> tuple[Server, ...]:
 
 def _binaries(servers: Iterable[Server]) -> tuple[tuple[str, int], ...]:
     """Each binary once: probes in it count for every process that runs it."""
-    found: dict[tuple[int, int], tuple[str, int]] = {}
+    found: dict[program_file.Identity, tuple[str, int]] = {}
     for server in servers:
         path = f"/proc/{server.postmaster_pid}/exe"
-        if inode := foreign_files.inode(path):
-            found.setdefault(inode, (path, -1))
+        if identity := program_file.identity(path):
+            found.setdefault(identity, (path, -1))
     return tuple(found.values())
