@@ -88,6 +88,7 @@ static __always_inline void note(struct pgt_task *task, struct pgt_blocks *block
 	asked.forgotten = forgot_some(task);
 	asked.length = (__u64)blocks->number << (shift & 63);
 	task->streams[i].next = key.position + asked.length;
+	live.handles[task->server & (SERVERS - 1)].noted = bpf_jiffies64() | 1;
 	bpf_map_update_elem(&pgt_asked, &key, &asked, BPF_ANY);
 }
 

@@ -115,7 +115,7 @@ struct pgt_handles {
 	__u32 submitted; /* a probe sees what is handed to I/O workers */
 	__u32 place;	 /* of the relation's numbers in a PgAioHandle; 0: not known yet */
 	__u32 agreed;	 /* so many reads had theirs there: CERTAIN are enough */
-	__u32 unused;
+	__u32 noted;	 /* when the server asked for a read last, in jiffies; 0: never */
 };
 
 /* What user space changes while the programs run. */

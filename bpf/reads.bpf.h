@@ -57,7 +57,22 @@ static __always_inline __u32 pattern_after(__u64 next, bool forgotten, __u64 pos
 
 /* What nobody began to read for so long is not to be read any more: the error of who asked, or a
  * read that was not seen. */
-#define LONGEST_QUEUE_NS 60000000000
+#define LONGEST_QUEUE_NS      60000000000
+#define LONGEST_QUEUE_JIFFIES 60000 /* with at most 1,000 in a second */
+
+/* Whether a read that the task's server asked for may not be begun yet: where single rows are
+ * looked up, none is. A look at the time that the kernel keeps anyway costs less than one for the
+ * read. */
+static __always_inline bool may_be_asked(struct pgt_task *task)
+{
+	__u32 noted;
+
+	if (!asked_shift(task))
+		return false;
+	noted = live.handles[task->server & (SERVERS - 1)].noted;
+	/* It may be one ahead, to be no 0 */
+	return noted && (__u32)bpf_jiffies64() + 1 - noted <= LONGEST_QUEUE_JIFFIES;
+}
 
 /* Of every thread that ran already it is said that a query is open. */
 static __always_inline bool runs_queries(struct pgt_query *query)
@@ -83,7 +98,7 @@ static __noinline int take_asked(struct pgt_task *task, __u64 position, __u64 le
 		task->charge.expected = 0;
 		return 0;
 	}
-	if (!asked_shift(task))
+	if (!may_be_asked(task))
 		return 0;
 	state = &task->files[task->file & (FILES - 1)];
 	key.relation = state->identity;

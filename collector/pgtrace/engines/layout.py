@@ -134,7 +134,7 @@ class Handles(ctypes.Structure):
         ("submitted", c_uint32),
         ("place", c_uint32),
         ("agreed", c_uint32),
-        ("unused", c_uint32),
+        ("noted", c_uint32),
     )
 
 
