@@ -80,7 +80,8 @@ def test_each_probe_is_there_once(disk_directory: Path, tier: Tier) -> None:
     for pid in pids:
         texts = {query.text: query for query in of(taken, pid).queries}
         patterns: Counter[str] = Counter()
-        for one in texts[f"explain (analyze, buffers, format json) {SCAN}"].io:
+        (explained,) = [each for text, each in texts.items() if (text or "").endswith(SCAN)]
+        for one in explained.io:
             patterns[one.pattern] += one.count
         assert patterns["sequential"] > 0.9 * patterns.total() > 100, patterns
         if tier == "full":
