@@ -75,6 +75,10 @@ class IoWorkers:
                 self._object.let_go(each.links)
                 each.links.clear()
 
+    def close(self) -> None:
+        """Let go of the memory: who handles an error may know this for longer."""
+        del self._live
+
     def _tell(self, binary: _Binary, place: int) -> None:
         """What another server of the same user showed. `place` first: where it is certain, the
         kernel looks there.

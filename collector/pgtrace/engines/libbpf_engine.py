@@ -356,8 +356,11 @@ class LibbpfEngine:
         self._files.close()
         self._statements.close()
         self._tasks.close()
-        self._light = self._query_ids = None  # which know self._live, too
-        del self._live, self._io_workers
+        for each in (self._light, self._query_ids, self._io_workers):
+            if each:
+                each.close()  # they know self._live, too
+        self._light = self._query_ids = None
+        del self._live
         self._live_memory.close()
         self._object.close(wait=wait)
 

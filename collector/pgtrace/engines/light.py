@@ -87,6 +87,10 @@ class Light:
             self._say(_UNSEEN)
         return self.not_measured
 
+    def close(self) -> None:
+        """Let go of the memory: who handles an error may know this for longer."""
+        del self._live
+
     def _say(self, missing: str) -> None:
         if missing not in self.not_measured:
             self.not_measured.append(missing)

@@ -90,6 +90,10 @@ class QueryIds:
                 self._object.let_go(each.links)
                 each.links.clear()
 
+    def close(self) -> None:
+        """Let go of the memory: who handles an error may know this for longer."""
+        del self._live
+
     def shown(self, task: layout.Task) -> int:
         """The id that a task shows of what it runs; 0: it shows none, or may not be looked into."""
         place = self._live.place_of(task.postmaster)
