@@ -72,9 +72,10 @@ static __always_inline bool reads_itself(struct pgt_task *task, struct handle_be
 static __always_inline void note(struct pgt_task *task, struct pgt_blocks *blocks, __u32 shift,
 				 __u64 after, __u64 now, __u64 query)
 {
+	struct pgt_handles *handles = &live.handles[task->server & (SERVERS - 1)];
 	struct pgt_asked_key key = {.postmaster = task->postmaster};
 	struct pgt_asked *known, asked = {.asked_ns = now, .query = query};
-	__u32 i;
+	__u32 i, jiffies = bpf_jiffies64() | 1;
 
 	key.relation =
 	    identity_of(blocks->database, blocks->relation, letter_of(blocks->fork & 0xff));
@@ -88,7 +89,8 @@ static __always_inline void note(struct pgt_task *task, struct pgt_blocks *block
 	asked.forgotten = forgot_some(task);
 	asked.length = (__u64)blocks->number << (shift & 63);
 	task->streams[i].next = key.position + asked.length;
-	live.handles[task->server & (SERVERS - 1)].noted = bpf_jiffies64() | 1;
+	if (handles->noted != jiffies) /* all processes of the server read it */
+		handles->noted = jiffies;
 	bpf_map_update_elem(&pgt_asked, &key, &asked, BPF_ANY);
 }
 

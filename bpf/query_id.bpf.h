@@ -73,8 +73,9 @@ __noinline int learn_query_id(__u32 task_index, __u32 itself)
 		return 0;
 	}
 	/* As it is now: of an INSERT with rules another end is to come, see portal_done() */
-	if (!has_several(query))
-		bpf_probe_read_user(&id, sizeof(id), (void *)task->seen.entry + memory->query_id);
+	if (!has_several(query) &&
+	    bpf_probe_read_user(&id, sizeof(id), (void *)task->seen.entry + memory->query_id))
+		return 0; /* as of a process that ends, before Linux 6.16: it has no memory then */
 	if (id != query->query_id) {
 		query->query_id = id;
 		if (!take_id(query->statement, id))

@@ -42,13 +42,17 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     return Kept()
 
 
+def server(pid: int, uid: int, *, io_workers: bool = True) -> Postmaster:
+    return Postmaster(pid, uid=uid, io_workers=io_workers)
+
+
 def traced(kept: Kept, live: layout.Live, *owners: int) -> io_workers.IoWorkers:
     """As many servers, of these users."""
     loaded: Any = kept
     found = io_workers.IoWorkers(loaded, live)
     assert found.attach("/proc/1/exe", -1) is None
     for place, uid in enumerate(owners):
-        found.join(place, Postmaster(place + 1, uid=uid))
+        found.join(place, server(place + 1, uid))
     return found
 
 
@@ -68,7 +72,7 @@ def test_of_the_same_user_one_tells_for_all(kept: Kept, live: layout.Live) -> No
     workers.look()
     assert told(live, 1) == PLACE
     assert kept.links
-    workers.join(1, Postmaster(7, uid=MINE))  # it was started again
+    workers.join(1, server(7, MINE))  # it was started again
     assert (told(live, 1), live.handles[1].submitted) == (PLACE, 1)
 
 
@@ -99,3 +103,22 @@ def test_where_one_does_not_agree_the_probe_stays(kept: Kept, live: layout.Live)
     live.handles[1].submitted = 0  # no two of its handles agreed
     workers.look()
     assert not kept.links
+
+
+def test_a_server_without_workers_is_not_waited_for(kept: Kept, live: layout.Live) -> None:
+    workers = traced(kept, live, MINE)
+    workers.join(1, server(2, THEIRS, io_workers=False))
+    show(live, 0, PLACE)
+    workers.look()
+    assert kept.links
+    assert live.handles[1].submitted == 0
+
+
+def test_once_the_probe_is_gone_who_comes_is_told(kept: Kept, live: layout.Live) -> None:
+    """Else nothing of it would be noted, as when a server is started again by another user."""
+    workers = traced(kept, live, MINE)
+    show(live, 0, PLACE)
+    workers.look()
+    assert kept.links
+    workers.join(0, server(2, THEIRS))
+    assert (told(live, 0), live.handles[0].submitted) == (PLACE, 1)

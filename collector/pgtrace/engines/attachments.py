@@ -129,16 +129,16 @@ class Attachments:
 
     def _attach_later(self, what: str, attach: Callable[[], list[str]]) -> None:
         """Attach, and note what cannot be; of what failed nothing stays."""
-        before, asked_in = self._object.attached, self._asked_in.copy()
+        before, known = self._object.attached, (self._asked_in.copy(), self._waited_in.copy())
         try:
             missing = attach()
         except (probes.MissingProbesError, PgtraceError) as error:
             self._object.detach(keep=before)
-            self._asked_in = asked_in
+            self._asked_in, self._waited_in = known
             missing = [f"{what} of the server started since: {error}"]
         except BaseException:
             self._object.detach(keep=before)
-            self._asked_in = asked_in
+            self._asked_in, self._waited_in = known
             raise
         self._not_measured += [each for each in missing if each not in self._not_measured]
 
@@ -186,13 +186,14 @@ class Attachments:
     def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
         missing = []
         for binary, pid in binaries:
+            identity = program_file.identity(binary)
             try:
                 missing.append(self._attach_asking(binary, pid))
             except PgtraceError as error:
                 if len(binaries) == 1:
                     raise
                 missing.append(f"reads by I/O workers of {binary}, as their queries': {error}")
-            self._asked_in.add(program_file.identity(binary))
+            self._asked_in.add(identity)
         return list(dict.fromkeys(filter(None, missing)))
 
     def _attach_waits(self, binaries: Sequence[tuple[str, int]]) -> list[str]:

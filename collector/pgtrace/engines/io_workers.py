@@ -37,12 +37,12 @@ class IoWorkers:
 
     def attach(self, path: str, pid: int) -> str | None:
         """Attach the probes. Why it is not measured."""
-        before = self._object.attached
+        before, identity = self._object.attached, program_file.identity(path)
         if missing := probes.attach_io_workers(self._object, path, pid):
             return missing
         links = self._object.since(before)
         submitted = probes.attach_submissions(self._object, path, pid)
-        if (identity := program_file.identity(path)) is not None:
+        if identity is not None:
             self._binaries[identity] = _Binary(links, submitted)
         return None
 
@@ -54,7 +54,7 @@ class IoWorkers:
         handles.submitted = handles.agreed = handles.place = 0
         identity = program_file.identity(f"/proc/{postmaster.pid}/exe")
         known = self._binaries.get(identity) if identity else None
-        if known is None or not known.submitted:
+        if known is None or not known.submitted or not postmaster.io_workers:
             return
         known.owners[place] = postmaster.uid
         self._tell(known, place)
@@ -63,7 +63,7 @@ class IoWorkers:
     def look(self) -> None:
         """Let go of the first probe where it is known what handles say."""
         for each in self._binaries.values():
-            if not each.links or not each.owners:
+            if not each.owners:
                 continue
             servers = {place: self._live.handles[place] for place in each.owners}
             for place, handles in servers.items():
@@ -84,6 +84,8 @@ class IoWorkers:
         kernel looks there.
         """
         found = binary.found.get(binary.owners[place])
+        if not found and not binary.links:  # nothing else tells, of a server of another user since
+            found = next(iter(binary.found.values()), 0)
         handles = self._live.handles[place]
         if found and handles.agreed < layout.CERTAIN:
             handles.place = found

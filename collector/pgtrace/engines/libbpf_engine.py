@@ -361,7 +361,9 @@ class LibbpfEngine:
                 each.close()  # they know self._live, too
         self._light = self._query_ids = None
         del self._live
-        self._live_memory.close()
+        # The frames of an error may have some of it for longer, as where one stops in the midst
+        with contextlib.suppress(BufferError):
+            self._live_memory.close()
         self._object.close(wait=wait)
 
     def _types(self) -> Path | None:
