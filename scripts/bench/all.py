@@ -22,6 +22,7 @@ TIERS = [
 """All of them take more than half an hour for one server."""
 ALL: dict[str, tuple[str, ...]] = {
     "read_cost": ("read_cost",),
+    "async_read": ("async_read",),
     "query_cost 15": ("query_cost", "--pg", "15"),
     "query_cost 18": ("query_cost", "--pg", "18"),
     "program_cost": ("program_cost",),

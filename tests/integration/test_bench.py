@@ -84,6 +84,17 @@ def test_switch_cost() -> None:
 
 
 @pytest.mark.long
+def test_async_read() -> None:
+    printed = figures("async_read", "--rounds", 1)
+    assert set(printed["tracers"]) == {"clocks", "light", "full", "bpftrace"}
+    for each in printed["tracers"].values():
+        assert each["untraced_ns"] > 1000
+        assert each["lower_quartile_ns"] <= each["added_ns"] <= each["upper_quartile_ns"]
+    assert [each["goal"] for each in printed["ratios"]] == [0.8, 1.8, 0.8, 1.8]
+    assert leftovers() == {}
+
+
+@pytest.mark.long
 def test_query_cost() -> None:
     printed = figures("query_cost", "--rounds", 1, "--queries", 50)
     assert len(printed["ratios"]) == 24
