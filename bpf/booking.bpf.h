@@ -30,13 +30,20 @@ __noinline int ask_leader(__u32 task_index)
 	return 0;
 }
 
+/* For which statement a parallel worker was started, if it is one and has not asked yet. */
+static __always_inline void know_own_start(struct pgt_task *task)
+{
+	if (!options.per_query && task->started_for & TO_ASK)
+		ask_leader(task->index);
+}
+
 /* What a task's own read is booked on, or its time where it `switches` or ends. */
 static __always_inline __u64 query_of(struct pgt_task *task, __u64 now, bool switches)
 {
 	if (options.light)
 		return statement_seen(task, now, switches);
-	if (!options.per_query && !switches && task->started_for & TO_ASK)
-		ask_leader(task->index);
+	if (!switches)
+		know_own_start(task);
 	return task->query.open ? task->query.number : 0;
 }
 
@@ -46,8 +53,7 @@ static __always_inline __u64 charged_query(struct pgt_task *task, __u64 now)
 {
 	if (options.light)
 		return statement_seen(task, now, false);
-	if (!options.per_query && task->started_for & TO_ASK)
-		ask_leader(task->index);
+	know_own_start(task);
 	if (!task->query.open)
 		return 0;
 	if (options.per_query)

@@ -27,8 +27,8 @@ int pgt_exit(void *ctx)
 	if (task) {
 		if (options.light)
 			learn_at_exit(task);
-		else if (options.times && !options.per_query && task->started_for & TO_ASK)
-			ask_leader(task->index); /* it read nothing */
+		else if (options.times)
+			know_own_start(task); /* it may have read nothing */
 		task->exit_code = exit_code();
 		now = bpf_ktime_get_ns();
 		if (options.times && !task->ignored)

@@ -20,7 +20,15 @@ from typing import Any
 import bench
 import psycopg
 from bench import BenchError
-from read_cost import Series, attach_bpftrace, probe_type
+from read_cost import (
+    ADDED,
+    RATIOS_OF_ADDED,
+    Series,
+    added_line,
+    attach_bpftrace,
+    compare,
+    probe_type,
+)
 
 from pgtrace.engines import probes
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -189,18 +197,13 @@ def measure(cluster: PrivateCluster, floors: Path, rounds: int) -> dict[str, Ser
 
 def document(series: dict[str, Series], version: int, tracers: int) -> dict[str, Any]:
     """Everything that was measured."""
-    ratios = []
-    for ours, other in COMPARED:
-        name = f"{TRACERS[ours]} to {TRACERS[other]}"
-        goal = bench.goal("async_read", name)
-        ratios.append(bench.ratio(name, series[ours].added, series[other].added, goal).as_json())
     return {
         **bench.here(tracers),
         "postgresql": version,
         "reads": probe_type(),
         "rounds": len(series["light"].added),
         "tracers": {name: one.as_json() for name, one in series.items()},
-        "ratios": ratios,
+        "ratios": compare("async_read", COMPARED, TRACERS, series),
     }
 
 
@@ -214,18 +217,12 @@ def lines(found: Mapping[str, Any]) -> list[str]:
             f"{found['rounds']} rounds of {PER_ATTACH} scans of {BLOCKS:,} blocks; "
             "ns of CPU for each block",
         ),
-        f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]",
-        *(_line(TRACERS[name], figures) for name, figures in found["tracers"].items()),
+        ADDED,
+        *(added_line(TRACERS[name], figures) for name, figures in found["tracers"].items()),
         "",
-        f"{'Ratios of what was added':<50}  value  [95 % interval]",
+        RATIOS_OF_ADDED,
         *map(bench.line, found["ratios"]),
     ]
-
-
-def _line(name: str, figures: Mapping[str, float]) -> str:
-    low, high = figures["lower_quartile_ns"], figures["upper_quartile_ns"]
-    untraced, middle = figures["untraced_ns"], figures["added_ns"]
-    return f"  {name:<48} {untraced:6.0f}   {middle:+5.0f}  [{low:+.0f}, {high:+.0f}]"
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:

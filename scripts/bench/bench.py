@@ -255,8 +255,12 @@ def empty_programs(
         missing = []
         if binary:
             missing += probes.attach_queries(loaded, binary, -1, done=False)
-        if asked_in and not probes.attach_submissions(loaded, asked_in, -1):
-            missing += filter(None, [probes.attach_io_workers(loaded, asked_in, -1)])
+        if (
+            asked_in
+            and not probes.attach_submissions(loaded, asked_in, -1)
+            and (lacking := probes.attach_io_workers(loaded, asked_in, -1))
+        ):
+            missing.append(lacking)
         if missing:
             raise BenchError(*missing)
         yield

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -87,6 +87,8 @@ COMPARED = [
     ("by_file", "pgtrace"),
     ("by_file_turns", "turns"),
 ]
+ADDED = f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]"
+RATIOS_OF_ADDED = f"{'Ratios of what was added':<50}  value  [95 % interval]"
 NO_CHILD = ("sh", "-c", 'exec 3<&0; "$@" <&3 & wait', "sh")
 """Runs a command such that its parent is not this process."""
 
@@ -289,6 +291,28 @@ def measure(directory: Path, rounds: int) -> dict[str, Series]:
     return series
 
 
+def compare(
+    benchmark: str,
+    compared: Iterable[tuple[str, str]],
+    names: Mapping[str, str],
+    series: Mapping[str, Series],
+) -> list[dict[str, Any]]:
+    """The ratios of what such pairs of tracers add, held against that benchmark's goals."""
+    ratios = []
+    for ours, other in compared:
+        name = f"{names[ours]} to {names[other]}"
+        goal = bench.goal(benchmark, name)
+        ratios.append(bench.ratio(name, series[ours].added, series[other].added, goal).as_json())
+    return ratios
+
+
+def added_line(name: str, figures: Mapping[str, float]) -> str:
+    """A line below ADDED, of what Series.as_json() has."""
+    low, high = figures["lower_quartile_ns"], figures["upper_quartile_ns"]
+    untraced, middle = figures["untraced_ns"], figures["added_ns"]
+    return f"  {name:<48} {untraced:6.0f}   {middle:+5.0f}  [{low:+.0f}, {high:+.0f}]"
+
+
 def probe_type() -> str:
     """The probe type that was measured."""
     engine = start(request(os.getpid()))
@@ -298,11 +322,6 @@ def probe_type() -> str:
 
 def document(series: dict[str, Series], tracers: int) -> dict[str, Any]:
     """Everything that was measured."""
-    ratios = []
-    for ours, other in COMPARED:
-        name = f"{NAMES[ours]} to {NAMES[other]}"
-        goal = bench.goal("read_cost", name)
-        ratios.append(bench.ratio(name, series[ours].added, series[other].added, goal).as_json())
     rounds = len(series["pgtrace"].added)
     return {
         **bench.here(tracers),
@@ -311,7 +330,7 @@ def document(series: dict[str, Series], tracers: int) -> dict[str, Any]:
         "pairs": rounds * PER_ATTACH,
         "tracers": {name: series[name].as_json() for name in NAMES if name not in BYSTANDERS},
         "bystanders": {name: series[name].as_json() for name in BYSTANDERS},
-        "ratios": ratios,
+        "ratios": compare("read_cost", COMPARED, NAMES, series),
     }
 
 
@@ -324,21 +343,15 @@ def lines(found: Mapping[str, Any]) -> list[str]:
             f"8 KiB pread from the page cache; pgtrace traces reads by {found['reads']}",
             f"{pairs} pairs of {CALLS:,} calls in {rounds} rounds; ns per call",
         ),
-        f"{'Traced with':<50} {'alone':>6}   {'added':>5}  [quartiles]",
-        *(_line(NAMES[name], figures) for name, figures in found["tracers"].items()),
+        ADDED,
+        *(added_line(NAMES[name], figures) for name, figures in found["tracers"].items()),
         "",
         "While pgtrace is attached to that one",
-        *(_line(NAMES[name], figures) for name, figures in found["bystanders"].items()),
+        *(added_line(NAMES[name], figures) for name, figures in found["bystanders"].items()),
         "",
-        f"{'Ratios of what was added':<50}  value  [95 % interval]",
+        RATIOS_OF_ADDED,
         *map(bench.line, found["ratios"]),
     ]
-
-
-def _line(name: str, figures: Mapping[str, float]) -> str:
-    low, high = figures["lower_quartile_ns"], figures["upper_quartile_ns"]
-    untraced, middle = figures["untraced_ns"], figures["added_ns"]
-    return f"  {name:<48} {untraced:6.0f}   {middle:+5.0f}  [{low:+.0f}, {high:+.0f}]"
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
