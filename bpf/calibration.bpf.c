@@ -2,6 +2,7 @@
 /* Calls that change a PgBackendStatus, as samples: what they have written before tells user space
  * where in it that stands. Attached until it knows. */
 
+#include "preemption.bpf.h"
 #include "samples.bpf.h"
 #include "tasks.bpf.h"
 
@@ -70,12 +71,12 @@ static __always_inline int take_sample(__u32 of_id, __u64 argument, __u32 flag)
 SEC("uprobe")
 int BPF_KPROBE(pgt_l_activity, int state, const char *text)
 {
-	return take_sample(0, (__u32)state, text != NULL);
+	return UNPREEMPTED(take_sample(0, (__u32)state, text != NULL));
 }
 
 /* pgstat_report_query_id(uint64 query_id, bool force) */
 SEC("uprobe")
 int BPF_KPROBE(pgt_l_query_id, __u64 query_id, bool force)
 {
-	return take_sample(1, query_id, force);
+	return UNPREEMPTED(take_sample(1, query_id, force));
 }

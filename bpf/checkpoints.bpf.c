@@ -3,6 +3,7 @@
  * is loaded where nobody asks for it. */
 
 #include "charge.bpf.h"
+#include "preemption.bpf.h"
 #include "tasks.bpf.h"
 
 static __always_inline int checkpoint_phase(__u32 phase)
@@ -17,13 +18,13 @@ static __always_inline int checkpoint_phase(__u32 phase)
 SEC("uprobe")
 int pgt_c_begin(struct pt_regs *ctx)
 {
-	return checkpoint_phase(CHECKPOINT_BEGIN);
+	return UNPREEMPTED(checkpoint_phase(CHECKPOINT_BEGIN));
 }
 
 SEC("uprobe")
 int pgt_c_end(struct pt_regs *ctx)
 {
-	return checkpoint_phase(CHECKPOINT_END);
+	return UNPREEMPTED(checkpoint_phase(CHECKPOINT_END));
 }
 
 /* buffer__checkpoint__start, buffer__checkpoint__sync__start, buffer__checkpoint__done: where the
@@ -31,17 +32,17 @@ int pgt_c_end(struct pt_regs *ctx)
 SEC("uprobe")
 int pgt_c_write(struct pt_regs *ctx)
 {
-	return checkpoint_phase(CHECKPOINT_WRITE);
+	return UNPREEMPTED(checkpoint_phase(CHECKPOINT_WRITE));
 }
 
 SEC("uprobe")
 int pgt_c_sync(struct pt_regs *ctx)
 {
-	return checkpoint_phase(CHECKPOINT_SYNC);
+	return UNPREEMPTED(checkpoint_phase(CHECKPOINT_SYNC));
 }
 
 SEC("uprobe")
 int pgt_c_synced(struct pt_regs *ctx)
 {
-	return checkpoint_phase(CHECKPOINT_SYNCED);
+	return UNPREEMPTED(checkpoint_phase(CHECKPOINT_SYNCED));
 }

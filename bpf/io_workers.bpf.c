@@ -6,6 +6,7 @@
 #include "branchless.bpf.h"
 #include "charge.bpf.h"
 #include "files.bpf.h"
+#include "preemption.bpf.h"
 #include "requests.bpf.h"
 #include "tasks.bpf.h"
 #include "user_arguments.bpf.h"
@@ -136,12 +137,8 @@ __noinline int learn_place(__u32 task_index, __u32 server)
 	return 0;
 }
 
-/* smgrstartreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum, BlockNumber blocknum,
- * void **buffers, BlockNumber nblocks), in the backend that asks: before it is known who will read.
- * The order of these calls is that of the scan. Detached when handles tell as much. */
-SEC("uprobe")
-int BPF_KPROBE(pgt_a_ask, struct handle_begin *ioh, struct relation_numbers *of, __u32 fork,
-	       __u32 block)
+static __always_inline int ask(struct handle_begin *ioh, struct relation_numbers *of, __u32 fork,
+			       __u32 block, __u32 number)
 {
 	struct pgt_task *task = traced_task();
 	struct relation_numbers numbers = {};
@@ -173,13 +170,23 @@ int BPF_KPROBE(pgt_a_ask, struct handle_begin *ioh, struct relation_numbers *of,
 	blocks->database = numbers.database;
 	blocks->relation = numbers.relation;
 	blocks->first = block;
-	blocks->number = SIXTH_ARGUMENT(ctx);
+	blocks->number = number;
 	blocks->fork = fork;
 	if (reads_itself(task, &begin))
 		return 0;
 	now = bpf_ktime_get_ns();
 	note(task, blocks, shift, now, now, charged_query(task, now));
 	return 0;
+}
+
+/* smgrstartreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum, BlockNumber blocknum,
+ * void **buffers, BlockNumber nblocks), in the backend that asks: before it is known who will read.
+ * The order of these calls is that of the scan. Detached when handles tell as much. */
+SEC("uprobe")
+int BPF_KPROBE(pgt_a_ask, struct handle_begin *ioh, struct relation_numbers *of, __u32 fork,
+	       __u32 block)
+{
+	return UNPREEMPTED(ask(ioh, of, fork, block, SIXTH_ARGUMENT(ctx)));
 }
 
 /* What a handle that is handed over is to read. It may have been noted when it was asked for, since
@@ -201,10 +208,7 @@ __noinline int note_handle(__u32 task_index, __u64 handle, __u64 now, __u64 quer
 	return 0;
 }
 
-/* submit(uint16 num_staged_ios, PgAioHandle **staged_ios) of pgaio_worker_ops, in the backend that
- * asked. What that makes itself does not come by here: of queries that look up single rows, all. */
-SEC("uprobe")
-int BPF_KPROBE(pgt_a_submit, __u32 number, __u64 *staged)
+static __always_inline int submit(__u32 number, __u64 *staged)
 {
 	struct pgt_task *task = traced_task();
 	__u64 now, query, handle = 0;
@@ -227,9 +231,15 @@ int BPF_KPROBE(pgt_a_submit, __u32 number, __u64 *staged)
 	return 0;
 }
 
-/* pgaio_wref_wait(PgAioWaitRef *iow): called where a read is not there yet */
+/* submit(uint16 num_staged_ios, PgAioHandle **staged_ios) of pgaio_worker_ops, in the backend that
+ * asked. What that makes itself does not come by here: of queries that look up single rows, all. */
 SEC("uprobe")
-int pgt_a_wait(struct pt_regs *ctx)
+int BPF_KPROBE(pgt_a_submit, __u32 number, __u64 *staged)
+{
+	return UNPREEMPTED(submit(number, staged));
+}
+
+static __always_inline int begin_wait(void)
 {
 	struct pgt_task *task = traced_task();
 
@@ -238,8 +248,7 @@ int pgt_a_wait(struct pt_regs *ctx)
 	return 0;
 }
 
-SEC("uprobe")
-int pgt_a_wait_ret(struct pt_regs *ctx)
+static __always_inline int end_wait(void)
 {
 	struct pgt_task *task = begun_task();
 
@@ -248,4 +257,17 @@ int pgt_a_wait_ret(struct pt_regs *ctx)
 	task->query.waited_ns += bpf_ktime_get_ns() - task->wait_start_ns;
 	task->wait_start_ns = 0;
 	return 0;
+}
+
+/* pgaio_wref_wait(PgAioWaitRef *iow): called where a read is not there yet */
+SEC("uprobe")
+int pgt_a_wait(struct pt_regs *ctx)
+{
+	return UNPREEMPTED(begin_wait());
+}
+
+SEC("uprobe")
+int pgt_a_wait_ret(struct pt_regs *ctx)
+{
+	return UNPREEMPTED(end_wait());
 }

@@ -2,6 +2,7 @@
 /* The probes that tell where a query begins and ends. */
 
 #include "charge.bpf.h"
+#include "preemption.bpf.h"
 #include "query_scope.bpf.h"
 #include "tasks.bpf.h"
 #include "user_arguments.bpf.h"
@@ -11,17 +12,13 @@
 SEC("uprobe")
 int pgt_q_status(struct pt_regs *ctx)
 {
-	if (is_elsewhere())
-		return 0;
-	return status(usdt_pointer(ctx), 0);
+	return UNPREEMPTED(is_elsewhere() ? 0 : status(usdt_pointer(ctx), 0));
 }
 
 SEC("uprobe")
 int pgt_q_start(struct pt_regs *ctx)
 {
-	if (is_elsewhere())
-		return 0;
-	return simple_start(usdt_pointer(ctx));
+	return UNPREEMPTED(is_elsewhere() ? 0 : simple_start(usdt_pointer(ctx)));
 }
 
 /* A simple query that fails does not come here. Nor does it without an abort, which tells as much,
@@ -29,25 +26,23 @@ int pgt_q_start(struct pt_regs *ctx)
 SEC("uprobe")
 int pgt_d_done(struct pt_regs *ctx)
 {
-	return simple_done();
+	return UNPREEMPTED(simple_done());
 }
 
 SEC("uprobe")
 int pgt_q_portal_done(struct pt_regs *ctx)
 {
-	return portal_done(PT_REGS_IP(ctx));
+	return UNPREEMPTED(portal_done(PT_REGS_IP(ctx)));
 }
 
 SEC("uprobe")
 int pgt_x_abort(struct pt_regs *ctx)
 {
-	return aborted();
+	return UNPREEMPTED(aborted());
 }
 
-/* pgstat_report_query_id(uint64 query_id, bool force), 14 and later: the first is kept, unless
- * it is forced; a simple query forces 0 before each of its statements */
-SEC("uprobe")
-int BPF_KPROBE(pgt_i_query_id, __u64 query_id, bool force)
+/* The first is kept, unless it is forced; a simple query forces 0 before each of its statements */
+static __always_inline int report_query_id(__u64 query_id, bool force)
 {
 	struct pgt_task *task = query_task();
 	struct pgt_query *query;
@@ -66,25 +61,30 @@ int BPF_KPROBE(pgt_i_query_id, __u64 query_id, bool force)
 	return 0;
 }
 
+/* pgstat_report_query_id(uint64 query_id, bool force), 14 and later */
+SEC("uprobe")
+int BPF_KPROBE(pgt_i_query_id, __u64 query_id, bool force)
+{
+	return UNPREEMPTED(report_query_id(query_id, force));
+}
+
 /* A server without USDT: the exported functions in which the probes would be. */
 
 /* pgstat_report_activity(BackendState state, const char *cmd_str): statement__status is in it */
 SEC("uprobe")
 int BPF_KPROBE(pgt_n_activity, int state, const char *text)
 {
-	if (is_elsewhere())
-		return 0;
-	return status(text, call_site(ctx));
+	return UNPREEMPTED(is_elsewhere() ? 0 : status(text, call_site(ctx)));
 }
 
 SEC("uprobe")
 int pgt_n_portal(struct pt_regs *ctx)
 {
-	return portal_start();
+	return UNPREEMPTED(portal_start());
 }
 
 SEC("uprobe")
 int pgt_n_portal_ret(struct pt_regs *ctx)
 {
-	return portal_done(PT_REGS_IP(ctx));
+	return UNPREEMPTED(portal_done(PT_REGS_IP(ctx)));
 }

@@ -35,7 +35,7 @@ def test_a_way_that_was_refused_is_not_tried_again(
     assert tried.count("fentry") == 2
 
 
-@pytest.mark.vm
+@pytest.mark.vm(engines=["libbpf"])
 def test_a_program_that_does_nothing_tells_whether_fentry_is_denied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -17,7 +17,7 @@ _OPTIONS = ("BPF_SYSCALL", "BPF_EVENTS", "PERF_EVENTS")
 
 
 def abilities() -> list[Ability]:
-    """Examine the host. Reads files only; nothing is loaded into the kernel."""
+    """Examine the host: reads files, and loads nothing that is attached to anything."""
     uid_map = (_text("/proc/self/uid_map") or _WHOLE_HOST).split()
     return [
         kernel(os.uname().release, os.uname().machine),
@@ -31,6 +31,7 @@ def abilities() -> list[Ability]:
         configuration(config()),
         tracefs(),
         libbpf(),
+        *preemption(),
         *open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         object_file(Path(__file__).parent.parent / "objects" / "pgtrace.bpf.o"),
         io_accounting(Path("/proc/self/io").exists()),
@@ -57,6 +58,18 @@ def kernel(release: str, machine: str) -> Ability:
         f"{release} has no BPF ring buffer",
         f"boot Linux {'.'.join(map(str, _OLDEST_KERNEL))} or later",
     )
+
+
+def preemption() -> list[Ability]:
+    """Only where the kernel interrupts programs that then are not safe."""
+    from ..engines.select import check_preemption
+
+    try:
+        check_preemption()
+    except UnsupportedError as error:
+        reason, _, remedy = str(error).partition(": ")
+        return [Ability("preemption", False, reason, remedy)]
+    return []
 
 
 def privileges(

@@ -1,7 +1,11 @@
 """Which engine, and which probe type for reads: the best that loads."""
 
+import os
+import re
+
 from ..errors import PermissionDeniedError, UnsupportedError
-from ..linux import namespaces
+from ..libbpf import keeping_cpu
+from ..linux import namespaces, preemption
 from ..model.capture import Operation
 from . import Engine, EngineName, Member, ProbeType, Request
 from .libbpf_engine import LibbpfEngine
@@ -12,6 +16,8 @@ _STANDS_IN = (
     "(--engine bcc)."
 )
 
+_PRIVATE_STACKS = (6, 13)
+
 _refused: dict[tuple[EngineName, tuple[Operation, ...]], set[ProbeType]] = {}
 """Ways that the kernel refused where another worked: an experiment starts engines by the hundred,
 and each look at what fentry is refused for takes as long as the start itself."""
@@ -21,6 +27,7 @@ def start(request: Request) -> Engine:
     """Attach the probes. Raises UnsupportedError, PermissionDeniedError or TargetError."""
     check_pid_namespace()
     check_clock()
+    check_preemption()
     if request.options.engine:
         return _start(request, request.options.engine)
     try:
@@ -53,6 +60,22 @@ def check_clock() -> None:
         )
 
 
+def check_preemption() -> None:
+    """Raise UnsupportedError where a program at a server's probes may be interrupted by another run
+    of it, which writes over its variables: since 6.13 (a76ab5731e32, "bpf: Find eligible subprogs
+    for private stack support") these are in one memory for each CPU, and what the kernel says of
+    that, that no program runs twice on a CPU, does not hold for uprobes.
+    """
+    release = os.uname().release
+    version = tuple(map(int, re.findall(r"\d+", release)[:2]))
+    preempted = preemption.model() in ("lazy", "full", "rt")
+    if version >= _PRIVATE_STACKS and preempted and not keeping_cpu.is_possible():
+        raise UnsupportedError(
+            f"Linux {release} mixes up the variables of programs at a server's probes, as it may "
+            "interrupt them: boot with preempt=voluntary, or another kernel (6.12, 6.15 or later)"
+        )
+
+
 def _start(request: Request, name: EngineName) -> LibbpfEngine:
     engine = _engine(name)
     reasons: list[str] = []
@@ -62,7 +85,7 @@ def _start(request: Request, name: EngineName) -> LibbpfEngine:
     for way in (
         (request.options.probe_type,)
         if request.options.probe_type
-        else (way for way in PROBE_TYPES if way not in known)
+        else (way for way in _by_preference() if way not in known)
     ):
         try:
             started = _start_by(engine, request, way)
@@ -86,6 +109,15 @@ def _start(request: Request, name: EngineName) -> LibbpfEngine:
             "or leave --probe out to take the best that it does"
         )
     raise UnsupportedError(f"reads cannot be traced here: {'; '.join(dict.fromkeys(reasons))}")
+
+
+def _by_preference() -> tuple[ProbeType, ...]:
+    """The probe types, the best first. Where the kernel may take the CPU from a program of fentry,
+    it leaves that out for whoever reads there meanwhile; at a tracepoint a program keeps its CPU.
+    """
+    if preemption.may_be_anywhere():
+        return tuple(sorted(PROBE_TYPES, key="fentry".__eq__))
+    return PROBE_TYPES
 
 
 def _start_by(engine: type[LibbpfEngine], request: Request, way: ProbeType) -> LibbpfEngine:
@@ -113,7 +145,7 @@ def probe_types(pid: int, name: EngineName = "libbpf") -> dict[ProbeType, str | 
     """
     engine = _engine(name)
     ways: dict[ProbeType, str | None] = {}
-    for way in PROBE_TYPES:
+    for way in _by_preference():
         try:
             engine(Request(members=(Member(pid, pid),), only=pid), way).close()
             ways[way] = None

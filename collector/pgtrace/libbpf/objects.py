@@ -16,7 +16,7 @@ from .. import stderr
 from ..errors import UnsupportedError
 from ..linux import tracepoints
 from ..terminal_text import escape
-from . import prototypes, uprobes
+from . import keeping_cpu, prototypes, uprobes
 from .mapped_array import Pieces
 
 _messages: list[str] = []
@@ -208,6 +208,7 @@ class Object:
         for program in self._programs.values():
             if self.multi and self._lib.bpf_program__section_name(program) == b"uprobe":
                 self._lib.bpf_program__set_expected_attach_type(program, uprobes.MULTI)
+        keeping_cpu.settle(self._programs.values())
         check(self._lib.bpf_object__load(self._pointer), "load")
         prototypes.trim_heap()  # 12 MB were the kernel's types, which libbpf has freed
 

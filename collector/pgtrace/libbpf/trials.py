@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import os
 from ctypes import c_int, c_size_t
 
 from . import prototypes
@@ -23,6 +24,16 @@ def load_for_uprobes(attach_type: int) -> int:
     return _load(_KPROBE, attach_type)
 
 
+def may_do(instructions: bytes) -> bool:
+    """Whether the kernel takes a program that does these before it ends; True also where it takes
+    none from who asks.
+    """
+    fd = _load(_KPROBE, 0, instructions + _RETURN_0)
+    if fd >= 0:
+        os.close(fd)
+    return fd >= 0 or fd == -errno.EPERM
+
+
 def denies_fentry() -> bool:
     """Whether every program for the kernel's own functions is denied, whatever it is attached to.
 
@@ -31,9 +42,9 @@ def denies_fentry() -> bool:
     return _load(_TRACING, _TRACE_FENTRY) == -errno.EPERM
 
 
-def _load(kind: int, attach_type: int) -> int:
+def _load(kind: int, attach_type: int, instructions: bytes = _RETURN_0) -> int:
     options = _LoadOptions(sz=ctypes.sizeof(_LoadOptions), expected_attach_type=attach_type)
     loaded: int = prototypes.load().bpf_prog_load(
-        kind, b"pgt_probe", b"GPL", _RETURN_0, len(_RETURN_0) // 8, ctypes.byref(options)
+        kind, b"pgt_probe", b"GPL", instructions, len(instructions) // 8, ctypes.byref(options)
     )
     return loaded
