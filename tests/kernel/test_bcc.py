@@ -43,7 +43,7 @@ def test_an_engine_can_be_asked_for(connection: Connection, engine: str) -> None
         connection.execute("select 1")
     assert tracer.engine.note is None
     probes = tracer.capture().probes
-    assert (probes.engine, probes.type, probes.queries) == ("bcc", "kprobe", "usdt")
+    assert (probes.engine, probes.type, probes.queries) == ("bcc", ways("bcc")[0], "usdt")
     if engine == "libbpf":
         assert probe_types(os.getpid())["kprobe"] is None
         return
@@ -66,7 +66,11 @@ def test_each_field_is_where_the_kernel_has_it(engine: str, tmp_path: Path) -> N
             subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
     (tmp_path / "types").write_bytes(kernel_types.compiled().read_bytes())
     compiled = offsets(tmp_path / "types")
-    assert read_by_pgtrace() <= compiled.keys()
+    missing = read_by_pgtrace() - compiled.keys()
+    # These are in no package of headers (kernel/sched/sched.h): programs ask whether they are there
+    missing -= {("cfs_rq", "rq"), ("rq", "clock"), ("rq", "clock_task"), ("rq", "curr")}
+    (name,) = missing  # of two, the older kernel has the one and the newer the other
+    assert name in {("task_struct", "state"), ("task_struct", "__state")}
     # Else programs would be loaded that want the kernel's own, which these kernels only hide
     assert b"get_current_task_btf" not in (tmp_path / "types").read_bytes()
     known = {field: bits for field, bits in compiled.items() if field[0] != "types"}

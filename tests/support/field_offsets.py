@@ -37,12 +37,13 @@ def _fields(types: dict[int, Any], of: Any, start: int) -> list[tuple[str, int]]
 
 
 def read_by_pgtrace() -> set[Field]:
-    """Every field that bpf/kernel.bpf.h has, but those of io_uring."""
+    """Every field that bpf/kernel_types.bpf.h has, of whatever kernel, but those of io_uring."""
     text = KERNEL.read_text()
     text = text[text.index("attribute push") : text.index("attribute pop")]
+    structure = re.compile(r"^struct (\w+?)(?:___\w+)? \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
     return {
         (name, field)
-        for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.DOTALL | re.MULTILINE)
+        for name, body in structure.findall(text)
         for field in re.findall(r"\W(\w+)(?:\[\d+\])?;", body)
         if not re.match(r"io_|kiocb|trace_event_raw_io_uring", name)
     }
