@@ -3,8 +3,9 @@
 Parts of one lane run one after the other. The lanes `servers`, tests with servers of this host, and
 `beside`, unit tests, other versions of PostgreSQL and what else makes both take about as long, run
 side by side; when `beside` is through, `machines` follows it, which has the virtual ones. When both
-`servers` and `beside` are, tests that look at all of the host run, beside machines at most: those
-of `apart`. Then those of `alone`, beside which nothing runs, because they measure time: not even
+`servers` and `beside` are, tests that look at all of the host run, beside a machine at most: those
+of `apart`. Then two machines at once, until all have been. Then those of `alone`, beside which
+nothing runs, because they measure time: not even
 virtual machines at SCHED_IDLE, with which a page took 1,076 ms instead of less than 1,000. What a
 part of `beside` or `machines` prints is printed when it has ended.
 
@@ -86,9 +87,11 @@ class Part(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012  # nobody writes to it
 
 
-def vm(kernel: str, *tests: str, minutes: int = 15, cpus: int = 2) -> tuple[str, ...]:
-    """These tests under that kernel, in one boot."""
-    limits = ("--timeout", str(minutes * 60), "--cpus", str(cpus))
+def vm(kernel: str, *tests: str, minutes: int) -> tuple[str, ...]:
+    """These tests under that kernel, in one boot. The machine has one processor, with which they
+    take half as long as with two.
+    """
+    limits = ("--timeout", str(minutes * 60), "--cpus", "1")
     return ("scripts/vm", *limits, kernel, "--", *tests)
 
 
@@ -135,8 +138,7 @@ def of_server(version: int) -> tuple[Part, ...]:
 def of_kernel(kernel: str) -> tuple[Part, ...]:
     """Its tests in one boot: whether all loads, attaches and counts; or all, over both engines.
 
-    The verifier is emulated too, and bcc's compiler: that takes two minutes. The tests in one boot
-    have one processor, with which they take half as long; all of them, two.
+    The verifier is emulated too, and bcc's compiler: that takes two minutes.
     """
     chosen = "libbpf and not bcc_is_installed"
     smoke = ("pytest", *LONGEST, "-m", "core", "-k", chosen, "tests/kernel/test_smoke.py")
@@ -146,12 +148,8 @@ def of_kernel(kernel: str) -> tuple[Part, ...]:
     # None of pytest's plugins is used, and to import them takes some 25 seconds there
     no_plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     both = (
-        Part(
-            f"kernel {kernel}", "machines", "d", vm(kernel, *smoke, minutes=30, cpus=1), no_plugins
-        ),
-        Part(
-            f"kernel {kernel} whole", "machines", "f", vm(kernel, *whole, minutes=180), no_plugins
-        ),
+        Part(f"kernel {kernel}", "machines", "d", vm(kernel, *smoke, minutes=30), no_plugins),
+        Part(f"kernel {kernel} whole", "machines", "f", vm(kernel, *whole, minutes=90), no_plugins),
     )
     return both[1:] if kernel in BETWEEN else both
 
@@ -204,6 +202,7 @@ class Run:
         self._wanted = wanted
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[str]] = set()
+        self._begun: set[str] = set()
         self._stopped = False
         self._lines: dict[str, str] = {}
         self._failed_said: dict[str, list[str]] = {}
@@ -226,6 +225,7 @@ class Run:
         self._lane("servers")
         beside.join()
         self._lane("apart")
+        self._lane("machines")  # what the other has not begun
         machines.join()
         self._lane("alone")
         for name, said in self._failed_said.items():
@@ -240,8 +240,15 @@ class Run:
         if after:
             after.join()
         for part in self._wanted:
-            if part.lane == lane and not self._stopped:
+            if part.lane == lane and not self._stopped and self._is_first(part):
                 self._part(part)
+
+    def _is_first(self, part: Part) -> bool:
+        """Whether nobody has begun it; it is begun then."""
+        with self._lock:
+            known = part.name in self._begun
+            self._begun.add(part.name)
+        return not known
 
     def _part(self, part: Part) -> None:
         begin = time.monotonic()

@@ -197,6 +197,8 @@ def with_io_workers(connection: Connection) -> list[int]:
     return [connection.info.backend_pid, *(pid for (pid,) in rows)]
 
 
+# On a CPU of theirs, which is emulated, 7.2 leaves out some of several tasks' reads
+@pytest.mark.kernel("< 7.2")
 @pytest.mark.vm
 @pytest.mark.parametrize("whole", [False, True], ids=["backend", "server"])
 @pytest.mark.parametrize("workers", [2, 4])

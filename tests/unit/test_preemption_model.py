@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pgtrace.engines import select
+from pgtrace.engines import ProbeType, Request, select
 from pgtrace.errors import UnsupportedError
 from pgtrace.libbpf import keeping_cpu
 from pgtrace.linux import preemption
@@ -62,3 +62,33 @@ def test_a_kernel_that_mixes_up_variables_is_refused(
     with pytest.raises(UnsupportedError, match="boot with preempt=voluntary") as refused:
         select.check_preemption()
     assert release in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("release", "model", "best"),
+    [
+        ("6.12.1", "voluntary", "fentry"),
+        ("6.12.1", "full", "tracepoint"),
+        ("7.0.1", "lazy", "fentry"),
+        ("7.0.1", "rt", "tracepoint"),
+        ("7.2.12", "full", "fentry"),
+    ],
+)
+def test_at_a_tracepoint_a_program_keeps_its_cpu(
+    monkeypatch: pytest.MonkeyPatch, release: str, model: str, best: str
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    monkeypatch.setattr(preemption, "model", lambda: model)
+    tried: list[ProbeType] = []
+
+    class Engine:
+        def __init__(self, _request: Request, way: ProbeType) -> None:
+            tried.append(way)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(select, "_engine", lambda _name: Engine)
+    select.probe_types(1)
+    assert tried[0] == best
+    assert sorted(tried) == ["fentry", "kprobe", "tracepoint"]

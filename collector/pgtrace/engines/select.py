@@ -16,7 +16,7 @@ _STANDS_IN = (
     "(--engine bcc)."
 )
 
-_PRIVATE_STACKS = (6, 13)
+_PRIVATE_STACKS, _FAULTABLE = (6, 13), (7, 2)
 
 _refused: dict[tuple[EngineName, tuple[Operation, ...]], set[ProbeType]] = {}
 """Ways that the kernel refused where another worked: an experiment starts engines by the hundred,
@@ -66,13 +66,12 @@ def check_preemption() -> None:
     for private stack support") these are in one memory for each CPU, and what the kernel says of
     that, that no program runs twice on a CPU, does not hold for uprobes.
     """
-    release = os.uname().release
-    version = tuple(map(int, re.findall(r"\d+", release)[:2]))
     preempted = preemption.model() in ("lazy", "full", "rt")
-    if version >= _PRIVATE_STACKS and preempted and not keeping_cpu.is_possible():
+    if _kernel() >= _PRIVATE_STACKS and preempted and not keeping_cpu.is_possible():
         raise UnsupportedError(
-            f"Linux {release} mixes up the variables of programs at a server's probes, as it may "
-            "interrupt them: boot with preempt=voluntary, or another kernel (6.12, 6.15 or later)"
+            f"Linux {os.uname().release} mixes up the variables of programs at a server's probes, "
+            "as it may interrupt them: boot with preempt=voluntary, or another kernel (6.12, "
+            "6.15 or later)"
         )
 
 
@@ -113,11 +112,16 @@ def _start(request: Request, name: EngineName) -> LibbpfEngine:
 
 def _by_preference() -> tuple[ProbeType, ...]:
     """The probe types, the best first. Where the kernel may take the CPU from a program of fentry,
-    it leaves that out for whoever reads there meanwhile; at a tracepoint a program keeps its CPU.
+    it leaves that out for whoever reads there meanwhile; at a tracepoint a program keeps its CPU,
+    before 7.2: there system calls' are preempted, too (trace_call_bpf_faultable()).
     """
-    if preemption.may_be_anywhere():
+    if preemption.may_be_anywhere() and _kernel() < _FAULTABLE:
         return tuple(sorted(PROBE_TYPES, key="fentry".__eq__))
     return PROBE_TYPES
+
+
+def _kernel() -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 
 
 def _start_by(engine: type[LibbpfEngine], request: Request, way: ProbeType) -> LibbpfEngine:
