@@ -69,14 +69,14 @@ static __always_inline int take_sample(__u32 of_id, __u64 argument, __u32 flag)
 
 /* pgstat_report_activity(BackendState state, const char *cmd_str) */
 SEC("uprobe")
-int BPF_KPROBE(pgt_l_activity, int state, const char *text)
+int pgt_l_activity(struct pt_regs *ctx)
 {
-	return UNPREEMPTED(take_sample(0, (__u32)state, text != NULL));
+	return UNPREEMPTED(take_sample(0, (__u32)PT_REGS_PARM1(ctx), !!PT_REGS_PARM2(ctx)));
 }
 
 /* pgstat_report_query_id(uint64 query_id, bool force) */
 SEC("uprobe")
-int BPF_KPROBE(pgt_l_query_id, __u64 query_id, bool force)
+int pgt_l_query_id(struct pt_regs *ctx)
 {
-	return UNPREEMPTED(take_sample(1, query_id, force));
+	return UNPREEMPTED(take_sample(1, PT_REGS_PARM1(ctx), (bool)PT_REGS_PARM2(ctx)));
 }

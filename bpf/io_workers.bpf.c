@@ -183,10 +183,10 @@ static __always_inline int ask(struct handle_begin *ioh, struct relation_numbers
  * void **buffers, BlockNumber nblocks), in the backend that asks: before it is known who will read.
  * The order of these calls is that of the scan. Detached when handles tell as much. */
 SEC("uprobe")
-int BPF_KPROBE(pgt_a_ask, struct handle_begin *ioh, struct relation_numbers *of, __u32 fork,
-	       __u32 block)
+int pgt_a_ask(struct pt_regs *ctx)
 {
-	return UNPREEMPTED(ask(ioh, of, fork, block, SIXTH_ARGUMENT(ctx)));
+	return UNPREEMPTED(ask((void *)PT_REGS_PARM1(ctx), (void *)PT_REGS_PARM2(ctx),
+			       PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx), SIXTH_ARGUMENT(ctx)));
 }
 
 /* What a handle that is handed over is to read. It may have been noted when it was asked for, since
@@ -234,9 +234,9 @@ static __always_inline int submit(__u32 number, __u64 *staged)
 /* submit(uint16 num_staged_ios, PgAioHandle **staged_ios) of pgaio_worker_ops, in the backend that
  * asked. What that makes itself does not come by here: of queries that look up single rows, all. */
 SEC("uprobe")
-int BPF_KPROBE(pgt_a_submit, __u32 number, __u64 *staged)
+int pgt_a_submit(struct pt_regs *ctx)
 {
-	return UNPREEMPTED(submit(number, staged));
+	return UNPREEMPTED(submit(PT_REGS_PARM1(ctx), (void *)PT_REGS_PARM2(ctx)));
 }
 
 static __always_inline int begin_wait(void)

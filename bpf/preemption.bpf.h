@@ -16,7 +16,8 @@ static void (*const release_cpu)(void) = (void *)RELEASE_CPU;
 /* Runs all that a program for uprobes does, with no other task in between. A preemptible kernel may
  * give the CPU to one that comes to the same probe, and from 6.13 on the variables of both are in
  * one memory (a76ab5731e32, "bpf: Find eligible subprogs for private stack support"). No other
- * programs run twice on a CPU. */
+ * programs run twice on a CPU. What `what` is made of is fetched in it, as BPF_KPROBE() would fetch
+ * arguments before, and might have to put them there. */
 #define UNPREEMPTED(what)                                                                          \
 	({                                                                                         \
 		int returned;                                                                      \

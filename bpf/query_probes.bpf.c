@@ -63,18 +63,18 @@ static __always_inline int report_query_id(__u64 query_id, bool force)
 
 /* pgstat_report_query_id(uint64 query_id, bool force), 14 and later */
 SEC("uprobe")
-int BPF_KPROBE(pgt_i_query_id, __u64 query_id, bool force)
+int pgt_i_query_id(struct pt_regs *ctx)
 {
-	return UNPREEMPTED(report_query_id(query_id, force));
+	return UNPREEMPTED(report_query_id(PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx)));
 }
 
 /* A server without USDT: the exported functions in which the probes would be. */
 
 /* pgstat_report_activity(BackendState state, const char *cmd_str): statement__status is in it */
 SEC("uprobe")
-int BPF_KPROBE(pgt_n_activity, int state, const char *text)
+int pgt_n_activity(struct pt_regs *ctx)
 {
-	return UNPREEMPTED(is_elsewhere() ? 0 : status(text, call_site(ctx)));
+	return UNPREEMPTED(is_elsewhere() ? 0 : status((void *)PT_REGS_PARM2(ctx), call_site(ctx)));
 }
 
 SEC("uprobe")

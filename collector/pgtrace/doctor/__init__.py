@@ -79,6 +79,7 @@ _NEEDED = {
     "load programs",
     "lockdown",
     "object file",
+    "preemption",
     "user namespace",
 }
 

@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, UnsupportedError
-from ..linux import capabilities, namespaces
+from ..linux import capabilities, kernel_config, namespaces
 from ..sudo import as_root
 from . import Ability
 
@@ -28,7 +28,7 @@ def abilities() -> list[Ability]:
         ),
         _btf(),
         lockdown(_text("/sys/kernel/security/lockdown")),
-        configuration(config()),
+        configuration(kernel_config.options()),
         tracefs(),
         libbpf(),
         *preemption(),
@@ -63,7 +63,12 @@ def kernel(release: str, machine: str) -> Ability:
 def preemption() -> list[Ability]:
     """Only where the kernel interrupts programs that then are not safe."""
     from ..engines.select import check_preemption
+    from ..libbpf.objects import library
 
+    try:
+        library()
+    except UnsupportedError:
+        return []  # it is told of the library
     try:
         check_preemption()
     except UnsupportedError as error:
@@ -158,22 +163,6 @@ def lockdown(text: str | None) -> Ability:
         remedy = "boot with lockdown=integrity, or without Secure Boot's lockdown"
         return Ability("lockdown", False, why, remedy)
     return Ability("lockdown", True, f"{mode}: does not hinder tracing")
-
-
-def config() -> dict[str, str] | None:
-    """How the kernel was built, by option without CONFIG_; None where that is not to be found."""
-    release = os.uname().release
-    text = None
-    try:
-        import gzip
-
-        text = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
-    except OSError:
-        for name in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
-            text = text or _text(name)
-    if text is None:
-        return None
-    return dict(re.findall(r"^CONFIG_(\w+)=(.*)$", text, re.MULTILINE))
 
 
 def configuration(options: dict[str, str] | None) -> Ability:

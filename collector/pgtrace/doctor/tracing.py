@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from ..linux import kernel_config
 from . import Ability, Ways
-from .host import config, tracefs
+from .host import tracefs
 
 _SLOWED = "every system call of every process on this host is a little slower while it is attached"
 _OPTIONS = {"kprobe": "KPROBES", "tracepoint": "FTRACE_SYSCALLS", "fentry": "DEBUG_INFO_BTF"}
@@ -16,7 +17,7 @@ def reads(ways: Ways | None, blocked: Ability | None = None) -> list[Ability]:
         why = f"not tried, because of {blocked.name}" if blocked else "not tried"
         return [Ability("reads", False, why, blocked.remedy if blocked else None)]
     best = next((way for way, reason in ways.items() if reason is None), None)
-    options = config()
+    options = kernel_config.options()
     found = [_best(best, only=[*ways.values()].count(None) == 1)]
     for way, reason in ways.items():
         if reason is None:

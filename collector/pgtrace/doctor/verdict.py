@@ -22,7 +22,7 @@ def verdict(groups: Sequence[Group]) -> str:
         return f"Nothing can be traced on this host: {why.reason if why else 'see above'}."
     look = by_name.get("look into processes")
     whose = " of this user's own processes" if look and look.ok is False else ""
-    way = next((name for name in _WAYS if (a := by_name.get(name)) and a.ok), "?")
+    way = next((a.name for a in hosts if a.name in _WAYS and a.ok), "?")  # the best is first
     if not servers:
         return f"Reads{whose} can be traced here, by {way}; no server was found to look at."
     works = f"Reads{whose} can be traced here, by {way}"

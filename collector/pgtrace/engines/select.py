@@ -2,9 +2,11 @@
 
 import os
 import re
+import sys
 
 from ..errors import PermissionDeniedError, UnsupportedError
 from ..libbpf import keeping_cpu
+from ..libbpf.objects import library
 from ..linux import namespaces, preemption
 from ..model.capture import Operation
 from . import Engine, EngineName, Member, ProbeType, Request
@@ -16,7 +18,9 @@ _STANDS_IN = (
     "(--engine bcc)."
 )
 
-_PRIVATE_STACKS, _FAULTABLE = (6, 13), (7, 2)
+_PRIVATE_STACKS = {"x86_64": (6, 13), "aarch64": (6, 17)}
+"""Of arm64: 6c17a882d380, "bpf, arm64: JIT support for private stack"."""
+_FAULTABLE = (7, 2)
 
 _refused: dict[tuple[EngineName, tuple[Operation, ...]], set[ProbeType]] = {}
 """Ways that the kernel refused where another worked: an experiment starts engines by the hundred,
@@ -63,16 +67,27 @@ def check_clock() -> None:
 def check_preemption() -> None:
     """Raise UnsupportedError where a program at a server's probes may be interrupted by another run
     of it, which writes over its variables: since 6.13 (a76ab5731e32, "bpf: Find eligible subprogs
-    for private stack support") these are in one memory for each CPU, and what the kernel says of
-    that, that no program runs twice on a CPU, does not hold for uprobes.
+    for private stack support", on x86) these are in one memory for each CPU, and what the kernel
+    says of that, that no program runs twice on a CPU, does not hold for uprobes.
     """
-    preempted = preemption.model() in ("lazy", "full", "rt")
-    if _kernel() >= _PRIVATE_STACKS and preempted and not keeping_cpu.is_possible():
-        raise UnsupportedError(
-            f"Linux {os.uname().release} mixes up the variables of programs at a server's probes, "
-            "as it may interrupt them: boot with preempt=voluntary, or another kernel (6.12, "
-            "6.15 or later)"
+    about = os.uname()
+    if (
+        _kernel() < _PRIVATE_STACKS.get(about.machine, (sys.maxsize,))
+        or preemption.model() in ("none", "voluntary")
+        or keeping_cpu.has_no_jit()
+    ):
+        return
+    library()  # raises what says that it is missing
+    if keeping_cpu.is_possible():
+        return
+    raise UnsupportedError(
+        f"Linux {about.release} mixes up the variables of programs at a server's probes, as it "
+        + (
+            "may interrupt them: boot with preempt=voluntary, or Linux 6.15 or later"
+            if _kernel() < keeping_cpu.SINCE
+            else "has no BTF, by which to forbid that: boot a kernel with CONFIG_DEBUG_INFO_BTF=y"
         )
+    )
 
 
 def _start(request: Request, name: EngineName) -> LibbpfEngine:
@@ -116,7 +131,7 @@ def _by_preference() -> tuple[ProbeType, ...]:
     before 7.2: there system calls' are preempted, too (trace_call_bpf_faultable()).
     """
     if preemption.may_be_anywhere() and _kernel() < _FAULTABLE:
-        return tuple(sorted(PROBE_TYPES, key="fentry".__eq__))
+        return ("tracepoint", "fentry", "kprobe")
     return PROBE_TYPES
 
 

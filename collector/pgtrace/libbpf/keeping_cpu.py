@@ -6,6 +6,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 
 from . import prototypes, trials
 
@@ -13,7 +14,7 @@ _TYPES = b"/sys/kernel/btf/vmlinux"
 _KEEP_CPU, _RELEASE_CPU = 0x70677401, 0x70677402
 """The helpers that there are not, as in bpf/preemption.bpf.h."""
 _FUNCTIONS = {_KEEP_CPU: b"bpf_preempt_disable", _RELEASE_CPU: b"bpf_preempt_enable"}
-_SINCE = 6, 15
+SINCE = 6, 15
 """The functions are there since 6.10 (fc7566ad0a82, "bpf: Introduce bpf_preempt_[disable,enable]
 kfuncs"). Between them no function is called that is verified for itself, before 6.15 (e2d8f560d1da,
 "bpf: Summarize sleepable global subprogs")."""
@@ -28,7 +29,7 @@ def _calls() -> dict[int, bytes]:
     """What stands for each of those helpers: a call of the kernel's function, or nothing."""
     nothing = dict.fromkeys(_FUNCTIONS, _GO_ON)
     release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
-    if release < _SINCE:
+    if release < SINCE:
         return nothing
     library = prototypes.load()
     types = library.btf__parse(_TYPES, None)
@@ -48,6 +49,14 @@ def _call(kind: int, number: int) -> bytes:
 def is_possible() -> bool:
     """Whether the kernel lets a program keep its CPU."""
     return _GO_ON not in _calls().values()
+
+
+def has_no_jit() -> bool:
+    """Whether programs are interpreted: these have their variables on the task's own stack."""
+    try:
+        return Path("/proc/sys/net/core/bpf_jit_enable").read_text().strip() == "0"
+    except OSError:
+        return False
 
 
 def settle(programs: Iterable[int]) -> None:

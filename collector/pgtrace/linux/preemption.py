@@ -1,33 +1,41 @@
 """From whom the kernel takes the CPU while it works for a task."""
 
-import functools
 import os
 import re
 from pathlib import Path
 
+from . import kernel_config
+
 _SCHED = "/sys/kernel/debug/sched/preempt"
 _COMMAND_LINE = "/proc/cmdline"
-_BUILT = ("/boot/config-{}", "/lib/modules/{}/config")
+_CHOICES = ("none", "voluntary", "full", "lazy")
+_WITHOUT_NONE = (7, 0)
+"""7dadeaa6e851, "sched: Further restrict the preemption modes": of x86 and arm64."""
 
 
-@functools.cache
 def model() -> str:
     """none, voluntary, lazy, full or rt; empty if it cannot be told.
 
-    It may be changed while the kernel runs, through debugfs, and is asked for once.
+    It may be changed while the kernel runs, through debugfs, which root alone can read.
     """
     about = os.uname()
-    if "PREEMPT_RT" in about.version:
+    built = re.search(r"\bPREEMPT(|_RT|_LAZY|_DYNAMIC)(?!\w)", about.version)
+    if built is None:
+        return "none"
+    if built[1] == "_RT":
         return "rt"
     for chosen in re.findall(r"\((\w+)\)", _text(_SCHED)):  # as in "none voluntary (full) lazy"
         return str(chosen)
-    if "PREEMPT_DYNAMIC" in about.version:
-        for asked in reversed(re.findall(r"\bpreempt=(\w+)", _text(_COMMAND_LINE))):
+    if built[1] != "_DYNAMIC":
+        return "lazy" if built[1] else "full"
+    release = tuple(map(int, re.findall(r"\d+", about.release)[:2]))
+    choices = _CHOICES[2:] if release >= _WITHOUT_NONE else _CHOICES
+    for asked in reversed(re.findall(r"\bpreempt=(\w+)", _text(_COMMAND_LINE))):
+        if asked in choices:  # the kernel passes over others, too
             return str(asked)
-    config = "".join(_text(place.format(about.release)) for place in _BUILT)
-    for built in re.findall(r"^CONFIG_PREEMPT(|_NONE|_VOLUNTARY|_LAZY)=y$", config, re.MULTILINE):
-        return built[1:].lower() or "full"
-    return ""
+    options = kernel_config.options() or {}
+    named = [choice for choice in choices if f"PREEMPT_{choice.upper()}" in options]
+    return "full" if "PREEMPT" in options else "".join(named[:1])
 
 
 def may_be_anywhere() -> bool:
