@@ -68,6 +68,7 @@ def test_server_cost() -> None:
     assert leftovers() == {}
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_switch_cost() -> None:
     before = STATISTICS.read_text()
