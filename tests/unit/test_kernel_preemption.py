@@ -12,7 +12,7 @@ from pgtrace.engines.libbpf_engine import OBJECT
 from pgtrace.errors import UnsupportedError
 from pgtrace.libbpf import keeping_cpu
 from pgtrace.libbpf.objects import Object
-from pgtrace.linux import kernel_config, preemption
+from pgtrace.linux import kernel, preemption
 
 DYNAMIC = "#1 SMP PREEMPT_DYNAMIC Debian 7.2.12-1 (2026-11-20)"
 SCHED, ASKED = "/sys/kernel/debug/sched/preempt", "/proc/cmdline"
@@ -49,7 +49,7 @@ def test_the_model_is_found(
     options = None if built is None else {"PREEMPT_BUILD": "y", f"PREEMPT_{built}".rstrip("_"): "y"}
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(version=version, release=release))
     monkeypatch.setattr(preemption, "_text", lambda file: files.get(file, ""))
-    monkeypatch.setattr(kernel_config, "options", lambda: options)
+    monkeypatch.setattr(kernel, "options", lambda: options)
     assert preemption.model() == found
     assert preemption.may_be_anywhere() == (found in ("full", "rt"))
 

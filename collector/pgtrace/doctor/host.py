@@ -1,12 +1,12 @@
 """Abilities of the host: kernel, privileges, libraries."""
 
 import os
-import re
 import resource
 from pathlib import Path
 
 from ..errors import PermissionDeniedError, UnsupportedError
-from ..linux import capabilities, kernel_config, namespaces
+from ..linux import capabilities, namespaces
+from ..linux.kernel import options, version
 from ..sudo import as_root
 from . import Ability
 
@@ -28,7 +28,7 @@ def abilities() -> list[Ability]:
         ),
         _btf(),
         lockdown(_text("/sys/kernel/security/lockdown")),
-        configuration(kernel_config.options()),
+        configuration(options()),
         tracefs(),
         libbpf(),
         *preemption(),
@@ -49,8 +49,7 @@ def open_files(most: int) -> list[Ability]:
 
 def kernel(release: str, machine: str) -> Ability:
     """Judge the version of the kernel."""
-    version = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
-    if version >= _OLDEST_KERNEL:
+    if version(release) >= _OLDEST_KERNEL:
         return Ability("kernel", True, f"{release}, {machine}")
     return Ability(
         "kernel",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..linux import kernel_config
+from ..linux import kernel
 from . import Ability, Ways
 from .host import tracefs
 
@@ -17,7 +17,7 @@ def reads(ways: Ways | None, blocked: Ability | None = None) -> list[Ability]:
         why = f"not tried, because of {blocked.name}" if blocked else "not tried"
         return [Ability("reads", False, why, blocked.remedy if blocked else None)]
     best = next((way for way, reason in ways.items() if reason is None), None)
-    options = kernel_config.options()
+    options = kernel.options()
     found = [_best(best, only=[*ways.values()].count(None) == 1)]
     for way, reason in ways.items():
         if reason is None:

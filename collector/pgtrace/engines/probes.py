@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from ..errors import PermissionDeniedError, PgtraceError, TargetError, Unsupport
 from ..libbpf import btf, trials
 from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
-from ..linux import capabilities, tracepoints
+from ..linux import capabilities, kernel, tracepoints
 from ..model.capture import Operation
 from ..postgres.binary import probe_offset, sites, submission_offset, symbol_offset
 from . import ProbeType, usdt
@@ -97,7 +96,7 @@ class MissingProbesError(Exception):
 
 def why_not(way: ProbeType) -> str | None:
     """Why this kernel cannot have that probe type, where it says so before anything is loaded."""
-    if way == "fentry" and _kernel() < _FENTRY:
+    if way == "fentry" and kernel.version() < _FENTRY:
         return "before Linux 5.17 programs may not load an argument that points to a number"
     if way == "kprobe" and not KPROBES.exists():
         return "the kernel was built without kprobes"
@@ -267,13 +266,9 @@ def uring() -> dict[str, str] | str:
         return str(error)
     if submit is None:
         return "the kernel has no tracepoint for them"
-    if _kernel() < (6, 0):
+    if kernel.version() < (6, 0):
         return "before Linux 6.0 its tracepoints do not tell one request from another"
     return {_COMPLETE[0]: _COMPLETE[1], submit: _SUBMITS[submit]}
-
-
-def _kernel() -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 
 
 def attach_uring(loaded: Object, programs: dict[str, str]) -> None:

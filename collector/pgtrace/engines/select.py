@@ -1,13 +1,12 @@
 """Which engine, and which probe type for reads: the best that loads."""
 
 import os
-import re
 import sys
 
 from ..errors import PermissionDeniedError, UnsupportedError
 from ..libbpf import keeping_cpu
 from ..libbpf.objects import library
-from ..linux import namespaces, preemption
+from ..linux import kernel, namespaces, preemption
 from ..model.capture import Operation
 from . import Engine, EngineName, Member, ProbeType, Request
 from .libbpf_engine import LibbpfEngine
@@ -72,7 +71,7 @@ def check_preemption() -> None:
     """
     about = os.uname()
     if (
-        _kernel() < _PRIVATE_STACKS.get(about.machine, (sys.maxsize,))
+        kernel.version() < _PRIVATE_STACKS.get(about.machine, (sys.maxsize,))
         or preemption.model() in ("none", "voluntary")
         or keeping_cpu.has_no_jit()
     ):
@@ -84,7 +83,7 @@ def check_preemption() -> None:
         f"Linux {about.release} mixes up the variables of programs at a server's probes, as it "
         + (
             "may interrupt them: boot with preempt=voluntary, or Linux 6.15 or later"
-            if _kernel() < keeping_cpu.SINCE
+            if kernel.version() < keeping_cpu.SINCE
             else "has no BTF, by which to forbid that: boot a kernel with CONFIG_DEBUG_INFO_BTF=y"
         )
     )
@@ -130,13 +129,9 @@ def _by_preference() -> tuple[ProbeType, ...]:
     it leaves that out for whoever reads there meanwhile; at a tracepoint a program keeps its CPU,
     before 7.2: there system calls' are preempted, too (trace_call_bpf_faultable()).
     """
-    if preemption.may_be_anywhere() and _kernel() < _FAULTABLE:
+    if preemption.may_be_anywhere() and kernel.version() < _FAULTABLE:
         return ("tracepoint", "fentry", "kprobe")
     return PROBE_TYPES
-
-
-def _kernel() -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 
 
 def _start_by(engine: type[LibbpfEngine], request: Request, way: ProbeType) -> LibbpfEngine:

@@ -2,12 +2,11 @@
 
 import ctypes
 import functools
-import os
-import re
 import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..linux import kernel
 from . import prototypes, trials
 
 _TYPES = b"/sys/kernel/btf/vmlinux"
@@ -28,8 +27,7 @@ _GO_ON = bytes.fromhex("0500000000000000")  # to the next: the verifier drops it
 def _calls() -> dict[int, bytes]:
     """What stands for each of those helpers: a call of the kernel's function, or nothing."""
     nothing = dict.fromkeys(_FUNCTIONS, _GO_ON)
-    release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
-    if release < SINCE:
+    if kernel.version() < SINCE:
         return nothing
     library = prototypes.load()
     types = library.btf__parse(_TYPES, None)

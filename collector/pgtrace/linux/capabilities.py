@@ -7,10 +7,11 @@ lets go of them does that before it starts another.
 
 import ctypes
 import os
-import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from .kernel import version
 
 NUMBERS = {
     "CAP_DAC_OVERRIDE": 1,
@@ -57,7 +58,7 @@ def for_probes(release: str | None = None) -> tuple[str, ...]:
     Uprobes by perf_event_open(2) want CAP_SYS_ADMIN itself, on kernels since mid-2025
     (CVE-2025-38466), which stands for the others, too.
     """
-    if _version(release) >= _MULTI_UPROBES:
+    if version(release) >= _MULTI_UPROBES:
         return "CAP_BPF", "CAP_PERFMON"
     return ("CAP_SYS_ADMIN",)
 
@@ -65,7 +66,7 @@ def for_probes(release: str | None = None) -> tuple[str, ...]:
 def least(release: str | None = None) -> tuple[str, ...]:
     """The capabilities with which everything can be traced, on a kernel of this release, if tracefs
     is mounted: that takes CAP_SYS_ADMIN."""
-    more = () if _version(release) >= _NO_MEMLOCK_LIMIT else ("CAP_SYS_RESOURCE",)
+    more = () if version(release) >= _NO_MEMLOCK_LIMIT else ("CAP_SYS_RESOURCE",)
     return (*for_probes(release), *LOOKING, *more)
 
 
@@ -92,7 +93,7 @@ def drop(reserve: Collection[str] = ()) -> None:
 
     Raises OSError. Call it while no other thread is there that is to stay.
     """
-    now = LOOKING if _version() >= _OPEN_MAPS_FOR_ALL else (*LOOKING, "CAP_BPF", "CAP_SYS_ADMIN")
+    now = LOOKING if version() >= _OPEN_MAPS_FOR_ALL else (*LOOKING, "CAP_BPF", "CAP_SYS_ADMIN")
     there = _set("CapPrm")
     kept, whole = _bits(now) & there, _bits({*now, *reserve}) & there
     bound(whole)
@@ -147,7 +148,3 @@ def _bits(names: Collection[str]) -> int:
 def _set(name: str) -> int:
     status = Path("/proc/thread-self/status").read_text()
     return int(status.partition(f"{name}:")[2].split()[0], 16)
-
-
-def _version(release: str | None = None) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", release or os.uname().release)[:2])

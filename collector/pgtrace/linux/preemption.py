@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from . import kernel_config
+from . import kernel
 
 _SCHED = "/sys/kernel/debug/sched/preempt"
 _COMMAND_LINE = "/proc/cmdline"
@@ -28,12 +28,11 @@ def model() -> str:
         return str(chosen)
     if built[1] != "_DYNAMIC":
         return "lazy" if built[1] else "full"
-    release = tuple(map(int, re.findall(r"\d+", about.release)[:2]))
-    choices = _CHOICES[2:] if release >= _WITHOUT_NONE else _CHOICES
+    choices = _CHOICES[2:] if kernel.version() >= _WITHOUT_NONE else _CHOICES
     for asked in reversed(re.findall(r"\bpreempt=(\w+)", _text(_COMMAND_LINE))):
         if asked in choices:  # the kernel passes over others, too
             return str(asked)
-    options = kernel_config.options() or {}
+    options = kernel.options() or {}
     named = [choice for choice in choices if f"PREEMPT_{choice.upper()}" in options]
     return "full" if "PREEMPT" in options else "".join(named[:1])
 

@@ -1,10 +1,15 @@
-"""How the kernel was built."""
+"""Which kernel this is, and how it was built."""
 
 import os
 import re
 from pathlib import Path
 
 _PLACES = ("/boot/config-{}", "/lib/modules/{}/config")
+
+
+def version(release: str | None = None) -> tuple[int, ...]:
+    """The first two numbers of a release, as 6.1.0-50-amd64; by default of the kernel that runs."""
+    return tuple(map(int, re.findall(r"\d+", release or os.uname().release)[:2]))
 
 
 def options() -> dict[str, str] | None:
