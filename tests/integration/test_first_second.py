@@ -17,7 +17,6 @@ from captures import some_capture
 from child import Ended
 from fix_cluster import Connection
 from pgtrace.files import documents
-from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import PGTRACE, Pgtrace, run
 
 
@@ -41,9 +40,12 @@ def place(disk_directory: Path) -> Iterator[Path]:
 @pytest.mark.apart  # it looks at every moment of a start, which others would make longer
 @pytest.mark.parametrize("moments", [20, pytest.param(60, marks=pytest.mark.long)])
 def test_ctrl_c_in_the_first_second(
-    cluster: PrivateCluster, connection: Connection, captured: Path, place: Path, moments: int
-) -> None:
+    connection: Connection, captured: Path, place: Path, moments: int,
+    *, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """There is neither a traceback, nor anything left: whatever is imported or begun."""
+    # Coverage's own import in each process (its .pth) passes over all exceptions, an interrupt too
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     pid = connection.info.backend_pid
     commands: dict[str, tuple[object, ...]] = {
         "list": (),
