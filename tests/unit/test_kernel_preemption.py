@@ -16,7 +16,7 @@ from pgtrace.linux import kernel, preemption
 
 DYNAMIC = "#1 SMP PREEMPT_DYNAMIC Debian 7.2.12-1 (2026-11-20)"
 SCHED, ASKED = "/sys/kernel/debug/sched/preempt", "/proc/cmdline"
-KEEP, RELEASE = (b"\x85\0\0\0" + n.to_bytes(4, "little") for n in (0x70677401, 0x70677402))
+KEEP, RELEASE = (keeping_cpu._call(0, helper) for helper in keeping_cpu._FUNCTIONS)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_program_for_uprobes_has_no_variables_before_it_keeps_its_cpu() -> Non
 @pytest.mark.parametrize("call", [b"\x85\x20\0\0\1\2\3\4", b"\5\0\0\0\0\0\0\0"])
 def test_placeholders_are_replaced(monkeypatch: pytest.MonkeyPatch, call: bytes) -> None:
     """In all programs, whichever are loaded."""
-    calls = dict.fromkeys((0x70677401, 0x70677402), call)
+    calls = dict.fromkeys(keeping_cpu._FUNCTIONS, call)
     monkeypatch.setattr(keeping_cpu, "_calls", lambda: calls)
 
     class Opened(Object):

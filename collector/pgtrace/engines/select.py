@@ -70,14 +70,14 @@ def check_preemption() -> None:
     says of that, that no program runs twice on a CPU, does not hold for uprobes.
     """
     about = os.uname()
-    if (
-        kernel.version() < _PRIVATE_STACKS.get(about.machine, (sys.maxsize,))
-        or preemption.model() in ("none", "voluntary")
-        or keeping_cpu.has_no_jit()
-    ):
+    if kernel.version() < _PRIVATE_STACKS.get(about.machine, (sys.maxsize,)):
         return
     library()  # raises what says that it is missing
-    if keeping_cpu.is_possible():
+    if (
+        keeping_cpu.is_possible()
+        or keeping_cpu.has_no_jit()
+        or preemption.model() in ("none", "voluntary")
+    ):
         return
     raise UnsupportedError(
         f"Linux {about.release} mixes up the variables of programs at a server's probes, as it "
@@ -129,7 +129,7 @@ def _by_preference() -> tuple[ProbeType, ...]:
     it leaves that out for whoever reads there meanwhile; at a tracepoint a program keeps its CPU,
     before 7.2: there system calls' are preempted, too (trace_call_bpf_faultable()).
     """
-    if preemption.may_be_anywhere() and kernel.version() < _FAULTABLE:
+    if kernel.version() < _FAULTABLE and preemption.may_be_anywhere():
         return ("tracepoint", "fentry", "kprobe")
     return PROBE_TYPES
 
