@@ -50,7 +50,8 @@ def library() -> ctypes.CDLL:
         loaded = prototypes.load()
     except OSError as error:
         raise UnsupportedError(
-            f"{prototypes.SONAME} is not installed: apt-get install libbpf1 ({error})"
+            f"{prototypes.SONAME} is not installed: apt-get install libbpf1, "
+            f"or dnf install libbpf ({error})"
         ) from None
     except AttributeError as error:
         raise UnsupportedError(f"{prototypes.SONAME} is too old: {error}; 1.0 is needed") from None

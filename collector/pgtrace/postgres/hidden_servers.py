@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError
-from ..linux import capabilities, foreign_files
+from ..linux import capabilities, foreign_files, namespaces
 from . import discovery, proc
 
 _TITLE = b"postgres: "
@@ -43,6 +43,16 @@ def hidden_servers() -> str | None:
     return (
         f"{what} like PostgreSQL, but {belong} to another user, and you lack {lacking}. "
         f"{sudo.how()}"
+    )
+
+
+def no_server() -> str:
+    """What to say where none was found."""
+    if namespaces.in_first_pid_namespace():
+        return "No PostgreSQL server runs here, as far as the processes of this host show."
+    return (
+        "No PostgreSQL server runs in this container, whose processes alone pgtrace sees: "
+        f"{namespaces.SEE_ALL}."
     )
 
 
