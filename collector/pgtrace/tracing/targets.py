@@ -107,14 +107,16 @@ class Target:
         return replace(self, servers=tuple(server for server in self.servers if server.runs()))
 
     def tier(self) -> Tier:
-        """How much of queries is measured if nobody asks: of a whole server what costs it no probe,
-        if each that can be followed shows what its backends run.
+        """How much of queries is measured if nobody asks: of whole servers what costs no probe,
+        if any that can be followed shows what its backends run. One that does not is no reason for
+        probes in the queries of all others: of it, request() says that it is not measured.
         """
         if not self.whole:
             return "full"
         why = all_unfollowed(self.servers)
         followed = [s for s in self.servers if s.postmaster_pid not in why]
-        return "full" if why_not_light(followed) else "light"
+        hidden = why_not_light(followed)
+        return "full" if hidden and len(hidden) == len(followed) else "light"
 
     def times(self) -> bool:
         """Whether it is measured where the rest of time goes if nobody asks: unless each switch of
