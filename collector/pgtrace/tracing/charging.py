@@ -4,6 +4,7 @@ import copy
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ..engines import Engine, QueryEvent, TaskSnapshot, add_reads, fold_files
 from ..model.capture import COUNT_CALLS, Lost
@@ -24,6 +25,9 @@ _MOST_WAIT_NS = 2_000_000_000
 _NEVER_NS = 1 << 63
 _MOST_ENDS = 4 * MOST_ENDED
 """Processes of which it is known when they ended, until that was heard of again."""
+MOST_KINDS = 1000
+"""So many users and databases of those that are added up are told apart: anybody who can reach the
+port names others, without being let in."""
 _NOT_TOLD = (
     "processes that neither read nor ran a query: they are not told from backends that there was "
     "no room for"
@@ -386,7 +390,15 @@ class Registry:
             return
         account = self._accounts.of(process, process.final, {})
         account.tell_version(self.servers.major(process.postmaster) or 0)
-        kind = (process.title.backend_type, process.title.datname, process.title.usename)
+        title = process.title
+        kind = (title.backend_type, title.datname, title.usename)
+        if kind not in self._merged and len(self._merged) >= MOST_KINDS:
+            # Types are few; but of what only looks like a server anybody makes them, too
+            few = len(self._merged) < 2 * MOST_KINDS
+            process.title = replace(
+                title, backend_type=title.backend_type if few else None, datname=None, usename=None
+            )
+            kind = (process.title.backend_type, None, None)
         known = self._merged.get(kind)
         if known is None:
             account.merged = 1
