@@ -121,6 +121,7 @@ class LibbpfEngine:
             self.began_ns = self._tasks.begin(
                 request.postmasters, times=self.times, light=bool(self._light)
             )
+            self._live.begun = 1
             stack.pop_all()
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
