@@ -273,17 +273,23 @@ class Registry:
     def _meet(self, serial: int) -> TracedProcess:
         task = self._engine.task(serial)
         title = self.identities.title(task.title, task.postmaster)
+        now = None
         if not task.title or not title.backend_type:
-            title = self.identities.title_now(task.tgid) or title
+            now = self.identities.title_now(task.tgid)
         process = TracedProcess(
             serial,
             task.tgid,
             task.inner_tgid,
             task.postmaster,
-            title,
+            now or title,
             task.began_ns,
             born_ns=task.born_ns,
+            leader_is_inner=now is None,
         )
+        title = process.title
+        if not title.backend_type and self.identities.is_stranger(process):
+            process.is_stranger = True
+            self._engine.ignore(serial)
         self._processes[serial] = process
         self._note_end(process, _NEVER_NS)
         self.identities.name(process)
@@ -417,7 +423,8 @@ class Registry:
 
 def _may_lead(process: TracedProcess, helper: TracedProcess) -> bool:
     same = process.postmaster == helper.postmaster or not process.postmaster
-    return same and helper.title.leader_pid in {process.inner_pid, process.pid}
+    pid = process.inner_pid if helper.leader_is_inner else process.pid
+    return same and helper.title.leader_pid == pid
 
 
 def _lead(leader: TracedProcess, helper: TracedProcess) -> None:
