@@ -236,6 +236,15 @@ def test_what_is_not_known_of_shared_buffers_has_its_reason() -> None:
         assert f"{found}; shared_buffers not known {reason}." in said
 
 
+def test_seconds_in_which_hits_are_not_known_are_no_seconds_without() -> None:
+    """As after a reset of the server's numbers."""
+    cells = [cached_read(1, 1, 1, 100, MS)]
+    known = [some_frame(n, cells, buffers=(600, 100), buffers_s=2.0) for n in range(5)]
+    kept = kept_of(*known, *(some_frame(n, cells, buffers_s=2.0) for n in range(5, 10)))
+    said = head.lines(BEGIN, kept.window(10), kept, width=80)
+    assert "Blocks found: 75 % shared_buffers, 25 % page cache, 0 % device." in said
+
+
 def test_all_time_is_what_is_spent_but_waiting_for_work() -> None:
     begin = msgspec.structs.replace(BEGIN, times=True)
     frame = some_frame(

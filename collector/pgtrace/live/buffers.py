@@ -22,13 +22,14 @@ class Buffers:
         """Blocks that were found there, and that were not, of all databases; None: not known."""
         now = names.buffers_now if names else None
         if now is None or time.monotonic() - now[0] > _MOST_AGE_S:
-            self._found = None  # as long as nobody answers
+            self._last = self._found = None  # as long as nobody answers; then anew
             return None
         if now is self._last:
             return self._found
         if self._last:
             came = database_stats.between(self._last[1], now[1])
-            self._found = sum(each.hit for each in came), sum(each.read for each in came)
+            hits = sum(each.hit for each in came), sum(each.read for each in came)
+            self._found = hits if came else None  # the numbers were reset
             self.seconds = now[0] - self._last[0]
         self._last = now
         return self._found
