@@ -25,7 +25,7 @@ from pgtrace.model import decoding
 from pgtrace.model.capture import Capture, Operation
 from pgtrace.model.since import since
 from pgtrace.tracing.options import TraceOptions
-from pgtrace.tracing.targets import Target
+from pgtrace.tracing.targets import Filters, Target
 from pgtrace.tracing.tracer import POLL_S, Tracer
 
 SETTINGS = {
@@ -103,6 +103,7 @@ def live(
     *,
     queries: Tier = "light",
     operations: tuple[Operation, ...] = ("read",),
+    filters: Filters | None = None,
 ) -> Iterator[Live]:
     options = TraceOptions(
         queries=queries,
@@ -112,7 +113,7 @@ def live(
         by_relation=True,
         live=True,
     )
-    tracer = Tracer(Target.find(server.postmaster_pid), options)
+    tracer = Tracer(Target.of_pids((server.postmaster_pid,), filters), options)
     try:
         tracer.require_names()
         yield Live(tracer)
@@ -293,15 +294,39 @@ def test_a_row_has_its_own_histogram(server: PrivateCluster) -> None:
 
 def test_hits_in_shared_buffers_are_told_of_who_connects(server: PrivateCluster) -> None:
     with server.connect() as connection, live(server) as session:
-
-        def cached() -> None:
-            end = time.monotonic() + 6
-            while time.monotonic() < end:
-                connection.execute("select count(*) from pg_class")
-
-        session.during(cached)
+        session.during(lambda: cached(connection))
         window = session.kept.window(2)
         said = " ".join(head.lines(session.begin, window, session.kept, width=300))
     assert window.buffers
     assert window.buffers[0] > 1000
     assert "shared_buffers" in said or "all was found in shared_buffers" in said
+
+
+@pytest.mark.parametrize(
+    ("filters", "known"),
+    [
+        (Filters(datnames=frozenset({"postgres"})), True),
+        (Filters(datnames=frozenset({"template1"})), False),
+        (Filters(usenames=frozenset({"postgres"})), None),
+    ],
+)
+def test_hits_are_those_of_the_databases_that_are_traced(
+    server: PrivateCluster, filters: Filters, known: bool | None
+) -> None:
+    """The server counts nobody else's apart."""
+    with server.connect() as connection, live(server, filters=filters) as session:
+        session.during(lambda: cached(connection))
+        window = session.kept.window(2)
+        said = " ".join(head.lines(session.begin, window, session.kept, width=300))
+    if known is None:
+        assert window.buffers is None
+        assert "; shared_buffers not known but of whole databases." in said
+    else:
+        assert window.buffers
+        assert (window.buffers[0] > 1000) is known
+
+
+def cached(connection: Connection) -> None:
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        connection.execute("select count(*) from pg_class")

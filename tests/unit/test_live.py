@@ -192,7 +192,9 @@ def _seconds(draw: st.DrawFn) -> Frame:
 
 @given(
     st.lists(_seconds(), min_size=2, max_size=2), st.integers(20, 132),
-    st.sampled_from(["yet", "without a connection", "of several servers"]),
+    st.sampled_from(
+        ["yet", "without a connection", "of several servers", "but of whole databases"]
+    ),
 )  # fmt: skip
 def test_the_head_is_as_high_whatever_the_numbers_are(
     frames: list[Frame], width: int, no_buffers: str

@@ -51,6 +51,20 @@ def test_after_a_reset_nothing_is_known_until_it_was_asked_twice() -> None:
     assert buffers.look(server.names) == (4, 1)
 
 
+def test_of_some_databases_the_others_are_left_out() -> None:
+    """Also what all databases share, which is in a row without a name."""
+    server = Server(shop(100, 10), Row(6, None, "bank", 0, 0), Row(0, None, None, 0, 0))
+    shops, banks, none = (Buffers(frozenset({name})) for name in ("shop", "bank", "other"))
+    every = Buffers()
+    for buffers in (shops, banks, none, every):
+        buffers.look(server.names)
+    server.has(shop(197, 13), Row(6, None, "bank", 1000, 500), Row(0, None, None, 50, 5))
+    assert shops.look(server.names) == (97, 3)
+    assert banks.look(server.names) == (1000, 500)
+    assert none.look(server.names) is None
+    assert every.look(server.names) == (1147, 508)
+
+
 def test_what_passes_while_nobody_answers_is_no_time_without_hits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,7 +14,7 @@ from pgtrace.postgres import binary, proc
 from pgtrace.postgres.discovery import Backend, Place, Server
 from pgtrace.tracing import targets
 from pgtrace.tracing.options import TraceOptions
-from pgtrace.tracing.targets import Target
+from pgtrace.tracing.targets import Filters, Target
 from pgtrace.tracing.tracer import Tracer
 
 CLIENT, WORKER, IO_WORKER = 1, 2, 3
@@ -53,6 +53,18 @@ def request(target: Target, *, charge: bool = True, most: int = 1024) -> Request
 def one_backend(of: Server) -> Target:
     client = family(of)[CLIENT]
     return Target((client.pid,), (client,), (of,))
+
+
+def test_what_the_server_counts_by_databases_is_that_of_whole_databases_alone() -> None:
+    own = server(os.getpid(), "15.18")
+    for filters, expected in (
+        (Filters(), True),
+        (Filters(datnames=frozenset({"shop"})), True),
+        (Filters(datnames=frozenset({"shop"}), usenames=frozenset({"web"})), False),
+        (Filters(backend_types=frozenset({"client backend"})), False),
+    ):
+        assert Target.of_servers([own], filters).is_of_databases is expected
+    assert not one_backend(own).is_of_databases
 
 
 @pytest.mark.parametrize(

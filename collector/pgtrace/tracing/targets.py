@@ -65,6 +65,11 @@ class Target:
         """Whether nothing of the servers is left out."""
         return self.whole and self.filters.is_empty
 
+    @property
+    def is_of_databases(self) -> bool:
+        """Whether it is all that runs in some databases, or in all: the server counts by these."""
+        return self.whole and not (self.filters.usenames or self.filters.backend_types)
+
     def __str__(self) -> str:
         if self.whole:
             names = discovery.told_apart(self.servers)

@@ -23,6 +23,7 @@ from ..engines import select as engines
 from ..errors import DatabaseError
 from ..linux.priority import soon
 from ..model.capture import Buffers, Capture, Host, Lost, Operation, Probes, Server, Total
+from ..postgres import database_stats
 from ..postgres.blockers import Blocker
 from ..postgres.catalog import Names
 from ..postgres.lock_holders import LockHolders
@@ -381,14 +382,12 @@ class Tracer:
     def _buffers(self) -> list[Buffers]:
         """Of the databases that are traced, or of which a part is."""
         buffers = self.names.buffers if self.names else []
-        datnames = self.target.filters.datnames
-        return [each for each in buffers if not datnames or each.datname in datnames]
+        return database_stats.of_databases(buffers, self.target.filters.datnames)
 
     def _no_buffers(self) -> str | None:
-        filters = self.target.filters
         if not self.names:
             return None
-        if not self.target.whole or filters.usenames or filters.backend_types:
+        if not self.target.is_of_databases:
             return "of whole databases"
         return self.names.no_buffers
 
