@@ -178,6 +178,27 @@ def test_the_answer_stands_above() -> None:
     assert "Blocks found: 75 % shared_buffers, 19 % page cache, 6.2 % device." in said
 
 
+def test_blocks_are_those_of_relations() -> None:
+    """As in a report: what else is read, such as temporary files, shared buffers never hold."""
+    places = {
+        1: Place("public.orders (heap)", "pg_default", "heap"),
+        2: Place("temporary", "pg_default", "temporary"),
+        3: Place("wal", None, "wal"),
+        4: Place("unknown", None),
+    }
+    cells = [
+        device_read(1, 1, 1, 10, 500 * MS),
+        cached_read(1, 1, 1, 30, MS),
+        cached_read(1, 1, 2, 1000, MS),
+        device_read(1, 1, 3, 1000, MS),
+        cached_read(1, 1, 4, 10, MS),
+    ]
+    kept = kept_of(some_frame(1, cells, places=places, buffers=(100, 50), buffers_s=2.0))
+    said = head.lines(BEGIN, kept.window(1), kept, width=100)
+    assert "Blocks found: 50 % shared_buffers, 40 % page cache, 10 % device." in said
+    assert "Reads: 2,050/s, 8.1 MiB/s from page cache, 7.9 MiB/s from device." in said
+
+
 @st.composite
 def _seconds(draw: st.DrawFn) -> Frame:
     """Of a busy server, of one where nobody asks, and of one whose devices are not measured."""

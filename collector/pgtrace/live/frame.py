@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from ..model.capture import Kind as FileKind
 from ..model.capture import Operation, Source, Tablespace
 
 Kind = Literal["backend", "statement", "relation", "device", "wait event"]
@@ -49,6 +50,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
     name: str
     """A relation with its kind, or a kind of files."""
     tablespace: str | None
+    kind: FileKind = "unknown"
 
 
 class Cell(msgspec.Struct, array_like=True, gc=False):

@@ -1,22 +1,23 @@
 """What stands above the lists: the answer, in a few lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from textwrap import wrap
 from typing import NamedTuple
 
 from .. import units
-from ..model.capture import Source
+from ..model.capture import RELATIONS, Source
 from ..terminal_text import escape
 from .frame import Begin
-from .kept import Head, Kept, Sum, Window
+from .kept import Fact, Head, Kept, Sum, Window
+from .names import Names
 
 _LEAST = 8
 """Characters of the line over time, or its highest is not named."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
-_CACHED: tuple[Source, ...] = ("page_cache", "readahead_issued")
-
-
+_PARTS: dict[Source, str] = {
+    "page_cache": "page cache", "readahead_issued": "page cache", "device": "device",
+}  # fmt: skip
 _NOTHING = "Nothing was read: all was found in shared_buffers, or nobody asked."
 _SHARE, _TIME, _SIZE, _NUMBER, _CLIENTS = ">99.9 %", "9,999 ms", "1,023.9 MiB", "1,234,567", "9,999"
 """As wide as they get, but for the extraordinary."""
@@ -35,7 +36,10 @@ def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0
     """Return them, folded at words to fit `width`; as many whatever the numbers are."""
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
     found = []
-    for text, widest in (*_server(begin, window, _ago(window, kept)), *_answer(begin, window)):
+    for text, widest in (
+        *_server(begin, window, _ago(window, kept)),
+        *_answer(begin, window, kept),
+    ):
         now, *others = (folded(each, width) for each in (text, *widest))
         found += now + [""] * (max(map(len, others), default=0) - len(now))
     return [*found, *filter(None, [sparkline(heads, width)])]
@@ -71,24 +75,20 @@ def _server(begin: Begin, window: Window, ago: str) -> list[_Said]:
     return [_said(f"{ended:%H:%M:%S} UTC{{}}: {{}}.", (ago, ago), (said, widest)), server]
 
 
-def _answer(begin: Begin, window: Window) -> list[_Said]:
+def _answer(begin: Begin, window: Window, kept: Kept) -> list[_Said]:
     if not window.ended:
         return [_Said("Tracing has begun; the first second is not over.", [])]
     if "read" not in begin.operations:
         return [_Said("Reads are not measured.", [])]
-    by_source: dict[Source, Sum] = {}
-    for fact, total in window.facts.items():
-        if fact.operation == "read":
-            of = by_source.setdefault(fact.source, Sum())
-            of.add(total.count, total.bytes, total.total_ns)
-    every = _sum(by_source.values())
-    cached = _sum(by_source[source] for source in _CACHED if source in by_source)
-    device = by_source.get("device", Sum())
+    reads = {fact: total for fact, total in window.facts.items() if fact.operation == "read"}
+    count, took = sum(t.count for t in reads.values()), sum(t.total_ns for t in reads.values())
+    parts = _parts(reads)
+    cached, device = parts["page cache"], parts["device"]
     seconds = window.seconds or 1.0
-    reads = units.number(every.count / seconds)
+    rate = units.number(count / seconds)
     times = "none"
-    if every.total_ns:
-        shares = (units.share(each.total_ns / every.total_ns) for each in (device, cached))
+    if took:
+        shares = (units.share(each.total_ns / took) for each in (device, cached))
         times = "{} device, {} page cache".format(*shares)
     waited = _said(
         "Waiting for the device: {} a second{}.",
@@ -99,26 +99,37 @@ def _answer(begin: Begin, window: Window) -> list[_Said]:
         waited._replace(widest=[*waited.widest, _NOTHING]),
         _said(
             "Reads: {}/s, {}/s from page cache, {}/s from device.",
-            (reads, _NUMBER),
+            (rate, _NUMBER),
             (units.size(cached.bytes / seconds), _SIZE),
             (units.size(device.bytes / seconds), _SIZE),
         ),
-        _levels(begin, window, cached, device),
+        _levels(begin, window, _parts(_of_relations(reads, kept.names))),
         _said("Time of reads: {}.", (times, f"{_SHARE} device, {_SHARE} page cache")),
     ]
-    if not every.count:
+    if not count:
         said[0] = said[0]._replace(text=_NOTHING)
-    elif not by_source.keys() - {"unknown"}:
-        texts = f"{reads} reads/s; devices are not measured.", "", "", ""
+    elif {fact.source for fact in reads} == {"unknown"}:
+        texts = f"{rate} reads/s; devices are not measured.", "", "", ""
         said = [each._replace(text=text) for each, text in zip(said, texts, strict=True)]
     return said
 
 
-def _sum(several: Iterable[Sum]) -> Sum:
-    found = Sum()
-    for each in several:
-        found.add(each.count, each.bytes, each.total_ns)
+def _parts(reads: Mapping[Fact, Sum]) -> dict[str, Sum]:
+    """By where they were served."""
+    found = {name: Sum() for name in _PARTS.values()}
+    for fact, total in reads.items():
+        if name := _PARTS.get(fact.source):
+            found[name].add(total.count, total.bytes, total.total_ns)
     return found
+
+
+def _of_relations(reads: Mapping[Fact, Sum], names: Names) -> dict[Fact, Sum]:
+    """Those of what shared buffers may hold, as reports count blocks: temporary files and WAL are
+    never found there.
+    """
+    kinds = {number: place.kind for number, place in names.places.items()}
+    of = {*RELATIONS, "unknown"}
+    return {fact: sums for fact, sums in reads.items() if kinds.get(fact.place, "unknown") in of}
 
 
 def _share_of_all(begin: Begin, window: Window, device_ns: int) -> tuple[str, str]:
@@ -130,13 +141,13 @@ def _share_of_all(begin: Begin, window: Window, device_ns: int) -> tuple[str, st
     return now, form.format(_SHARE)
 
 
-def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> _Said:
+def _levels(begin: Begin, window: Window, parts: Mapping[str, Sum]) -> _Said:
     """How many of all blocks were found at each of three levels."""
     seconds = window.seconds or 1.0
     hit = window.buffers[0] / window.buffers_s if window.buffers and window.buffers_s else None
     blocks = {} if hit is None else {"shared_buffers": hit}
-    blocks["page cache"] = cached.bytes / begin.block_size / seconds
-    blocks["device"] = device.bytes / begin.block_size / seconds
+    for name, each in parts.items():
+        blocks[name] = each.bytes / begin.block_size / seconds
     whole = sum(blocks.values())
     shares = [f"{units.share(rate / whole)} {name}" for name, rate in blocks.items() if whole]
     unknown = f"; shared_buffers not known {begin.no_buffers}"

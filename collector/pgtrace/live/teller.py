@@ -198,7 +198,7 @@ class Teller:
             if place.kind == "unknown" and file in self._places:
                 continue  # it is gone by now
             name = f"{place.relation} ({place.kind})" if place.relation else place.kind
-            told = Place(name, place.tablespace)
+            told = Place(name, place.tablespace, place.kind)
             if self._places.get(file) != told:
                 self._places[file] = found[file] = told
         return found
