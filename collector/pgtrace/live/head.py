@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .. import units
 from ..model.capture import RELATIONS, Source
+from ..reporters.sections.sums import at_least, waited_ns
 from ..terminal_text import escape
 from .frame import Begin
 from .kept import Fact, Head, Kept, Sum, Window
@@ -15,9 +16,15 @@ from .names import Names
 _LEAST = 8
 """Characters of the line over time, or its highest is not named."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
+_HIDDEN = "not known"
+_NAMES = ("page cache", "device", _HIDDEN)
+_FROM = {"page cache": "from page cache", "device": "from device"}
 _PARTS: dict[Source, str] = {
-    "page_cache": "page cache", "readahead_issued": "page cache", "device": "device",
-}  # fmt: skip
+    "page_cache": "page cache",
+    "readahead_issued": "page cache",
+    "device": "device",
+    "unknown": _HIDDEN,
+}
 _NOTHING = "Nothing was read: all was found in shared_buffers, or nobody asked."
 _SHARE, _TIME, _SIZE, _NUMBER, _CLIENTS = ">99.9 %", "9,999 ms", "1,023.9 MiB", "1,234,567", "9,999"
 """As wide as they get, but for the extraordinary."""
@@ -30,6 +37,13 @@ class _Said(NamedTuple):
 
     text: str
     widest: Sequence[str]
+
+
+class _Served(NamedTuple):
+    """As sums.Timed."""
+
+    source: Source
+    total_ns: int
 
 
 def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0) -> list[str]:
@@ -81,45 +95,75 @@ def _answer(begin: Begin, window: Window, kept: Kept) -> list[_Said]:
     if "read" not in begin.operations:
         return [_Said("Reads are not measured.", [])]
     reads = {fact: total for fact, total in window.facts.items() if fact.operation == "read"}
-    count, took = sum(t.count for t in reads.values()), sum(t.total_ns for t in reads.values())
-    parts = _parts(reads)
-    cached, device = parts["page cache"], parts["device"]
-    seconds = window.seconds or 1.0
-    rate = units.number(count / seconds)
-    times = "none"
-    if took:
-        shares = (units.share(each.total_ns / took) for each in (device, cached))
-        times = "{} device, {} page cache".format(*shares)
-    waited = _said(
-        "Waiting for the device: {} a second{}.",
-        (units.duration(device.total_ns / seconds), _TIME),
-        _share_of_all(begin, window, device.total_ns),
-    )
-    said = [
-        waited._replace(widest=[*waited.widest, _NOTHING]),
-        _said(
-            "Reads: {}/s, {}/s from page cache, {}/s from device.",
-            (rate, _NUMBER),
-            (units.size(cached.bytes / seconds), _SIZE),
-            (units.size(device.bytes / seconds), _SIZE),
-        ),
-        _levels(begin, window, _parts(_of_relations(reads, kept.names))),
-        _said("Time of reads: {}.", (times, f"{_SHARE} device, {_SHARE} page cache")),
+    # From the first read from where is not known on there is room for such a part
+    names = [name for name in _NAMES if name != _HIDDEN or any(h.hidden for h in kept.heads)]
+    return [
+        _waiting(begin, window, reads),
+        _rates(window, reads, names),
+        _levels(begin, window, _of_relations(reads, kept.names), names),
+        _times(reads, names),
     ]
-    if not count:
-        said[0] = said[0]._replace(text=_NOTHING)
-    elif {fact.source for fact in reads} == {"unknown"}:
-        texts = f"{rate} reads/s; devices are not measured.", "", "", ""
-        said = [each._replace(text=text) for each, text in zip(said, texts, strict=True)]
-    return said
+
+
+def _waiting(begin: Begin, window: Window, reads: Mapping[Fact, Sum]) -> _Said:
+    """As reports have it."""
+    served = [_Served(fact.source, total.total_ns) for fact, total in reads.items()]
+    waited, least = waited_ns(served), at_least(served)
+    share, widest_share = _share_of_all(begin, window, waited or 0)
+    form = "Waiting for the device: {}."
+    if not reads:
+        text = _NOTHING
+    elif waited is None:
+        text = form.format("not measured")
+    elif least and not waited:
+        text = form.format("none, as far as is known")
+    else:
+        took = units.duration(waited / (window.seconds or 1.0))
+        text = form.format(f"{least}{took} a second{share}")
+    return _Said(text, [form.format(f"at least {_TIME} a second{widest_share}"), _NOTHING])
+
+
+def _rates(window: Window, reads: Mapping[Fact, Sum], names: Sequence[str]) -> _Said:
+    """How many reads there were, and how much came from where."""
+    seconds = window.seconds or 1.0
+
+    def sentence(number: str, sizes: Mapping[str, str]) -> str:
+        told = (f"{sizes[name]}/s {_FROM.get(name, name)}" for name in sizes)
+        return f"Reads: {', '.join([f'{number}/s', *told])}."
+
+    number = units.number(sum(total.count for total in reads.values()) / seconds)
+    sizes = {name: units.size(part.bytes / seconds) for name, part in _parts(reads).items()}
+    return _Said(sentence(number, sizes), [sentence(_NUMBER, dict.fromkeys(names, _SIZE))])
+
+
+def _times(reads: Mapping[Fact, Sum], names: Sequence[str]) -> _Said:
+    """Where reads spent their time, the device first."""
+
+    def sentence(shares: Mapping[str, str]) -> str:
+        order = sorted(shares, key=lambda name: name != "device")
+        return f"Time of reads: {_listed({name: shares[name] for name in order})}."
+
+    whole = sum(total.total_ns for total in reads.values())
+    parts = _parts(reads) if whole else {}
+    shares = {name: units.share(part.total_ns / whole) for name, part in parts.items()}
+    return _Said(sentence(shares), [sentence(dict.fromkeys(names, _SHARE))])
+
+
+def _listed(shares: Mapping[str, str]) -> str:
+    return ", ".join(f"{share} {name}" for name, share in shares.items()) or "none"
 
 
 def _parts(reads: Mapping[Fact, Sum]) -> dict[str, Sum]:
-    """By where they were served."""
-    found = {name: Sum() for name in _PARTS.values()}
+    """By where they were served. Of a part without any nothing is said if that is not known of all:
+    they may be of it.
+    """
+    found = {name: Sum() for name in _NAMES}
     for fact, total in reads.items():
         if name := _PARTS.get(fact.source):
             found[name].add(total.count, total.bytes, total.total_ns)
+    if found[_HIDDEN].count:
+        return {name: part for name, part in found.items() if part.count}
+    del found[_HIDDEN]
     return found
 
 
@@ -141,23 +185,22 @@ def _share_of_all(begin: Begin, window: Window, device_ns: int) -> tuple[str, st
     return now, form.format(_SHARE)
 
 
-def _levels(begin: Begin, window: Window, parts: Mapping[str, Sum]) -> _Said:
+def _levels(begin: Begin, window: Window, reads: Mapping[Fact, Sum], names: Sequence[str]) -> _Said:
     """How many of all blocks were found at each of three levels."""
     seconds = window.seconds or 1.0
     hit = window.buffers[0] / window.buffers_s if window.buffers and window.buffers_s else None
     blocks = {} if hit is None else {"shared_buffers": hit}
-    for name, each in parts.items():
-        blocks[name] = each.bytes / begin.block_size / seconds
+    for name, part in _parts(reads).items():
+        blocks[name] = part.bytes / begin.block_size / seconds
     whole = sum(blocks.values())
-    shares = [f"{units.share(rate / whole)} {name}" for name, rate in blocks.items() if whole]
+    shares = {name: units.share(rate / whole) for name, rate in blocks.items() if whole}
     unknown = f"; shared_buffers not known {begin.no_buffers}"
-    names = "shared_buffers", "page cache", "device"
-    widest = [f"{_SHARE} {name}" for name in names]
+    widest = dict.fromkeys(names, _SHARE)
     return _Said(
-        f"Blocks found: {', '.join(shares) or 'none'}{unknown if hit is None else ''}.",
+        f"Blocks found: {_listed(shares)}{unknown if hit is None else ''}.",
         [
-            f"Blocks found: {', '.join(widest)}.",
-            f"Blocks found: {', '.join(widest[1:])}{unknown}.",
+            f"Blocks found: {_listed({'shared_buffers': _SHARE, **widest})}.",
+            f"Blocks found: {_listed(widest)}{unknown}.",
         ],
     )
 
@@ -168,7 +211,10 @@ def sparkline(heads: Sequence[Head], width: int) -> str:
         return ""
     first = "Device wait "
     most = max(head.device_ns / head.length_s for head in heads)
-    last = f" (█: {units.duration(most, 2)} a second)" if most else " (none)"
+    hides = any(head.hidden for head in heads)
+    last = " (none known)" if hides else " (none)"
+    if most:
+        last = f" (█: {'at least ' if hides else ''}{units.duration(most, 2)} a second)"
     if len(first) + len(last) + _LEAST > width:
         last = ""
     room = max(width - len(first) - len(last), 1)

@@ -66,6 +66,8 @@ class Head(NamedTuple):
     length_s: float
     device_ns: int
     reads: int
+    hidden: int
+    """Reads of which it is not known where they were served."""
 
 
 class _Sums:
@@ -130,7 +132,8 @@ class Kept:
         reads = [cell for cell in frame.cells if cell.operation == "read"]
         waited = sum(cell.total_ns for cell in reads if cell.source == "device")
         count = sum(cell.count for cell in reads)
-        self.heads.append(Head(frame.at, frame.length_s, waited, count))
+        hidden = sum(cell.count for cell in reads if cell.source == "unknown")
+        self.heads.append(Head(frame.at, frame.length_s, waited, count, hidden))
         frame.processes, frame.statements, frame.places, frame.events = {}, {}, {}, {}
         frame.devices = []
         self._frames.append(zlib.compress(msgspec.msgpack.encode(frame), 1))
