@@ -239,6 +239,19 @@ def test_blocks_are_those_of_relations() -> None:
     assert "Reads: 2,050/s, 8.1 MiB/s from page cache, 7.9 MiB/s from device." in said
 
 
+def test_who_is_active_is_counted_of_clients_alone() -> None:
+    """As those are that there are."""
+    processes = {
+        1: Process(11, "client backend", "shop", "web", None),
+        2: Process(12, "autovacuum worker", "shop", None, None),
+        3: Process(13, "client backend", "shop", "web", None),
+    }
+    doing = [Doing(1, "active"), Doing(2, "active"), Doing(3, "idle in transaction")]
+    for saw_all, said in ((True, "2 clients, 1 active."), (False, "2 clients, at least 1 active.")):
+        kept = kept_of(some_frame(1, [], processes=processes, doing=doing, saw_all=saw_all))
+        assert head.lines(BEGIN, kept.window(1), kept, width=80)[0] == f"12:00:01 UTC: {said}"
+
+
 @st.composite
 def _seconds(draw: st.DrawFn) -> Frame:
     """Of a busy server, of one where nobody asks, and of one whose devices are not measured."""
@@ -248,7 +261,10 @@ def _seconds(draw: st.DrawFn) -> Frame:
         for count in draw(st.lists(st.integers(1, 10**5), max_size=3))
     ]
     buffers = draw(st.sampled_from([None, (0, 0), (10**6, 1), (1, 10**6)]))
-    return some_frame(1, cells, buffers=buffers, buffers_s=1.0, away=draw(st.booleans()))
+    return some_frame(
+        1, cells, buffers=buffers, buffers_s=1.0,
+        away=draw(st.booleans()), saw_all=draw(st.booleans()),
+    )  # fmt: skip
 
 
 @given(

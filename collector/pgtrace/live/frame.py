@@ -98,6 +98,8 @@ class Frame(msgspec.Struct, array_like=True, tag=True):
     doing: list[Doing]
     clients: int
     """Backends of clients that there are."""
+    saw_all: bool = True
+    """Each was looked at; else there may be others that are not idle."""
     buffers: tuple[int, int] | None = None
     """Blocks that were found in shared_buffers, and that were not; None: not known."""
     buffers_s: float = 0.0

@@ -50,10 +50,7 @@ def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0
     """Return them, folded at words to fit `width`; as many whatever the numbers are."""
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
     found = []
-    for text, widest in (
-        *_server(begin, window, _ago(window, kept)),
-        *_answer(begin, window, kept),
-    ):
+    for text, widest in (*_server(begin, window, kept), *_answer(begin, window, kept)):
         now, *others = (folded(each, width) for each in (text, *widest))
         found += now + [""] * (max(map(len, others), default=0) - len(now))
     return [*found, *filter(None, [sparkline(heads, width)])]
@@ -64,29 +61,28 @@ def folded(text: str, width: int) -> list[str]:
     return wrap(escape(text), max(width, 1), break_on_hyphens=False) or [""]
 
 
-def _said(form: str, *parts: tuple[str, str]) -> _Said:
-    """Of what is said in each place, and what is the widest there."""
-    now, widest = zip(*parts, strict=True)
-    return _Said(form.format(*now), [form.format(*widest)])
-
-
 def _ago(window: Window, kept: Kept) -> str:
     """How long before the newest second this was, if it was."""
     ago = kept.heads[-1].at - window.ended if kept.heads else 0.0
     return f", {units.duration(ago * 1e9, 2)} ago" if ago >= 0.5 else ""
 
 
-def _server(begin: Begin, window: Window, ago: str) -> list[_Said]:
+def _server(begin: Begin, window: Window, kept: Kept) -> list[_Said]:
     version = f"PostgreSQL {begin.version}, " if begin.version else ""
     server = _Said(f"{version}{begin.server}.", [])
     if not window.ended:
         return [server]
     ended = datetime.fromtimestamp(window.ended, UTC)
     clients = f"{units.count(window.clients)} client{'' if window.clients == 1 else 's'}"
-    active = sum(each.state == "active" for each in window.doing)
-    said = "the server is away" if window.away else f"{clients}, {units.count(active)} active"
-    widest = f"{_CLIENTS} clients, {_CLIENTS} active"
-    return [_said(f"{ended:%H:%M:%S} UTC{{}}: {{}}.", (ago, ago), (said, widest)), server]
+    # As clients are counted: an autovacuum worker may be active, too
+    types = {number: each.backend_type for number, each in kept.names.processes.items()}
+    doing = (each for each in window.doing if types.get(each.process) == "client backend")
+    active = units.count(sum(each.state == "active" for each in doing))
+    least = "" if window.saw_all else "at least "
+    said = "the server is away" if window.away else f"{clients}, {least}{active} active"
+    widest = f"{_CLIENTS} clients, at least {_CLIENTS} active"
+    at = f"{ended:%H:%M:%S} UTC{_ago(window, kept)}"
+    return [_Said(f"{at}: {said}.", [f"{at}: {widest}."]), server]
 
 
 def _answer(begin: Begin, window: Window, kept: Kept) -> list[_Said]:

@@ -56,6 +56,8 @@ class Window:
     """Blocks that were found in shared_buffers, and that were not, as far as it was asked."""
     buffers_s: float = 0.0
     clients: int = 0
+    saw_all: bool = True
+    """Whether `doing` is of all."""
     away: bool = False
 
 
@@ -161,6 +163,7 @@ class Kept:
             buffers=(sums.buffers[0], sums.buffers[1]) if sums.buffers_asked else None,
             buffers_s=sums.buffers_s,
             clients=last.clients,
+            saw_all=last.saw_all,
             away=last.away,
         )
 

@@ -90,6 +90,7 @@ class Teller:
             spent=spent,
             doing=doing,
             clients=sum(each.title.backend_type == "client backend" for each in here.values()),
+            saw_all=self._activities.saw_all,
             buffers=self._hits(),
             buffers_s=self._buffers.seconds,
             away=registry.servers.are_away(),
