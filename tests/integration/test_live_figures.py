@@ -104,11 +104,13 @@ def live(
     queries: Tier = "light",
     operations: tuple[Operation, ...] = ("read",),
     filters: Filters | None = None,
+    times: bool = False,
 ) -> Iterator[Live]:
     options = TraceOptions(
         queries=queries,
         probe_type="tracepoint",
         operations=operations,
+        times=times,
         dsn=server.dsn(),
         by_relation=True,
         live=True,
@@ -324,6 +326,35 @@ def test_hits_are_those_of_the_databases_that_are_traced(
     else:
         assert window.buffers
         assert (window.buffers[0] > 1000) is known
+
+
+def test_the_time_of_parallel_workers_is_their_leaders(server: PrivateCluster) -> None:
+    """As their reads are: what three processes do in a second takes three."""
+    took = 0.0
+
+    def work() -> None:
+        nonlocal took
+        while took < 3:
+            make_cold(server, connection)
+            began = time.monotonic()
+            connection.execute("select max(length(repeat(md5(info), 500))) from tbl_cost_align")
+            took += time.monotonic() - began
+
+    with server.connect() as connection, live(server, times=True) as session:
+        pid = connection.info.backend_pid
+        connection.execute("set max_parallel_workers_per_gather = 2")
+        for each in "parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size":
+            connection.execute(f"set {each} = 0")
+        session.during(work)
+        window, names = session.kept.window(len(session.kept)), session.kept.names
+    spent, reads = Counter[int](), Counter[int]()
+    for (process, _), ns in window.spent.items():
+        spent[names.processes[process].pid] += ns
+    for fact, total in window.facts.items():
+        reads[names.processes[fact.process].pid] += total.total_ns
+    assert {each.backend_type for each in names.processes.values()}.isdisjoint({"parallel worker"})
+    assert spent[pid] / 1e9 > 1.5 * took
+    assert 0 < reads[pid] < spent[pid]
 
 
 def cached(connection: Connection) -> None:
