@@ -5,14 +5,16 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from child import Child, wait_for
 from hostile import Pretended, compiled, pretended
+from pgtrace.errors import TargetError
 from pgtrace.libbpf import btf, uprobes
 from pgtrace.libbpf.objects import Object
-from pgtrace.postgres import binary
+from pgtrace.postgres import binary, program
 from pgtrace.tracing.tracer import trace
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
@@ -75,6 +77,25 @@ def others(server: Pretended) -> Child:
     child = Child(server.program, cwd=server.place)
     assert child.line() == "ready\n"
     return child
+
+
+def test_no_memory_of_it_is_taken_for_that_of_the_program_before(
+    server: Pretended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that is setuid, a place that another program chose would be shown as a query."""
+    looked = program.look
+
+    def look(*arguments: Any) -> program.Known:
+        found = looked(*arguments)
+        process.send(signal.SIGUSR1)
+        assert process.line() == "ready\n"
+        return found
+
+    with server.running() as process:
+        assert binary.variable_address(process.pid, "debug_query_string")
+        monkeypatch.setattr(program, "look", look)
+        with pytest.raises(TargetError, match=f"Process {process.pid} runs another program"):
+            binary.variable_address(process.pid, "debug_query_string")
 
 
 @pytest.mark.usefixtures("_way")

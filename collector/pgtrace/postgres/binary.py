@@ -95,6 +95,7 @@ def variable_address(pid: int, name: str) -> int:
     Raise TargetError when the process is gone, PermissionDeniedError when it may not be looked
     into, UnsupportedError when its binary does not export the variable.
     """
+    vector = _vector(pid)
     found = _contents(f"/proc/{pid}/exe", name)
     address = found.addresses.get(name)
     if address is None:
@@ -102,7 +103,11 @@ def variable_address(pid: int, name: str) -> int:
             f"The PostgreSQL binary of process {pid} does not export {name}: its symbols were "
             "stripped. Use the packages of your distribution or of postgresql.org."
         )
-    return address + _running_entry(pid) - found.entry
+    # A place in one program must not be looked for in another, which may have secrets there. Each
+    # start of a program has its memory at other addresses
+    if _vector(pid) != vector:
+        raise TargetError(f"Process {pid} runs another program by now.")
+    return address + _running_entry(pid, vector) - found.entry
 
 
 def known_address(pid: int, name: str) -> int:
@@ -184,12 +189,16 @@ def pointer(pid: int, address: int) -> int:
     return int.from_bytes(read_memory(pid, address, 8), sys.byteorder)
 
 
-def _running_entry(pid: int) -> int:
+def _vector(pid: int) -> bytes:
+    """What the kernel told a process of its program, when it started that."""
+    with _told_apart(pid):
+        return Path(f"/proc/{pid}/auxv").read_bytes()
+
+
+def _running_entry(pid: int, vector: bytes) -> int:
     # The entry point that the kernel wrote down tells where the binary was loaded; unlike
     # /proc/PID/maps it needs no comparing of file names, nor of devices, which btrfs and
     # overlayfs report differently there.
-    with _told_apart(pid):
-        vector = Path(f"/proc/{pid}/auxv").read_bytes()
     for key, value in struct.iter_unpack("=QQ", vector[: len(vector) // 16 * 16]):
         if key == _AT_ENTRY:
             return int(value)
