@@ -1,17 +1,17 @@
 """A program's file, which may be anybody's: opened here, parsed by a child without privileges.
 
 A path is `/proc/PID/exe`, the file that runs, whatever became of its name on disk; or one of
-pgtrace's own choice.
+pgtrace's own choice. Probes are put where a file is that is held open for them.
 """
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..linux import forked, unprivileged
+from ..linux.program_file import Program
 
 if TYPE_CHECKING:
     from . import elf
@@ -41,6 +41,7 @@ _ALWAYS = frozenset(
 _UNREADABLE = "its headers make no sense"
 _MOST_KNOWN = 256
 
+Where = Path | str | Program
 _Key = tuple[int, ...]
 
 
@@ -57,15 +58,14 @@ class Known(NamedTuple):
 _known: dict[_Key, Known] = {}
 
 
-def look(path: Path | str, name: str | None = None) -> Known:
+def look(path: Where, name: str | None = None) -> Known:
     """What a program's file holds, with the address of a symbol `name`, if it is to be known.
 
     Raise OSError when there is no such file, or it may not be read.
     """
     wanted = _ALWAYS | ({name} if name else set())
     with _opened(path) as file:
-        status = os.fstat(file)
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        key = _key(path, os.fstat(file))
         before = _known.get(key)
         if before is None or not wanted <= before.names:
             wanted |= before.names if before else frozenset()
@@ -75,21 +75,38 @@ def look(path: Path | str, name: str | None = None) -> Known:
         return _known[key]
 
 
-def header(path: Path | str) -> bytes:
+def header(path: Where) -> bytes:
     """The first 20 bytes of its ELF header. Raise OSError as look()."""
     with _opened(path) as file:
         return os.pread(file, 20, 0)
 
 
 @contextmanager
-def _opened(path: Path | str) -> Iterator[int]:
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+def _opened(path: Where) -> Iterator[int]:
+    if isinstance(path, Program):
+        yield path.file
+        return
+    program = Program(path)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(f"{path} is no regular file")
-        yield file
+        yield program.file
     finally:
-        os.close(file)
+        program.close()
+
+
+def _key(path: Where, status: os.stat_result) -> _Key:
+    """By what a file is known again. The number of a device that the kernel made up, as for FUSE
+    and overlays, may be another's after an unmount, and FUSE says of a file whatever its owner
+    wants: what was found there is believed of no other file into which probes go.
+    """
+    if isinstance(path, Program) and not os.major(status.st_dev):
+        return (path.number,)
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 def _look(file: int, names: frozenset[str]) -> Known:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..engines import Engine, QueryEvent, TaskSnapshot, add_reads, fold_files
+from ..engines import Engine, QueryEvent, Request, TaskSnapshot, add_reads, fold_files
 from ..model.capture import COUNT_CALLS, Lost
 from ..postgres.discovery import Backend
 from ..postgres.names_of_servers import NamesOfServers
@@ -42,7 +42,8 @@ class Registry:
         engine: Engine,
         target: Target,
         options: TraceOptions,
-        names: NamesOfServers | None = None,
+        names: NamesOfServers | None,
+        request: Request,
     ) -> None:
         self._engine = engine
         self.options = options
@@ -61,7 +62,7 @@ class Registry:
         """By their serials, who has parallel workers that ended."""
         self._ended: deque[TracedProcess] = deque()
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
-        self.servers = Servers(engine, target)
+        self.servers = Servers(engine, target, request)
         self.identities = Identities(engine, target, options, self.servers, names)
         self._accounts = Accounts(engine, options)
         self.let_go_of: Callable[[Iterable[TaskSnapshot]], None] = lambda finals: None
