@@ -369,6 +369,22 @@ def test_another_process_at_the_socket_is_asked_nothing(elsewhere: Server) -> No
         pass
 
 
+@pytest.mark.parametrize("name", ["@nobody,127.0.0.1", "@nobody,@nobody,127.0.0.1"])
+def test_no_second_host_is_tried(server: Server, name: str) -> None:
+    """libpq takes a list: the owner of a server in a container would connect from the host."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        listed = replace(server, socket_directory=name, port=listener.getsockname()[1])
+        with (
+            closing(OwnersConnections(listed)) as owners,
+            pytest.raises(DatabaseError, match="is no directory of a socket"),
+            owners.connect(),
+        ):
+            pass
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 def test_a_socket_that_never_answers_holds_up_nobody(
     elsewhere: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
