@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from child import Child
 
@@ -84,11 +85,15 @@ class Pretended:
                 os.link(secret, path)
 
     @contextmanager
-    def running(self) -> Iterator[Child]:
-        """Its process, which the lock file names unless something is there by that name."""
+    def running(self, *children: str, **settings: Any) -> Iterator[Child]:
+        """Its process, which the lock file names unless something is there by that name.
+
+        It has children of these titles; of a path that begins with a slash they run that.
+        """
         command = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
-        with Child(*command, cwd=self.place) as child:
-            assert child.line() == "ready\n"
+        with Child(*command, *children, cwd=self.place, **settings) as child:
+            for _ in range(1 + len(children)):
+                assert child.line() == "ready\n"
             if not os.path.lexists(self.place / "postmaster.pid"):
                 lines = child.pid, self.place, 1, 61234, self.place, "*", "", "ready"
                 self.write("postmaster.pid", "".join(f"{line}\n" for line in lines))
