@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import CORPUS
 from pgtrace.errors import UsageError
 from pgtrace.files import documents, output_file
 from pgtrace.model import capture, encoding
@@ -363,6 +364,21 @@ def test_numbers_that_have_one_hash_are_not_put_into_tables(tmp_path: Path, fiel
     path.write_text(json.dumps(whole))
     began = time.process_time()
     assert field in str(outcome(path))
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("times", [2, 100_000])
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_operation_is_there_twice(tmp_path: Path, version: int, times: int) -> None:
+    """Where it is measured is looked for at each statement, and of files of /1 all is added up."""
+    path = tmp_path / "capture.json"
+    old = CORPUS / "captures" / "capture-1.json"
+    whole = json.loads(old.read_bytes() if version == 1 else TEXT)
+    whole["backends"] *= 20
+    whole["probes"]["operations"] = ["read"] * times
+    path.write_text(json.dumps(whole))
+    began = time.process_time()
+    assert "an operation is there twice" in str(outcome(path))
     assert time.process_time() - began < 2
 
 

@@ -116,9 +116,11 @@ def _find_fault(value: Any, path: str, least: int = 0) -> None:
 
 
 def _check_probes(probes: Probes) -> None:
-    """Raise ValueError for what measured nothing."""
+    """Raise ValueError for what measured nothing, or a thing twice: each is looked for often."""
     if not probes.operations:
         raise ValueError("no operation was measured - at `$.probes.operations`")
+    if len(probes.operations) > len(set(probes.operations)):
+        raise ValueError("an operation is there twice - at `$.probes.operations`")
 
 
 def _check_times(capture: Capture) -> None:

@@ -29,6 +29,8 @@ def _upgraded(old: dict[str, Any]) -> dict[str, Any]:
     new = old | {"schema": old["schema"].replace("/1", "/2")}
     new["probes"] = {"type" if k == "reads" else k: v for k, v in old["probes"].items()}
     operations = old["probes"].get("operations", ["read"])
+    if len(operations) > len(_TOTALS):  # of which each is added up
+        raise ValueError("an operation is there twice")
     new["lost"] = _lost(old["lost"], operations)
     if "cells" in old:
         cells = [_cell(cell) for cell in old["cells"]]
