@@ -1,0 +1,164 @@
+"""The laboratory's own server is its user's, who is not trusted: what root connects to, and what it
+waits for.
+
+The attacker is a process of that user, without capabilities.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from copied_cluster import CopiedCluster
+from pgtrace.errors import PgtraceError
+from pgtrace.lab.core import page_cache, private_cluster
+from pgtrace.lab.core.private_cluster import PrivateCluster
+from servers_user import attacker, attackers_directory
+
+pytestmark = pytest.mark.pg("15")
+
+SECRET = "root's-password"
+
+
+@pytest.fixture
+def storage(disk_directory: Path) -> Iterator[Path]:
+    with attackers_directory(disk_directory) as directory:
+        yield directory
+
+
+FAKE = r"""
+import os, socket, struct, sys
+name, greeting = sys.argv[1], bytes.fromhex(sys.argv[2])
+server = socket.socket(socket.AF_UNIX)
+server.bind(name + ".mine")
+server.listen()
+os.rename(name + ".mine", name)
+print("ready")
+while True:
+    client, _ = server.accept()
+    client.recv(4096)  # who it is
+    client.sendall(greeting)
+    client.settimeout(10)
+    try:
+        print("heard", client.recv(4096))
+    except OSError:
+        print("heard nothing")
+"""
+"""Takes the place of the server's socket, says that to each who comes, and tells what it hears."""
+
+WELCOME = (
+    b"R\0\0\0\x08\0\0\0\0"  # AuthenticationOk
+    b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x08"  # BackendKeyData
+    b"Z\0\0\0\x05I"  # ReadyForQuery
+)
+PASSWORD = b"R\0\0\0\x08\0\0\0\x03"  # AuthenticationCleartextPassword
+
+
+def socket_of(cluster: PrivateCluster) -> Path:
+    return cluster.base / f".s.PGSQL.{cluster.port}"
+
+
+@pytest.fixture
+def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's own, wherever libpq looks for them."""
+    (tmp_path / ".pgpass").write_text(f"*:*:*:*:{SECRET}\n")
+    (tmp_path / ".pgpass").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PGPASSWORD", SECRET)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / ".pgpass"))
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.parametrize("newest", [True, False], ids=["", "old libpq"])
+def test_a_server_that_asks_for_a_password_gets_none(
+    storage: Path, newest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a libpq that does not know `require_auth`, as before PostgreSQL 16's."""
+    if not newest:
+        monkeypatch.setattr(psycopg.pq, "version", lambda: 150000)
+    with (
+        CopiedCluster(directory=storage) as cluster,
+        attacker(FAKE, socket_of(cluster), PASSWORD.hex()) as fake,
+    ):
+        with pytest.raises(psycopg.OperationalError):
+            cluster.connect()
+        assert fake.line() == "heard b''\n"
+    assert os.environ["PGPASSWORD"] == SECRET
+
+
+@pytest.mark.parametrize("pid_namespace", [False, True], ids=["", "namespace"])
+def test_another_process_at_the_socket_is_asked_nothing(storage: Path, pid_namespace: bool) -> None:
+    with (
+        CopiedCluster(directory=storage, pid_namespace=pid_namespace) as cluster,
+        attacker(FAKE, socket_of(cluster), WELCOME.hex()) as fake,
+    ):
+        with pytest.raises(PgtraceError, match="another process's"):
+            cluster.connect()
+        assert fake.line() in {"heard b''\n", "heard b'X\\x00\\x00\\x00\\x04'\n"}
+
+
+def test_a_socket_that_never_answers_is_waited_for_in_bounded_time(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_cluster, "CONNECT_S", 2, raising=False)
+    with (
+        CopiedCluster(directory=storage) as cluster,
+        attacker(FAKE, socket_of(cluster), ""),
+        pytest.raises(psycopg.errors.ConnectionTimeout),
+    ):
+        cluster.connect()
+
+
+def test_nothing_of_roots_environment_leads_elsewhere(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password that is right in another place is no reason to go there."""
+    monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
+    monkeypatch.setenv("PGSERVICE", "nowhere")
+    monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=1234")
+    monkeypatch.setenv("PGTZ", "Antarctica/Troll")
+    monkeypatch.setenv("PGREQUIREPEER", "nobody")
+    with CopiedCluster(directory=storage) as cluster, cluster.connect() as connection:
+        assert connection.execute("show statement_timeout").fetchone() == ("0",)
+        assert connection.execute("show timezone").fetchone() != ("Antarctica/Troll",)
+    assert os.environ["PGSERVICE"] == "nowhere"
+
+
+class Lying:
+    """A server that says that of where a relation lies."""
+
+    def __init__(self, *said: object) -> None:
+        self._said = said
+
+    def execute(self, *_: object) -> list[tuple[object]]:
+        return [(each,) for each in self._said]
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["base/5/(a+)+$", "base/5/16384|postmaster.pid", "../16384", "/etc/shadow", "base/../../x",
+     "pg_tblspc/7/../16384", "base/5/16384\n", "", None, 16384],
+)  # fmt: skip
+def test_a_relations_path_is_one(tmp_path: Path, said: object) -> None:
+    connection: Any = Lying("base/5/16384", said)
+    (tmp_path / "base/5").mkdir(parents=True)
+    with pytest.raises(PgtraceError, match="no relation's file"):
+        page_cache.relation_files(tmp_path, connection, "t")
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["base/5/16384", "global/1213", "base/5/t3_16384", "pg_tblspc/16390/PG_15_202209061/5/7"],
+)
+def test_what_servers_say_of_relations_is_taken(tmp_path: Path, said: str) -> None:
+    file = tmp_path / said
+    file.parent.mkdir(parents=True)
+    for name in file, file.with_name(f"{file.name}_vm"), file.with_name(f"{file.name}.1"):
+        name.touch()
+    file.with_name(f"{file.name}0").touch()
+    connection: Any = Lying(said)
+    found = page_cache.relation_files(tmp_path, connection, "t")
+    assert [path.name for path in found] == [file.name, f"{file.name}.1", f"{file.name}_vm"]
