@@ -5,6 +5,8 @@ The attacker is a process of that user, without capabilities.
 """
 
 import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from copied_cluster import CopiedCluster
 from pgtrace.errors import PgtraceError
 from pgtrace.lab.core import page_cache, private_cluster
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from servers_user import attacker, attackers_directory
+from pgtrace.lab.core.undo_log import Cluster
+from pgtrace.linux import as_user
+from servers_user import IDS, attack, attacker, attackers_directory
 
 pytestmark = pytest.mark.pg("15")
 
@@ -162,3 +166,131 @@ def test_what_servers_say_of_relations_is_taken(tmp_path: Path, said: str) -> No
     connection: Any = Lying(said)
     found = page_cache.relation_files(tmp_path, connection, "t")
     assert [path.name for path in found] == [file.name, f"{file.name}.1", f"{file.name}_vm"]
+
+
+# What root waits for
+
+STOPPER = r"""
+import os, signal, sys, time
+own, words = os.getuid(), [word.encode() for word in sys.argv[1:]]
+print("ready")
+while True:
+    time.sleep(0.001)
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if os.stat("/proc/" + pid).st_uid == own and int(pid) != os.getpid():
+                line = open(f"/proc/{pid}/cmdline", "rb").read()
+                if all(word in line for word in words) and b"python" not in line:
+                    os.kill(int(pid), signal.SIGSTOP)
+        except OSError:
+            pass
+"""
+"""Stops whatever of its user's has these words in its command line: not what other tests began."""
+
+TRACER = r"""
+import ctypes, os, signal, sys, time
+print("ready")
+while True:
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            line = open(f"/proc/{pid}/cmdline", "rb").read()
+            if line == b"sleep\0" + sys.argv[1].encode() + b"\0":
+                if ctypes.CDLL(None).ptrace(0x4206, int(pid), None, None) == 0:  # PTRACE_SEIZE
+                    print("traces it")
+                    time.sleep(1000)
+        except OSError:
+            pass
+"""
+"""Nobody but a debugger can collect what it debugs."""
+
+SECONDS = 2
+"""The patience of root in these tests."""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever waits longer than twice as long, and what was not to be waited for, waits in vain."""
+    monkeypatch.setattr(as_user, "PATIENCE_S", SECONDS)
+    monkeypatch.setattr(as_user, "COLLECTED_S", 1)
+    signal.alarm(60)
+    begin = time.monotonic()
+    yield
+    signal.alarm(0)
+    assert time.monotonic() - begin < 30
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_child_that_is_stopped_is_killed() -> None:
+    with pytest.raises(PgtraceError, match=f"sh did not end within {SECONDS} s"):
+        as_user.run(IDS, ["sh", "-c", "kill -STOP $$"])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_one_that_leaves_its_output_to_others_has_ended() -> None:
+    assert as_user.run(IDS, ["sh", "-c", "echo done; sleep 59 &"]) == "done"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_a_child_is_given_is_not_waited_for_either() -> None:
+    with pytest.raises(PgtraceError, match="did not end within"):
+        as_user.run(IDS, ["sh", "-c", "kill -STOP $$"], data=b"x" * (1 << 20))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_a_child_says_and_takes_is_as_before() -> None:
+    assert as_user.run(IDS, ["cat"], data=b"x" * 1000) == "x" * 1000
+    much = "head -c 1000000 /dev/zero | tr '\\0' x; true"
+    assert as_user.run(IDS, ["sh", "-c", much]) == "x" * 4096
+    assert as_user.run(IDS, ["true"], data=b"x" * (1 << 20)) == ""
+    with pytest.raises(PgtraceError, match=r"^no$"):
+        as_user.run(IDS, ["sh", "-c", "echo no; exit 3"])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_child_that_is_debugged_cannot_be_collected() -> None:
+    seconds = f"{os.getpid()}.5"  # which nobody else sleeps
+    with attacker(TRACER, seconds) as tracer:
+        with pytest.raises(PgtraceError, match="did not end within"):
+            as_user.run(IDS, ["sleep", seconds])
+        assert tracer.line() == "traces it\n"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_keeper_that_is_stopped_is_killed_and_what_is_left_is_said(storage: Path) -> None:
+    cluster = CopiedCluster(directory=storage)
+    cluster.__enter__()
+    change = Cluster.of(cluster)
+    assert cluster._keeper is not None
+    attack('kill -STOP "$1"', cluster._keeper.pid)
+    with pytest.raises(PgtraceError, match=f"could not remove {cluster.base}: .* {SECONDS} s"):
+        cluster.close()
+    assert cluster.base.exists()
+    assert change.undo() == f"removed the server in {cluster.base}"
+    assert not cluster.base.exists()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_so_is_what_removes_it_later(storage: Path) -> None:
+    (storage / "pgtrace-1").mkdir()
+    os.chown(storage / "pgtrace-1", *IDS)
+    change = Cluster(*3 * (str(storage / "pgtrace-1"),), *IDS)
+    with (
+        attacker(STOPPER, "pgtrace-keeper", storage),
+        pytest.raises(PgtraceError, match=f" {SECONDS} s"),
+    ):
+        change.undo()
+    assert change.undo()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_program_of_the_server_that_is_stopped_is_killed(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CopiedCluster(directory=storage) as cluster:
+        monkeypatch.setattr(private_cluster, "WAIT_S", SECONDS / 2)
+        with (
+            attacker(STOPPER, "pg_ctl", storage),
+            pytest.raises(PgtraceError, match="did not end within"),
+        ):
+            cluster.restart()
+        monkeypatch.undo()

@@ -30,6 +30,7 @@ from ...linux.as_user import Ids
 from ...postgres import discovery, proc
 from ...postgres.connection import Connection
 from ...postgres.versions import KNOWN, SUPPORTED
+from . import cluster_keeper
 from .cluster_keeper import keeper_command
 from .server_root import ServerRoot, find_root
 
@@ -379,10 +380,16 @@ class PrivateCluster:
             start_new_session=True,
             cwd="/",
         )
+        end = time.monotonic() + 2 * WAIT_S  # pg_ctl itself gives up after half of that
+        output = ""
         try:
-            output = process.communicate()[0]
+            with suppress(subprocess.TimeoutExpired):
+                output = process.communicate(timeout=2 * WAIT_S)[0]
         finally:
-            process.wait()  # after Ctrl-C too: a server half started would be missed by the keeper
+            # After Ctrl-C too: a server half started would be missed by the keeper
+            in_time = as_user.ended(process, end - time.monotonic())
+        if not in_time:
+            raise PgtraceError(f"{program} did not end within {2 * WAIT_S} s, and was killed")
         if process.returncode != 0:
             command = shlex.join(map(str, [program, *arguments]))
             said = f"{output}{self._log_end()}".strip()
@@ -428,15 +435,14 @@ class PrivateCluster:
         keeper, self._keeper = self._keeper, None
         assert keeper.stdin is not None
         keeper.stdin.close()
-        keeper.wait()
-        if self._server:
-            self._server.kill()  # one so young that it did not work in the data directory yet
-            self._server.wait()
         assert self._place is not None
-        left = as_user.exists(self._place, self._name)
-        self._release()
-        if left:
-            raise PgtraceError(f"could not remove {self._base}")
+        try:
+            cluster_keeper.wait(keeper, self._base, self._place)
+        finally:
+            if self._server:
+                self._server.kill()  # one so young that it did not work in the data directory yet
+                self._server.wait()
+            self._release()
 
     def _release(self) -> None:
         self._root.close()
