@@ -4,6 +4,7 @@ waits for.
 The attacker is a process of that user, without capabilities.
 """
 
+import json
 import os
 import signal
 import time
@@ -15,10 +16,11 @@ import psycopg
 import pytest
 
 from copied_cluster import CopiedCluster
+from fix_storage import LAB_STATE
 from pgtrace.errors import PgtraceError
-from pgtrace.lab.core import page_cache, private_cluster
+from pgtrace.lab.core import page_cache, private_cluster, undo_log
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.lab.core.undo_log import Cluster
+from pgtrace.lab.core.undo_log import Changes, Cluster, Directory, Setting, Statement, restore
 from pgtrace.linux import as_user
 from servers_user import IDS, attack, attacker, attackers_directory
 
@@ -294,3 +296,64 @@ def test_a_program_of_the_server_that_is_stopped_is_killed(
         ):
             cluster.restart()
         monkeypatch.undo()
+
+
+def test_settings_are_undone_before_anything_that_waits_for_others(
+    own_state: None, storage: Path, tmp_path: Path
+) -> None:
+    """Those of all runs that were killed."""
+    ahead = [tmp_path / "read_ahead_kb", tmp_path / "another"]
+    made = [storage / "made", storage / "also"]
+    for number, (setting, directory) in enumerate(zip(ahead, made, strict=True)):
+        setting.write_text("4")
+        attack('mkdir "$1"', directory)
+        changes = [
+            {"type": "setting", "path": str(setting), "value": "128"},
+            {"type": "directory", "path": str(directory), "uid": IDS[0], "gid": IDS[1]},
+        ]
+        document = {"pid": 1 << 30, "start_time_ticks": 1, "changes": changes}
+        (LAB_STATE / f"lab-{number}.json").write_text(json.dumps(document))
+    lines = list(restore())
+    assert [line.split()[0] for line in lines] == ["set", "set", "removed", "removed"]
+    assert [setting.read_text() for setting in ahead] == ["128", "128"]
+    assert list(LAB_STATE.iterdir()) == []
+
+
+def test_a_run_undoes_them_when_it_is_told_to(own_state: None, tmp_path: Path) -> None:
+    file = tmp_path / "read_ahead_kb"
+    file.write_text("128")
+    with Changes() as changes:
+        changes.will(Directory(str(tmp_path / "none"), *IDS))
+        changes.once(Setting(str(file), "128"))
+        file.write_text("4")
+        changes.undo_settings()
+        assert file.read_text() == "128"
+        (state,) = LAB_STATE.iterdir()
+        assert [each["type"] for each in json.loads(state.read_text())["changes"]] == ["directory"]
+        file.write_text("64")  # by somebody else, since
+    assert file.read_text() == "64"
+    assert list(LAB_STATE.iterdir()) == []
+
+
+def test_what_is_to_be_dropped_is_not_waited_for_without_end(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another session keeps it, or the server is stopped."""
+    monkeypatch.setattr(undo_log, "_STATEMENT_S", 2)
+    monkeypatch.setattr(undo_log, "TIMEOUT_S", 2)
+    with CopiedCluster(directory=storage) as cluster, cluster.connect() as other:
+        other.execute("create schema made; create table made.t (a int)")
+        present = "select 1 from pg_catalog.pg_namespace where nspname = 'made'"
+        drop = Statement(cluster.dsn(), present, "drop schema made cascade")
+        with other.transaction():
+            other.execute("lock table made.t")
+            begin = time.monotonic()
+            with pytest.raises(psycopg.Error):
+                drop.undo()
+        attack('kill -STOP "$1"', cluster.postmaster_pid)
+        with pytest.raises(psycopg.Error):
+            drop.undo()
+        assert time.monotonic() - begin < 20
+        attack('kill -CONT "$1"', cluster.postmaster_pid)
+        assert drop.undo()
+        assert drop.undo() is None
