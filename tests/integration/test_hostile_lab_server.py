@@ -7,8 +7,10 @@ The attacker is a process of that user, without capabilities.
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,15 @@ import psycopg
 import pytest
 
 from copied_cluster import CopiedCluster
+from fix_cluster import Connection
 from fix_storage import LAB_STATE
 from pgtrace.errors import PgtraceError
-from pgtrace.lab.core import page_cache, private_cluster, undo_log
+from pgtrace.lab.core import page_cache, private_cluster, private_server, undo_log
+from pgtrace.lab.core.cpu_affinity import Pins
+from pgtrace.lab.core.interruption import Interrupted
 from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.lab.core.private_server import PrivateServer
+from pgtrace.lab.core.runner import Copy
 from pgtrace.lab.core.undo_log import Changes, Cluster, Directory, Setting, Statement, restore
 from pgtrace.linux import as_user
 from servers_user import IDS, attack, attacker, attackers_directory
@@ -333,6 +340,53 @@ def test_a_run_undoes_them_when_it_is_told_to(own_state: None, tmp_path: Path) -
         file.write_text("64")  # by somebody else, since
     assert file.read_text() == "64"
     assert list(LAB_STATE.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_copy_whose_backend_is_stopped(storage: Path) -> None:
+    """libpq's own waiting would not hear of it, nor of the next."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    copy = Copy("copy (select generate_series(1, 10000000)) to stdout")
+    with CopiedCluster(directory=storage) as cluster, closing(cluster.connect()) as backend:
+        pid = backend.info.backend_pid
+        later = threading.Timer(1, lambda: attack('kill -STOP "$1"', pid))
+        goes_on = threading.Timer(20, lambda: os.kill(pid, signal.SIGCONT))
+        later.start(), goes_on.start()
+        begin = time.monotonic()
+        signal.alarm(3)
+        try:
+            with pytest.raises(Interrupted):
+                copy.execute(backend)
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+            goes_on.cancel()
+        assert time.monotonic() - begin < 10
+
+
+def test_a_server_just_started_is_not_waited_for_without_end(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its buffers are touched where Ctrl-C leaves nothing."""
+    monkeypatch.setattr(private_server, "WAIT_S", SECONDS)
+    with CopiedCluster(directory=storage) as cluster:
+        server = PrivateServer(cluster, Pins())
+        server.prepare()
+        true = cluster.connect
+
+        def connect(**parameters: Any) -> Connection:
+            made = true(**parameters)
+            attack('kill -STOP "$1"', made.info.backend_pid)
+            return made
+
+        monkeypatch.setattr(cluster, "connect", connect)
+        begin = time.monotonic()
+        with pytest.raises(psycopg.OperationalError):
+            server.fresh()
+        assert time.monotonic() - begin < 20
 
 
 def test_what_is_to_be_dropped_is_not_waited_for_without_end(
