@@ -7,6 +7,7 @@ The attacker is a process of that user, without capabilities.
 import json
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_storage import LAB_STATE
 from pgtrace.errors import PgtraceError
-from pgtrace.lab.core import page_cache, private_cluster, private_server, undo_log
+from pgtrace.lab.core import existing_server, page_cache, private_cluster, private_server, undo_log
 from pgtrace.lab.core.cpu_affinity import Pins
 from pgtrace.lab.core.interruption import Interrupted
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -29,7 +30,7 @@ from pgtrace.lab.core.private_server import PrivateServer
 from pgtrace.lab.core.runner import Copy
 from pgtrace.lab.core.undo_log import Changes, Cluster, Directory, Setting, Statement, restore
 from pgtrace.linux import as_user
-from servers_user import IDS, attack, attacker, attackers_directory
+from servers_user import IDS, NOBODY, attack, attacker, attackers_directory
 
 pytestmark = pytest.mark.pg("15")
 
@@ -138,6 +139,30 @@ def test_nothing_of_roots_environment_leads_elsewhere(
         assert connection.execute("show statement_timeout").fetchone() == ("0",)
         assert connection.execute("show timezone").fetchone() != ("Antarctica/Troll",)
     assert os.environ["PGSERVICE"] == "nowhere"
+
+
+def test_no_other_account_gets_the_password_for_a_server_of_dsn(
+    disk_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may make a socket where the server's was, as in /tmp, while that is away."""
+    common = Path(tempfile.mkdtemp(prefix="common-", dir=disk_directory))
+    common.chmod(0o1777)
+    with CopiedCluster(directory=disk_directory) as cluster:
+        with cluster.connect() as connection:
+            connection.execute(f"alter system set unix_socket_directories = '{common}'".encode())
+        cluster.restart()
+        monkeypatch.setattr(cluster, "socket_dir", common)
+        conninfo = existing_server.find(cluster.dsn(), shared_host=True).conninfo
+        change = Statement(conninfo, "select 1 where false", "select 1")
+        assert change.undo() is None
+        cluster.stop()
+        monkeypatch.setenv("PGPASSWORD", SECRET)
+        at = common / f".s.PGSQL.{cluster.port}"
+        with attacker(FAKE, at, PASSWORD.hex(), ids=NOBODY) as fake:
+            with pytest.raises(psycopg.OperationalError):
+                change.undo()
+            assert SECRET not in fake.line()
+            at.unlink()
 
 
 class Lying:
