@@ -5,7 +5,6 @@ The attacker is a process of that user, without capabilities. Its victim is a di
 
 import json
 import os
-import pwd
 import resource
 import shutil
 import signal
@@ -31,24 +30,12 @@ from pgtrace.lab.core.undo_log import Changes, Cluster, Directory, restore
 from pgtrace.linux import as_user, foreign_files
 from pgtrace.postgres import discovery, tablespaces
 from pgtrace_command import NOT_COVERED, Pgtrace
+from servers_user import IDS, attack, attackers_directory
 
 pytestmark = pytest.mark.pg("15")
 
-POSTGRES = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
-IDS = POSTGRES.pw_uid, POSTGRES.pw_gid
 SECRET = "root's alone\n"
 Stat = dict[str, tuple[int, ...] | str]
-
-
-def attack(script: str, *arguments: object) -> str:
-    """Run a shell script as the server's user."""
-    done = subprocess.run(
-        ["setpriv", f"--reuid={IDS[0]}", f"--regid={IDS[1]}", "--clear-groups",
-         "--inh-caps=-all", "--no-new-privs", "sh", "-ec", script, "sh", *map(str, arguments)],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def look(directory: Path) -> Stat:
@@ -80,12 +67,8 @@ def victim(disk_directory: Path) -> Iterator[Path]:
 @pytest.fixture
 def storage(disk_directory: Path) -> Iterator[Path]:
     """A directory of the server's user, which that user can put another in the place of."""
-    own = Path(tempfile.mkdtemp(prefix="hostile-", dir=disk_directory))
-    (own / "storage").mkdir()
-    for path in own, own / "storage":
-        os.chown(path, *IDS)
-    yield own / "storage"
-    shutil.rmtree(own)
+    with attackers_directory(disk_directory) as directory:
+        yield directory
 
 
 class Attacked(CopiedCluster):

@@ -266,7 +266,8 @@ def test_what_a_killed_run_left_is_restored(place: Path, tmp_path: Path, moment:
     assert not base.exists()
     assert works_in(base) == []
     again = run("lab", "restore")
-    assert (again.code, again.out) == (0, "Nothing was left to restore.\n")
+    nothing = "Nothing was left to restore since this host was started.\n"
+    assert (again.code, again.out) == (0, nothing)
 
 
 def killed(started: Pgtrace) -> None:

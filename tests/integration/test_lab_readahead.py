@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from child import children_of
 from copied_cluster import CopiedCluster
 from fix_awake import timed
 from fix_storage import Request, Simulated, SimulatedSsd, private_mounts
@@ -25,6 +26,7 @@ from pgtrace.model.capture import Io
 from pgtrace.model.lab_result import Cell, Finding, Result
 from pgtrace_command import Pgtrace, run, wait_for
 from scans import ATTEMPTS, histogram
+from servers_user import attack
 
 pytestmark = pytest.mark.pg("15")
 
@@ -295,6 +297,30 @@ def test_read_ahead_comes_back(device: SimulatedSsd, tmp_path: Path, end: str) -
         assert "somebody else sets it" in ended.err
     else:
         assert ended.code == 130, ended.err
+    assert not changed(device)
+    assert list(place.iterdir()) == []
+    place.rmdir()
+
+
+def test_it_comes_back_while_the_servers_user_keeps_the_server(
+    device: SimulatedSsd, tmp_path: Path
+) -> None:
+    """By stopping what removes it. Once that goes on, nothing is left."""
+    place = usable(device.directory)
+    with sweep(place, tmp_path / "F") as started:
+        started.wait_for("2 of")
+        assert changed(device)
+        (keeper,) = [
+            child for child in children_of(started.pid)
+            if b"pgtrace-keeper" in Path(f"/proc/{child}/cmdline").read_bytes()
+        ]  # fmt: skip
+        attack('kill -STOP "$1"', keeper)
+        started.send(signal.SIGINT)
+        wait_for(lambda: not changed(device), seconds=60)
+        assert started.code is None
+        attack('kill -CONT "$1"', keeper)
+        ended = started.ended()
+    assert ended.code == 130, ended.err
     assert not changed(device)
     assert list(place.iterdir()) == []
     place.rmdir()

@@ -9,14 +9,21 @@ of ours. Directories are handed to it by descriptor.
 
 import errno
 import os
+import select
+import signal
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import PgtraceError
 from . import capabilities, forked
 from .whose_path import OTHERS_MAY_WRITE
+
+if TYPE_CHECKING:
+    import subprocess
 
 Ids = tuple[int, int]
 """A user's and a group's id."""
@@ -25,6 +32,10 @@ NO_NEW_PRIVILEGES = ("setpriv", "--no-new-privs", "--inh-caps=-all", "--ambient-
 """Before a command of root's that becomes the user by itself."""
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _SAID_MAX = 4096
+PATIENCE_S = 180.0
+"""For a child to end: its user can stop it. To empty a large directory takes a slow disk long."""
+COLLECTED_S = 5.0
+"""For one that was killed to be collected: while another process debugs it, it cannot be."""
 NO_GROUP = 65534
 """Of a user without an account."""
 
@@ -47,11 +58,13 @@ def run(
 ) -> str:
     """Run a short command as the user, in a directory that is open, with `data` as its input.
 
-    Return the first 4 KiB of what it said. Raises PgtraceError with that if it fails.
+    Return the first 4 KiB of what it said. Raises PgtraceError with that if it fails, and if it has
+    not ended after a while: then it is killed.
     """
     import subprocess  # here: a trace does without it, and without its memory
 
-    with subprocess.Popen(
+    end = time.monotonic() + PATIENCE_S
+    process = subprocess.Popen(
         [*become(ids), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -59,16 +72,62 @@ def run(
         cwd="/" if directory is None else f"/proc/self/fd/{directory}",
         env=_ENVIRONMENT,
         start_new_session=True,  # else the user's processes could type into our terminal
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(BrokenPipeError):
-            process.stdin.write(data)
-            process.stdin.close()
-        said = process.stdout.read(_SAID_MAX).decode(errors="replace").strip()
+    )
+    try:
+        said = _exchanged(process, data, end).decode(errors="replace").strip()
+    finally:
+        in_time = ended(process, end - time.monotonic())
+    if not in_time:
+        raise PgtraceError(f"{command[0]} did not end within {PATIENCE_S:g} s, and was killed")
     if process.returncode != 0:
         raise PgtraceError(said or f"{command[0]} ended with {process.returncode}")
     return said
+
+
+def _exchanged(process: "subprocess.Popen[bytes]", data: bytes, end: float) -> bytes:
+    """Write that to a child, and return the beginning of what it says, until its output is closed,
+    or the time is over.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said = bytearray()
+    with process.stdin as given, process.stdout as heard:
+        os.set_blocking(given.fileno(), False)
+        poll = select.poll()
+        poll.register(heard, select.POLLIN)
+        poll.register(given, select.POLLOUT)
+        while len(said) < _SAID_MAX and (left := end - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(1000 * left):
+                if descriptor == heard.fileno():
+                    part = os.read(descriptor, _SAID_MAX - len(said))
+                    if not part:
+                        return bytes(said)
+                    said += part
+                    continue
+                try:
+                    data = data[os.write(descriptor, data) :]
+                except BrokenPipeError:
+                    data = b""
+                if not data:
+                    poll.unregister(given)
+                    given.close()
+    return bytes(said)
+
+
+def ended(process: "subprocess.Popen[Any]", seconds: float) -> bool:
+    """Wait for the end of a child with a session of its own, whose user can stop it; return whether
+    it came. Otherwise all of its session is killed.
+    """
+    import subprocess
+
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, seconds))
+        return True
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(COLLECTED_S)
+    return False
 
 
 def become_for_good(ids: Ids) -> None:

@@ -6,7 +6,8 @@ import argparse
 class RestoreCommand:
     """Undo what an experiment left that was killed: servers, directories, settings.
 
-    What is to be undone stands in /run/pgtrace, one file for each run. Doing it twice is harmless.
+    What is to be undone stands in /run/pgtrace, one file for each run, until the host is started
+    again. Doing it twice is harmless.
     """
 
     examples = (
@@ -34,7 +35,7 @@ class RestoreCommand:
             print(f"{line[0].upper()}{line[1:]}")
             said = True
         if not said and not args.quiet:
-            print("Nothing was left to restore.")
+            print("Nothing was left to restore since this host was started.")
         return 0
 
 

@@ -48,17 +48,25 @@ def remove(base: Path, data: Path, socket_dir: Path, ids: Ids) -> None:
     """
     with as_user.opened(base.parent) as place:
         link = socket_dir if socket_dir != base else None
-        subprocess.run(
+        keeper = subprocess.Popen(
             keeper_command(base.name, data, ids, as_user.is_roots_own(place, base.parent), link),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            check=False,
             cwd=f"/proc/self/fd/{place}",
             start_new_session=True,
         )
-        if as_user.exists(place, base.name):
-            raise PgtraceError(f"could not remove {base}")
+        wait(keeper, base, place)
+
+
+def wait(keeper: "subprocess.Popen[bytes]", base: Path, place: int) -> None:
+    """Wait until a keeper, which was told to, has removed a cluster; `place` is the directory that
+    holds it. Raises PgtraceError if something stays: its user can stop it, and then it is killed.
+    """
+    in_time = as_user.ended(keeper, as_user.PATIENCE_S)
+    if as_user.exists(place, base.name):
+        why = "" if in_time else f": what does did not end within {as_user.PATIENCE_S:g} s"
+        raise PgtraceError(f"could not remove {base}{why}")
 
 
 def keeper_command(

@@ -7,7 +7,7 @@ of its own, and what was found there is counted.
 import os
 import pwd
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +110,9 @@ def find(dsn: str, *, shared_host: bool) -> Given:
         raise DatabaseError(f"--dsn: {str(error).strip().partition(chr(10))[0]}") from error
     if password:
         os.environ["PGPASSWORD"] = str(password)
+    with suppress(KeyError):  # of a user without a name libpq could not tell
+        # Where a server is away, others may put a socket of theirs in the place of its own
+        parts["requirepeer"] = pwd.getpwuid(server.postmaster.uid).pw_name
     return Given(make_conninfo("", **parts), server, buffers)
 
 

@@ -198,6 +198,7 @@ def laboratory(
         changes = stack.enter_context(Changes())
         progress.say("Preparing the server")
         server = stack.enter_context(_server(setup, given, changes))
+        stack.callback(changes.undo_settings)  # before the server's end, which its user can hold up
 
         def load(setup: Setup) -> Laboratory:
             made = {}

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...errors import PgtraceError
 from ...linux import foreign_files
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 40
 """Of one file: a segment has 1 GiB, unless the server was built with another --with-segsize."""
 _WINDOW = 1 << 30
+_PLACE = re.compile(r"(base/\d+|global|pg_tblspc/\d+/PG_\d+_\d+/\d+)/(t\d+_)?\d+", re.ASCII)
+"""Of a relation, in the data directory."""
 RELATION_PATHS = """
 with tables as (
     select oid, reltoastrelid from pg_catalog.pg_class where oid = %(name)s::pg_catalog.regclass
@@ -44,14 +47,17 @@ def relation_files(
     """Return the files of a table, its TOAST table and their indexes: segments and forks too.
 
     `tablespace` is where theirs lies as seen from here, if links in the data directory do not lead
-    there: those of a server in another root.
+    there: those of a server in another root. Raises PgtraceError if the server says what is no
+    place of a relation: it may be anybody who answers in its place.
     """
     files: list[Path] = []
     for (relative,) in connection.execute(RELATION_PATHS, {"name": relation}):
+        if not isinstance(relative, str) or not _PLACE.fullmatch(relative):
+            raise PgtraceError(f"{relative!r}, which the server names, is no relation's file")
         first = datadir / relative
         if tablespace and relative.startswith("pg_tblspc/"):
             first = tablespace.joinpath(*Path(relative).parts[2:])
-        member = re.compile(rf"{first.name}(_fsm|_vm|_init)?(\.\d+)?")
+        member = re.compile(rf"{re.escape(first.name)}(_fsm|_vm|_init)?(\.\d+)?")
         files += sorted(f for f in first.parent.iterdir() if member.fullmatch(f.name))
     return files
 

@@ -18,8 +18,8 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -28,7 +28,9 @@ from ...errors import PgtraceError, UnsupportedError, UsageError
 from ...linux import as_user, foreign_files, whose_path
 from ...linux.as_user import Ids
 from ...postgres import discovery, proc
+from ...postgres.connection import Connection
 from ...postgres.versions import KNOWN, SUPPORTED
+from . import cluster_keeper
 from .cluster_keeper import keeper_command
 from .server_root import ServerRoot, find_root
 
@@ -39,6 +41,13 @@ INSTALLED = ("/usr/lib/postgresql/{}/bin", "/usr/pgsql-{}/bin")
 SOCKET_PATH_MAX = 107
 WAIT_S = 180
 """Patience with initdb and pg_ctl: an emulated machine is thirty times slower."""
+
+CONNECT_S = 60
+"""The server answers by then, unless it is stopped, or another process listens in its place."""
+_NOTHING_OF_OURS = {"passfile": "/dev/null/none", "sslmode": "disable", "gssencmode": "disable"}
+"""For libpq: no password, certificate or ticket. A passfile that is there would be warned of."""
+_REQUIRES_AUTH = 160_000
+"""The first libpq with require_auth."""
 
 OWN = Path("/run/pgtrace")
 """Root's own directory: nobody else may write there."""
@@ -64,6 +73,16 @@ def find_bindir(version: int | None = None) -> Path:
         f"no PostgreSQL server binaries found (version {wanted}, below /usr/lib/postgresql and "
         f"/usr/pgsql-*): apt-get install {package}, or dnf install {package_of_pgdg}"
     )
+
+
+@contextmanager
+def _without_libpqs_environment() -> Iterator[None]:
+    """What libpq is not told otherwise it takes from there: passwords, hosts, services."""
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("PG")}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 class PrivateCluster:
@@ -159,10 +178,28 @@ class PrivateCluster:
         return " ".join(f"{k}='{v}'" for k, v in quoted.items())
 
     def connect(self, **parameters: Any) -> "psycopg.Connection[Any]":
-        """Connect with psycopg, in autocommit unless told otherwise."""
+        """Connect with psycopg, in autocommit unless told otherwise.
+
+        Its user may put another socket in the place of the server's. So nothing of ours is given
+        away to who listens there, and nobody but the postmaster is asked anything. Raises
+        psycopg.Error, and PgtraceError if it is another process.
+        """
         import psycopg
 
-        return psycopg.connect(self.dsn(), **{"autocommit": True} | parameters)
+        usual = {"autocommit": True, "connect_timeout": CONNECT_S} | _NOTHING_OF_OURS
+        if psycopg.pq.version() >= _REQUIRES_AUTH:
+            usual["require_auth"] = "none"
+        with _without_libpqs_environment():
+            connection = psycopg.connect(self.dsn(), **usual | parameters)
+        try:
+            if Connection(connection).peer_pid() != self.postmaster_pid:
+                raise PgtraceError(
+                    f"the socket in {self.socket_dir} is another process's, not the server's"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def __enter__(self) -> Self:
         if self.directory:
@@ -344,10 +381,16 @@ class PrivateCluster:
             start_new_session=True,
             cwd="/",
         )
+        end = time.monotonic() + 2 * WAIT_S  # pg_ctl itself gives up after half of that
+        output = ""
         try:
-            output = process.communicate()[0]
+            with suppress(subprocess.TimeoutExpired):
+                output = process.communicate(timeout=2 * WAIT_S)[0]
         finally:
-            process.wait()  # after Ctrl-C too: a server half started would be missed by the keeper
+            # After Ctrl-C too: a server half started would be missed by the keeper
+            in_time = as_user.ended(process, end - time.monotonic())
+        if not in_time:
+            raise PgtraceError(f"{program} did not end within {2 * WAIT_S} s, and was killed")
         if process.returncode != 0:
             command = shlex.join(map(str, [program, *arguments]))
             said = f"{output}{self._log_end()}".strip()
@@ -393,15 +436,14 @@ class PrivateCluster:
         keeper, self._keeper = self._keeper, None
         assert keeper.stdin is not None
         keeper.stdin.close()
-        keeper.wait()
-        if self._server:
-            self._server.kill()  # one so young that it did not work in the data directory yet
-            self._server.wait()
         assert self._place is not None
-        left = as_user.exists(self._place, self._name)
-        self._release()
-        if left:
-            raise PgtraceError(f"could not remove {self._base}")
+        try:
+            cluster_keeper.wait(keeper, self._base, self._place)
+        finally:
+            if self._server:
+                self._server.kill()  # one so young that it did not work in the data directory yet
+                self._server.wait()
+            self._release()
 
     def _release(self) -> None:
         self._root.close()

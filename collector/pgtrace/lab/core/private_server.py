@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...errors import PgtraceError, UnsupportedError, UsageError
 from ...model.capture import Server
+from ...postgres.connection import Connection
 from .cpu_affinity import Pins
-from .private_cluster import PrivateCluster
+from .private_cluster import WAIT_S, PrivateCluster
 from .storages import Place
 from .undo_log import Changes, Cluster
 
@@ -149,7 +150,9 @@ class PrivateServer:
             self._cluster.start()
         backend = self.connect(options)
         if self._touched:
-            _execute_each(backend, _TOUCH_BUFFERS)
+            # No signal leaves this work, while a device may have another read-ahead
+            with Connection(backend).given_up_after(WAIT_S):
+                _execute_each(backend, _TOUCH_BUFFERS)
         return backend
 
     def prepare(self) -> None:

@@ -7,6 +7,7 @@ rows travel, and are thrown away here.
 """
 
 import contextlib
+import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from .tables import State, Table
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.pq.abc import PGconn, PGresult
 
 C = TypeVar("C", bound=QueryCell)
 _EXPLAIN = "explain (analyze, buffers, timing off, format json) "
@@ -94,21 +96,42 @@ class Copy(Query):
     @staticmethod
     def _execute(backend: "psycopg.Connection[Any]", text: str) -> int:
         # By libpq itself: psycopg's own loop takes several times as long for a row, and the
-        # server would wait for it.
+        # server would wait for it. But libpq does not wait: it would not hear of Ctrl-C, however
+        # long a backend is stopped.
         libpq = backend.pgconn
-        begun = libpq.exec_(text.encode())
-        if begun.status != libpq_status().COPY_OUT:
-            raise PgtraceError(f"{text}: {begun.error_message.decode(errors='replace').strip()}")
+        libpq.send_query(text.encode())
+        begun = _result(libpq)
+        if begun is None or begun.status != libpq_status().COPY_OUT:
+            why = (begun.error_message if begun else b"").decode(errors="replace").strip()
+            raise PgtraceError(f"{text}: {why}")
         fetch, rows = libpq.get_copy_data, 0
-        while fetch(0)[0] > 0:
-            rows += 1
-        ended = libpq.get_result()
+        while (size := fetch(1)[0]) >= 0:
+            if size:
+                rows += 1
+            else:
+                _hear(libpq)
+        ended = _result(libpq)
         if ended is None or ended.status != libpq_status().COMMAND_OK:
             why = libpq.error_message.decode(errors="replace").strip()
             raise PgtraceError(f"{text}: {why}")
-        while libpq.get_result():
+        while _result(libpq):
             pass
         return rows
+
+
+def _result(libpq: "PGconn") -> "PGresult | None":
+    """The next one, waited for here."""
+    while libpq.is_busy():
+        _hear(libpq)
+    return libpq.get_result()
+
+
+def _hear(libpq: "PGconn") -> None:
+    """Wait for more, and take it in."""
+    poll = select.poll()
+    poll.register(libpq.socket, select.POLLIN)
+    poll.poll()
+    libpq.consume_input()
 
 
 def libpq_status() -> Any:
@@ -137,7 +160,8 @@ class Runner:
         """
         with contextlib.closing(self.server.fresh(f"{table.options} {query.options}")) as backend:
             pid = backend.info.backend_pid
-            query.plan(backend)
+            with self.interruption.allowed():
+                query.plan(backend)
             with trace(pid, probe_type=self.probe_type, by_relation=True) as tracer:
                 with self.interruption.allowed():
                     self.prepare()

@@ -2,14 +2,18 @@
 
 The list is a file below /run/pgtrace, for root alone. A normal end, Ctrl-C and an error undo it and
 remove it; after kill -9 `pgtrace lab restore` does. What was not done, or was undone already, is
-passed over, so that undoing twice is harmless.
+passed over, so that undoing twice is harmless. Settings go first, as nobody can hold them up.
+
+It does not outlive the host, on purpose: then a device of that name may be another one, and a
+directory be on another disk, or on none.
 """
 
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from types import TracebackType, UnionType
 from typing import Self
 
 import msgspec
@@ -17,12 +21,14 @@ import msgspec
 from ...errors import PgtraceError, UsageError
 from ...linux import as_user
 from ...postgres import proc
-from ...postgres.connection import APPLICATION_NAME, OWN_PATH
+from ...postgres.connection import APPLICATION_NAME, OWN_PATH, TIMEOUT_S, Connection
 from .cluster_keeper import remove as remove_cluster
 from .private_cluster import OWN, PrivateCluster
 
 FOLDER = OWN
 _NAMES = "lab-*.json"
+_STATEMENT_S = 600
+"""Patience with a server: to drop may take a checkpoint, and locks that others have."""
 
 
 class Cluster(msgspec.Struct, tag="cluster", frozen=True):
@@ -116,9 +122,16 @@ class Statement(msgspec.Struct, tag="statement", frozen=True):
         """As of Cluster. Raises psycopg.Error if the database cannot be reached."""
         import psycopg
 
-        with psycopg.connect(
-            self.conninfo, autocommit=True, options=OWN_PATH, application_name=APPLICATION_NAME
-        ) as connection:
+        with (
+            psycopg.connect(
+                self.conninfo,
+                autocommit=True,
+                options=OWN_PATH,
+                application_name=APPLICATION_NAME,
+                connect_timeout=TIMEOUT_S,
+            ) as connection,
+            Connection(connection).given_up_after(_STATEMENT_S),
+        ):
             if not connection.execute(self.present.encode()).fetchall():
                 return None
             connection.execute(self.drop.encode())
@@ -155,6 +168,14 @@ class Changes:
         if setting.path not in paths:
             self.will(setting)
 
+    def undo_settings(self) -> None:
+        """Those alone: a device is not to wait for what others, such as a server's user, can hold
+        up. What fails is tried again at the end.
+        """
+        with suppress(PgtraceError):
+            for _ in _undo(self._file, self._document, Setting):
+                pass
+
     def __enter__(self) -> Self:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self
@@ -170,15 +191,22 @@ class Changes:
 
 
 def restore(folder: Path = FOLDER) -> Iterator[str]:
-    """Undo what runs left that were killed, and say what was done.
+    """Undo what runs left that were killed, and say what was done: settings of all of them first.
 
     Raises, once the others are done, PgtraceError for what cannot be undone, a line for each run,
     and UsageError if one is still at work.
     """
+    for file in sorted(folder.glob(_NAMES)):
+        with suppress(
+            OSError, msgspec.DecodeError, PgtraceError
+        ):  # what fails, does so again below
+            document = _read(file)
+            if not proc.runs(document.pid, document.start_time_ticks):
+                yield from _undo(file, document, Setting)
     alive, failed = [], []
     for file in sorted(folder.glob(_NAMES)):
         try:
-            document = msgspec.json.decode(file.read_bytes(), type=_Document)
+            document = _read(file)
         except FileNotFoundError:
             continue  # its run has just ended
         except (OSError, msgspec.DecodeError) as error:
@@ -200,10 +228,13 @@ def restore(folder: Path = FOLDER) -> Iterator[str]:
         )
 
 
-def _undo(file: Path, document: _Document) -> Iterator[str]:
-    """Undo all that can be; what failed stays in the file, and is raised at the end."""
+def _undo(
+    file: Path, document: _Document, kind: type[Change] | UnionType = Change
+) -> Iterator[str]:
+    """Undo all of a kind that can be; what failed stays in the file, and is raised at the end."""
     failed: list[tuple[Change, Exception]] = []
-    for change in reversed(document.changes):
+    others = [change for change in document.changes if not isinstance(change, kind)]
+    for change in reversed([each for each in document.changes if isinstance(each, kind)]):
         if failed and isinstance(change, Directory):
             failed.append((change, PgtraceError("what uses it is still there")))
             continue
@@ -214,16 +245,22 @@ def _undo(file: Path, document: _Document) -> Iterator[str]:
             continue
         if done:
             yield done
-    document.changes = [change for change, _ in reversed(failed)]
-    if not failed:
+    document.changes = [*others, *(change for change, _ in reversed(failed))]
+    if not document.changes:
         file.unlink(missing_ok=True)
         return
     _write(file, document)
+    if not failed:
+        return
     change, reason = failed[0]
     raise PgtraceError(
         f"{change} failed: {str(reason).splitlines()[0]}; mend that, then `pgtrace lab restore` "
         f"tries again ({file})"
     )
+
+
+def _read(file: Path) -> _Document:
+    return msgspec.json.decode(file.read_bytes(), type=_Document)
 
 
 def _write(file: Path, document: _Document) -> None:

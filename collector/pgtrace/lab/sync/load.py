@@ -9,11 +9,11 @@ import re
 import signal
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import PgtraceError
+from ...linux import as_user
 from .result import LoadName
 
 if TYPE_CHECKING:
@@ -201,11 +201,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
     """After an interruption it works still."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
-            return
-        process.kill()
-        process.wait()
+        as_user.ended(process, _END_S)
 
 
 def _tps(process: "subprocess.Popen[str]", output: str, size: Size) -> float:
