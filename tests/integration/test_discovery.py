@@ -481,7 +481,7 @@ def test_its_backends_have_pids_of_ours(contained: tuple[PrivateCluster, int]) -
         outer = clients[0].pid
         assert outer != inner
         said = message(inner)
-        assert re.search(rf"Type: sudo .*pgtrace attach {outer}$", said), said
+        assert re.search(rf"Type: sudo .* attach {outer}$", said), said
         assert binary.running_query(outer) is None
         with running(connection, "select pg_sleep(60), 'boxed'", outer_pid=outer):
             assert binary.running_query(outer) == (b"select pg_sleep(60), 'boxed'", False)
