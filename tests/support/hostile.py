@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from child import Child
+from child import OWN_MOUNTS, Child
 
 UID = 61234
 """Nobody's and no account's."""
@@ -17,10 +18,10 @@ SECRET = "pgtrace-secret-5f1c"
 
 def compiled(to: Path, version: str | None = "15.18") -> Path:
     """The program; without a version, the one that is asked for is in PG_VERSION."""
-    version_option = [f'-DVERSION="{version}"'] if version else []
+    options = [f'-DVERSION="{version}"'] if version else []
     source = Path(__file__).with_name("hostile.c")
     subprocess.run(
-        ["gcc", "-w", "-rdynamic", "-Wl,--hash-style=gnu", *version_option, "-o", to, source],
+        ["gcc", "-w", "-pthread", "-rdynamic", "-Wl,--hash-style=gnu", *options, "-o", to, source],
         check=True,
     )
     return to
@@ -39,6 +40,14 @@ def pretended(program: Path) -> Iterator["Pretended"]:
         yield Pretended(place)
     finally:
         shutil.rmtree(place)
+
+
+def with_memory_that_never_comes(*more: str) -> tuple[object, ...]:
+    """A command for running(): page faults in two variables of the process are served by a FUSE
+    daemon of the same user, which does not answer. With a word more the process reads there itself.
+    """
+    daemon = Path(__file__).with_name("never_answers.py")
+    return (*OWN_MOUNTS, sys.executable, daemon, UID, "./postgres", *more)
 
 
 class Pretended:
@@ -81,10 +90,11 @@ class Pretended:
                 os.link(secret, path)
 
     @contextmanager
-    def running(self) -> Iterator[Child]:
-        """Its process, which the lock file names unless something is there by that name."""
-        command = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
-        with Child(*command, cwd=self.place) as child:
+    def running(self, *command: object) -> Iterator[Child]:
+        """Its process, which the lock file names unless something is there by that name. `command`
+        is what becomes its user and starts it."""
+        usual = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
+        with Child(*(command or usual), cwd=self.place) as child:
             assert child.line() == "ready\n"
             if not os.path.lexists(self.place / "postmaster.pid"):
                 lines = child.pid, self.place, 1, 61234, self.place, "*", "", "ready"

@@ -140,6 +140,17 @@ def _all_of(pipe: int, child: int, seconds: float) -> bytes:
     return bytes(heard)
 
 
+def comes(poll: select.poll, child: int, seconds: float) -> bool:
+    """Whether there is something to read from a child in time. It has so many seconds to wait for
+    others in; those in which it waits for a processor are not its own.
+    """
+    left, end = seconds, time.monotonic() + _MOST_BUSY * seconds
+    while not (ready := bool(poll.poll(_LOOK_S * 1000))) and left > 0 and time.monotonic() < end:
+        if not _is_runnable(child):
+            left -= _LOOK_S
+    return ready
+
+
 def close_up() -> None:
     """In a child that has become who it is to be: other processes of that user may not look into
     it, and the end of the thread that made it ends it."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError
-from ..linux import capabilities, foreign_files
+from ..linux import capabilities, foreign_memory
 from . import discovery, proc
 
 _TITLE = b"postgres: "
@@ -20,7 +20,7 @@ def hidden_servers() -> str | None:
             continue
         try:
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-            title = foreign_files.read_descriptor(f"/proc/{pid}/cmdline", len(_TITLE))
+            title = foreign_memory.command_line(pid, len(_TITLE))
         except PermissionError:
             veiled = True
             continue
