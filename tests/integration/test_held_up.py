@@ -82,6 +82,7 @@ def test_a_capture(
 def test_its_user_is_left_alone_and_others_are_not(
     connection: Connection, attacker: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(foreign_memory, "_readers", foreign_memory._Readers())
     before = {*children_of(os.getpid())}
     where = binary.variable_address(attacker.pid, "update_process_title")
     with pytest.raises(binary.TargetError, match="in time"):
