@@ -1,13 +1,17 @@
 """A process of another user that pretends to be a PostgreSQL server, and what it lays out."""
 
+import io
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
 
 from child import OWN_MOUNTS, Child
 
@@ -25,6 +29,14 @@ def compiled(to: Path, version: str | None = "15.18") -> Path:
         check=True,
     )
     return to
+
+
+def section(data: bytearray, name: str, field: int, value: int) -> None:
+    """Change a number in the header of a section: 0x18 is where it is, 0x20 its size."""
+    elf = ELFFile(io.BytesIO(bytes(data)))
+    number = elf.get_section_index(name)
+    at = elf["e_shoff"] + number * elf["e_shentsize"] + field
+    data[at : at + 8] = struct.pack("=Q", value)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ memory who waits holds: then already a process that maps something keeps all oth
 
 import errno
 import os
-import re
 import select
 import signal
 import socket
@@ -20,6 +19,7 @@ import threading
 import time
 
 from . import capabilities, forked
+from .process_user import who_answers_for
 
 _PATIENCE_S = 0.5
 """A page that comes from swap takes some milliseconds."""
@@ -31,7 +31,6 @@ _MOST = 64 << 10
 _REQUEST = struct.Struct("=IIQq")
 """Pid, which file, how many bytes, from where on."""
 _FILES = ("mem", "cmdline")
-_UID = re.compile(rb"^Uid:\t(\d+)", re.MULTILINE)
 
 
 def read(pid: int, address: int, size: int) -> bytes:
@@ -120,7 +119,7 @@ def _leave(pid: int) -> None:
     reader, _readers.reader = _readers.reader, None
     if reader:
         reader.close()
-        _readers.left[_whose(pid)] = reader.pid, time.monotonic() + _AGAIN_S
+        _readers.left[who_answers_for(pid)] = reader.pid, time.monotonic() + _AGAIN_S
 
 
 def _refuse(pid: int) -> None:
@@ -130,22 +129,14 @@ def _refuse(pid: int) -> None:
     for uid, (child, until) in list(_readers.left.items()):
         if time.monotonic() >= until and os.waitpid(child, os.WNOHANG)[0]:
             del _readers.left[uid]
-    if len(_readers.left) >= _MOST_LEFT or (_readers.left and _whose(pid) in _readers.left):
+    if len(_readers.left) >= _MOST_LEFT or (
+        _readers.left and who_answers_for(pid) in _readers.left
+    ):
         raise _too_late()
 
 
 def _too_late() -> TimeoutError:
     return TimeoutError(errno.ETIMEDOUT, "its memory does not come in time")
-
-
-def _whose(pid: int) -> int:
-    """Its user; the owner of /proc/PID is another where a process lets nobody look into it."""
-    try:
-        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123
-            found = _UID.search(file.readall())
-    except (FileNotFoundError, ProcessLookupError):
-        found = None
-    return int(found[1]) if found else -1
 
 
 def _serve(channel: int) -> None:

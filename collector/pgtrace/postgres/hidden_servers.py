@@ -6,7 +6,7 @@ from pathlib import Path
 from .. import sudo
 from ..errors import PermissionDeniedError
 from ..linux import capabilities, foreign_memory
-from . import discovery, proc
+from . import discovery, proc, program
 
 _TITLE = b"postgres: "
 _USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
@@ -14,6 +14,18 @@ _USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
 
 def hidden_servers() -> str | None:
     """Words of what discovery.servers() cannot find, and what to type; None if nothing is."""
+    return "; ".join(filter(None, (_not_to_be_looked_into(), _left_out()))) or None
+
+
+def _left_out() -> str | None:
+    users = ", ".join(map(str, program.left_out()))
+    return users and (
+        f"servers of user {users}, if there are more: this user's processes run programs that take "
+        f"long to look at, {program.MOST_SECONDS:g} s in all"
+    )
+
+
+def _not_to_be_looked_into() -> str | None:
     count, veiled = 0, not Path("/proc/1").exists()
     for pid in proc.pids():
         if _may_look_into(pid):

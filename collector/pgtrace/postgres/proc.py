@@ -171,10 +171,13 @@ def version(process: Process) -> str | None:
     """Version of the PostgreSQL server that a process runs, such as `15.18` or `18beta1`.
 
     Empty when the binary does not say; None when it is no PostgreSQL server, or has ended.
-    Raise PermissionDeniedError when it may not be read.
+    Raise PermissionDeniedError when it may not be read, TargetError when it was not looked at, as
+    others of its user took too long.
     """
     try:
         return version_of(process.binary)
+    except program.NotLookedAtError as error:
+        raise TargetError(f"The binary of process {process.pid}: {error.strerror}.") from error
     except PermissionError as error:
         what = f"The binary of process {process.pid} may not be read"
         raise binary.may_not_look(what, error) from error

@@ -4,14 +4,18 @@ A path is `/proc/PID/exe`, the file that runs, whatever became of its name on di
 pgtrace's own choice.
 """
 
+import errno
 import os
 import stat
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..linux import forked, unprivileged
+from ..linux.process_user import who_answers_for
 
 if TYPE_CHECKING:
     from . import elf
@@ -40,6 +44,9 @@ _ALWAYS = frozenset(
 """Symbols that are asked for of every server sooner or later: one look finds them all."""
 _UNREADABLE = "its headers make no sense"
 _MOST_KNOWN = 256
+MOST_SECONDS = 5.0
+"""For the programs of one user in a minute: of a server's a child reads what is needed in 40 ms."""
+_MINUTE_S = 60.0
 
 _Key = tuple[int, ...]
 
@@ -54,25 +61,80 @@ class Known(NamedTuple):
     contents: "elf.Contents"
 
 
+class NotLookedAtError(OSError):
+    """Programs of that user took too long already."""
+
+
 _known: dict[_Key, Known] = {}
+"""The user whose process runs it comes first in its key, 0 for a file of pgtrace's own choice."""
+_spent: dict[int, tuple[float, float]] = {}
+"""By users: when their minute began, and the seconds that were spent since."""
+_left_out: set[int] = set()
 
 
 def look(path: Path | str, name: str | None = None) -> Known:
     """What a program's file holds, with the address of a symbol `name`, if it is to be known.
 
-    Raise OSError when there is no such file, or it may not be read.
+    Raise OSError when there is no such file, or it may not be read; NotLookedAtError when what
+    that user's processes run took too long already. A local user may start many programs, each of
+    which takes its child seconds: that costs this user's servers, and little of anybody's time.
     """
     wanted = _ALWAYS | ({name} if name else set())
     with _opened(path) as file:
         status = os.fstat(file)
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        uid = _user(path)
+        key = (
+            uid,
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
         before = _known.get(key)
         if before is None or not wanted <= before.names:
             wanted |= before.names if before else frozenset()
+            with _charged(uid):
+                found = _look(file, wanted)
             if len(_known) >= _MOST_KNOWN:
-                del _known[next(iter(_known))]
-            _known[key] = _look(file, wanted)
-        return _known[key]
+                _forget_one()
+            _known[key] = found
+            return found
+        return before
+
+
+def left_out() -> list[int]:
+    """Users of whom a program was not looked at lately, as they took too long."""
+    return sorted(_left_out)
+
+
+def _user(path: Path | str) -> int:
+    """Of the process: it may run what is another user's."""
+    parts = str(path).split("/")
+    return who_answers_for(parts[2]) if parts[:2] == ["", "proc"] and len(parts) > 3 else 0
+
+
+@contextmanager
+def _charged(uid: int) -> Iterator[None]:
+    began = time.monotonic()
+    since, seconds = _spent.get(uid, (began, 0.0))
+    if began - since >= _MINUTE_S:
+        since, seconds = began, 0.0
+        _left_out.discard(uid)
+    if seconds >= MOST_SECONDS:
+        _left_out.add(uid)
+        what = f"to look at programs of user {uid} took too long; try again in a minute"
+        raise NotLookedAtError(errno.EBUSY, what)
+    try:
+        yield
+    finally:
+        _spent[uid] = since, seconds + time.monotonic() - began
+
+
+def _forget_one() -> None:
+    """The oldest of the user who has most: nobody drives out another's."""
+    ((most, _),) = Counter(key[0] for key in _known).most_common(1)
+    del _known[next(key for key in _known if key[0] == most)]
 
 
 def header(path: Path | str) -> bytes:
