@@ -11,7 +11,7 @@ import pytest
 
 from hostile import UID, compiled, pretended, section
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.postgres import program
+from pgtrace.postgres import discovery, program
 from pgtrace_command import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
@@ -52,3 +52,21 @@ def test_a_list(cluster: PrivateCluster, attackers: list[int]) -> None:
     assert cluster.postmaster_pid in servers
     assert not {*attackers} <= servers
     assert f"pgtrace: not listed: servers of user {UID}, if there are more" in done.err
+
+
+def test_who_looks_for_a_servers_successor_looks_at_no_stranger(
+    cluster: PrivateCluster, attackers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is there is found all the same."""
+    server = discovery.server(cluster.postmaster_pid)
+    looked: list[str] = []
+    real = program.look
+
+    def look(path: Path | str, name: str | None = None) -> program.Known:
+        looked.append(str(path))
+        return real(path, name)
+
+    monkeypatch.setattr(program, "look", look)
+    assert discovery.successor(server) == server
+    strangers = {f"/proc/{pid}/exe" for pid in attackers}
+    assert looked and not strangers & {*looked}

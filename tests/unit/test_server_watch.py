@@ -50,10 +50,14 @@ class Watched:
         patch(server_watch, "all_unfollowed", lambda _: [])
         patch(Server, "runs", lambda one: one.postmaster_pid in self.runs)
         patch(Servers, "_learn", lambda *_: None)
-        patch(discovery, "servers", lambda: list(self.runs.values()))
+        patch(discovery, "successor", self.successor)
         patch("time.monotonic", lambda: self.now)
         target: Any = SimpleNamespace(servers=servers, whole=True)
         self.servers = Servers(self.engine, target)
+
+    def successor(self, of: Server) -> Server | None:
+        there = (each for each in self.runs.values() if each.place.is_that_of(of.place))
+        return next(there, None)
 
     def follow(self, old: int, new: int, binary: str | None) -> None:
         self.tried.append((old, new, binary))

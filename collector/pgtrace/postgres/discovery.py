@@ -4,6 +4,7 @@ Files of a server
 are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount namespace.
 """
 
+import os
 import re
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
 from ..linux import foreign_files
 from ..linux.other_root import inside
+from ..linux.process_user import user_of
 from . import binary, proc, titles
 from .proc import Family, Process
 from .versions import major_of
@@ -211,6 +213,31 @@ def servers() -> list[Server]:
         except PgtraceError:
             continue
     return sorted(found, key=lambda server: server.postmaster_pid)
+
+
+def successor(server: Server) -> Server | None:
+    """Who runs now in the place of a server that has stopped, as the same user.
+
+    Of other processes nothing is looked at that they could make large, many, or slow.
+    """
+    for pid in proc.pids():
+        try:
+            if not _may_succeed(pid, server) or not has_lock_file(pid):
+                continue
+            postmaster = _postmaster_of(proc.postgresql(pid))
+            # A command of the server's may work there, too
+            if postmaster and _place(postmaster).is_that_of(server.place):
+                return _server(postmaster)
+        except (PgtraceError, OSError):
+            continue
+    return None
+
+
+def _may_succeed(pid: int, server: Server) -> bool:
+    """By its user and the name of its directory, which is not looked into. Raise OSError."""
+    if user_of(pid) != server.postmaster.uid:
+        return False
+    return os.readlink(f"/proc/{pid}/cwd") == server.data_directory  # noqa: PTH115
 
 
 def told_apart(servers: Sequence[Server]) -> dict[int, str]:
