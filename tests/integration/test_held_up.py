@@ -10,9 +10,14 @@ import pytest
 
 from child import Child, children_of, state_of, wait_for
 from fix_cluster import Connection
-from hostile import compiled, pretended, with_memory_that_never_comes
+from hostile import (
+    compiled,
+    in_a_directory_that_never_answers,
+    pretended,
+    with_memory_that_never_comes,
+)
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.linux import foreign_memory
+from pgtrace.linux import in_time
 from pgtrace.postgres import binary, proc
 from pgtrace_command import Pgtrace, patched, run, seeing
 
@@ -63,6 +68,23 @@ def test_a_list(cluster: PrivateCluster, connection: Connection, attacker: Child
     assert backend["activity"] == "idle"
 
 
+def test_a_directory_that_never_answers(cluster: PrivateCluster, program: Path) -> None:
+    """FUSE without allow_other lets root not look, but an overlay over it does."""
+    with (
+        pretended(program) as place,
+        place.running(*in_a_directory_that_never_answers()) as process,
+    ):
+        began = time.monotonic()
+        done = run("list", "--json")
+        assert time.monotonic() - began < MOST_SECONDS
+        assert done.code == 0, done.err
+        assert cluster.postmaster_pid in [
+            each["postmaster_pid"] for each in json.loads(done.out)["servers"]
+        ]
+        assert "not listed: 1 process looks like PostgreSQL" in done.err
+        assert state_of(process.pid) == "S"
+
+
 def test_a_capture(
     cluster: PrivateCluster, connection: Connection, attacker: Child, tmp_path: Path
 ) -> None:
@@ -82,7 +104,7 @@ def test_a_capture(
 def test_its_user_is_left_alone_and_others_are_not(
     connection: Connection, attacker: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_memory, "_readers", foreign_memory._Readers())
+    monkeypatch.setattr(in_time, "_lookers", in_time._Lookers())
     before = {*children_of(os.getpid())}
     where = binary.variable_address(attacker.pid, "update_process_title")
     with pytest.raises(binary.TargetError, match="in time"):
@@ -99,6 +121,6 @@ def test_its_user_is_left_alone_and_others_are_not(
     assert {stuck} < {*children_of(os.getpid())} - before, "another child reads"
     attacker.kill()
     wait_for(lambda: state_of(stuck) == "Z")
-    monkeypatch.setattr(foreign_memory.time, "monotonic", lambda now=time.monotonic: now() + 60)
+    monkeypatch.setattr(in_time.time, "monotonic", lambda now=time.monotonic: now() + 60)
     assert binary.read_memory(pid, binary.variable_address(pid, "MyProcPid"), 4)
     assert stuck not in children_of(os.getpid())

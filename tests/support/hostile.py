@@ -62,6 +62,11 @@ def with_memory_that_never_comes(*more: str) -> tuple[object, ...]:
     return (*OWN_MOUNTS, sys.executable, daemon, UID, "./postgres", *more)
 
 
+def in_a_directory_that_never_answers() -> tuple[object, ...]:
+    """A command for running(): a look for `postmaster.pid` where it works asks that daemon."""
+    return (sys.executable, Path(__file__).with_name("overlaid.py"), UID, "postgres")
+
+
 class Pretended:
     """Its files are made by name, as what an attacker would choose."""
 

@@ -25,7 +25,7 @@ class Clock:
         monkeypatch.setattr(program, "_look", self.look)
         monkeypatch.setattr(program.time, "monotonic", lambda: self.now)
 
-    def look(self, _: int, names: frozenset[str]) -> program.Known:
+    def look(self, _: object, names: frozenset[str]) -> program.Known:
         self.now += 2
         return program.understood(names, b"")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
-from ..linux import capabilities, foreign_memory
+from ..linux import capabilities, in_time
 from . import program
 from .symbols import offset_of
 
@@ -119,8 +119,8 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
     """
     try:
         with _told_apart(pid):
-            data = foreign_memory.read(pid, address, size)
-    except (OSError, ValueError) as error:
+            data = in_time.memory(pid, address, size)
+    except (OSError, OverflowError, ValueError) as error:
         raise TargetError(f"No memory at {address:#x} in process {pid}: {error}.") from error
     if not data:
         raise TargetError(f"Process {pid} ended while its memory was read.")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError
-from ..linux import capabilities, foreign_memory
+from ..linux import capabilities, in_time
 from . import discovery, proc, program
 
 _TITLE = b"postgres: "
@@ -32,7 +32,7 @@ def _not_to_be_looked_into() -> str | None:
             continue
         try:
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-            title = foreign_memory.command_line(pid, len(_TITLE))
+            title = in_time.command_line(pid, len(_TITLE))
         except PermissionError:
             veiled = True
             continue

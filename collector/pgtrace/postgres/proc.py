@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
-from ..linux import foreign_files, foreign_memory
+from ..linux import foreign_files, in_time
 from . import binary, program
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
@@ -151,7 +151,7 @@ def process(pid: int) -> Process:
 def _title(pid: int) -> tuple[bytes, bool]:
     """And whether it is known to its end."""
     try:
-        line = foreign_memory.command_line(pid, _MOST_TITLE)
+        line = in_time.command_line(pid, _MOST_TITLE)
     except TimeoutError:
         return b"", False
     title, end, _ = line.partition(b"\0")

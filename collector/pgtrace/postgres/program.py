@@ -6,15 +6,14 @@ pgtrace's own choice.
 
 import errno
 import os
-import stat
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..linux import forked, unprivileged
+from ..linux import forked, in_time, unprivileged
 from ..linux.process_user import who_answers_for
 
 if TYPE_CHECKING:
@@ -80,38 +79,39 @@ def look(path: Path | str, name: str | None = None) -> Known:
     which takes its child seconds: that costs this user's servers, and little of anybody's time.
     """
     wanted = _ALWAYS | ({name} if name else set())
-    with _opened(path) as file:
-        status = os.fstat(file)
-        uid = _user(path)
-        key = (
-            uid,
-            status.st_dev,
-            status.st_ino,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-        )
-        before = _known.get(key)
-        if before is None or not wanted <= before.names:
-            wanted |= before.names if before else frozenset()
-            with _charged(uid):
-                found = _look(file, wanted)
-            if len(_known) >= _MOST_KNOWN:
-                _forget_one()
-            _known[key] = found
-            return found
+    parts = str(path).split("/")
+    if parts[:2] != ["", "proc"] or len(parts) != 4:
+        with _opened(path) as file:
+            return _remembered((0, *in_time.as_program(file)), wanted, file)
+    pid = int(parts[2])
+    program = in_time.program(pid)
+
+    def open_it() -> int:
+        file = in_time.open_program(path)
+        if in_time.as_program(file) != program:
+            raise OSError(errno.ESTALE, "another program by now")
+        return file
+
+    # Who runs it pays: it may be another user's file
+    return _remembered((who_answers_for(pid), *program), wanted, open_it)
+
+
+def _remembered(key: _Key, wanted: frozenset[str], file: int | Callable[[], int]) -> Known:
+    before = _known.get(key)
+    if before is not None and wanted <= before.names:
         return before
+    wanted |= before.names if before else frozenset()
+    with _charged(key[0]):
+        found = _look(file, wanted)
+    if len(_known) >= _MOST_KNOWN:
+        _forget_one()
+    _known[key] = found
+    return found
 
 
 def left_out() -> list[int]:
     """Users of whom a program was not looked at lately, as they took too long."""
     return sorted(_left_out)
-
-
-def _user(path: Path | str) -> int:
-    """Of the process: it may run what is another user's."""
-    parts = str(path).split("/")
-    return who_answers_for(parts[2]) if parts[:2] == ["", "proc"] and len(parts) > 3 else 0
 
 
 @contextmanager
@@ -145,16 +145,15 @@ def header(path: Path | str) -> bytes:
 
 @contextmanager
 def _opened(path: Path | str) -> Iterator[int]:
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    file = in_time.open_program(path)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(f"{path} is no regular file")
+        in_time.as_program(file)  # or it is no regular file
         yield file
     finally:
         os.close(file)
 
 
-def _look(file: int, names: frozenset[str]) -> Known:
+def _look(file: int | Callable[[], int], names: frozenset[str]) -> Known:
     # What the child needs is imported by now: it can open no file.
     from . import elf  # noqa: F401
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from child import Idle, wait_until_gone
-from pgtrace.linux import capabilities, foreign_memory
+from pgtrace.linux import capabilities, in_time
 
 TEXT = ctypes.create_string_buffer(b"content")
 ADDRESS = ctypes.addressof(TEXT)
@@ -16,35 +16,35 @@ ADDRESS = ctypes.addressof(TEXT)
 
 def reader() -> int:
     """The child."""
-    foreign_memory.command_line(os.getpid(), 1)
-    assert foreign_memory._readers.reader
-    return foreign_memory._readers.reader.pid
+    in_time.command_line(os.getpid(), 1)
+    assert in_time._lookers.there
+    return in_time._lookers.there.pid
 
 
 def test_it_is_what_is_there() -> None:
-    assert foreign_memory.read(os.getpid(), ADDRESS, 7) == b"content"
+    assert in_time.memory(os.getpid(), ADDRESS, 7) == b"content"
     whole = Path("/proc/self/cmdline").read_bytes()
-    assert foreign_memory.command_line(os.getpid(), 4096) == whole[:4096]
-    assert len(foreign_memory.command_line(os.getpid(), 3)) == 3
+    assert in_time.command_line(os.getpid(), 4096) == whole[:4096]
+    assert len(in_time.command_line(os.getpid(), 3)) == 3
 
 
 def test_what_is_not_there_is_an_error_of_the_usual_kind() -> None:
     with pytest.raises(OSError, match="Input/output"):
-        foreign_memory.read(os.getpid(), 0x10, 4)
+        in_time.memory(os.getpid(), 0x10, 4)
     for address in -1, 1 << 63, 1 << 64:
-        with pytest.raises((OSError, ValueError)):
-            foreign_memory.read(os.getpid(), address, 4)
+        with pytest.raises((OSError, OverflowError, ValueError)):
+            in_time.memory(os.getpid(), address, 4)
     with Idle() as idle:
-        assert foreign_memory.command_line(idle.pid, 5) == b"sleep"
+        assert in_time.command_line(idle.pid, 5) == b"sleep"
     with pytest.raises((FileNotFoundError, ProcessLookupError)):
-        foreign_memory.command_line(idle.pid, 5)
+        in_time.command_line(idle.pid, 5)
 
 
 def test_one_child_reads_until_it_is_ended() -> None:
     first = reader()
     assert reader() == first
     os.kill(first, signal.SIGKILL)
-    assert foreign_memory.read(os.getpid(), ADDRESS, 7) == b"content"
+    assert in_time.memory(os.getpid(), ADDRESS, 7) == b"content"
     assert reader() != first
     wait_until_gone(first)
 
