@@ -30,7 +30,7 @@ def become(uid: int) -> None:
 
 
 def serve(device: int, uid: int, never: bytes = b"") -> None:
-    """As include/uapi/linux/fuse.h has it. With `never` there is no file; of that name, no answer."""
+    """By include/uapi/linux/fuse.h. With `never` there is no file; of that name, no answer."""
     while True:
         request = os.read(device, 1 << 17)
         _, code, unique, node = struct.unpack_from("=IIQQ", request)
