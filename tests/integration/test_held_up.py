@@ -17,7 +17,7 @@ from hostile import (
     with_memory_that_never_comes,
 )
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.linux import in_time
+from pgtrace.linux import forked, in_time
 from pgtrace.postgres import binary, proc
 from pgtrace_command import Pgtrace, patched, run, seeing
 
@@ -124,3 +124,18 @@ def test_its_user_is_left_alone_and_others_are_not(
     monkeypatch.setattr(in_time.time, "monotonic", lambda now=time.monotonic: now() + 60)
     assert binary.read_memory(pid, binary.variable_address(pid, "MyProcPid"), 4)
     assert stuck not in children_of(os.getpid())
+
+
+@pytest.mark.parametrize("attacker", [()], indirect=True, ids=["is read"])
+def test_a_child_that_cannot_be_killed_is_not_waited_for(attacker: Child) -> None:
+    where = binary.variable_address(attacker.pid, "update_process_title")
+
+    def work(tell: forked.Tell) -> None:
+        with open(f"/proc/{attacker.pid}/mem", "rb", buffering=0) as memory:  # noqa: PTH123
+            memory.seek(where)
+            tell(b"waits")
+            tell(memory.read(1))
+
+    began = time.monotonic()
+    assert forked.told(work, (), 0.2) == b"waits"
+    assert time.monotonic() - began < 10
