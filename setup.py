@@ -21,14 +21,20 @@ def compile_bpf() -> None:
     """Compile bpf/ with clang; SystemExit in one line if that cannot be."""
     clang = shutil.which("clang")
     if clang is None:
-        sys.exit("pgtrace: clang is needed to build: apt-get install clang libbpf-dev")
+        sys.exit(
+            "pgtrace: clang is needed to build: apt-get install clang libbpf-dev, or "
+            "dnf install clang libbpf-devel"
+        )
     machine = platform.machine()
     if machine not in TARGETS:
         sys.exit(f"pgtrace: cannot be built for {machine}, only for {' and '.join(TARGETS)}")
     arch, triplet = TARGETS[machine]
     places = ("/usr/include", "/usr/local/include", f"/usr/include/{triplet}")
     if not any((Path(place) / "bpf/usdt.bpf.h").exists() for place in places):
-        sys.exit("pgtrace: libbpf's headers are needed to build: apt-get install libbpf-dev")
+        sys.exit(
+            "pgtrace: libbpf's headers are needed to build: apt-get install libbpf-dev, or "
+            "dnf install libbpf-devel"
+        )
     OBJECT.parent.mkdir(exist_ok=True)
     shutil.copyfile(TYPES, OBJECT.with_name(TYPES.name))  # compiled on the host, if it has no BTF
     command = [

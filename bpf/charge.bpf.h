@@ -147,7 +147,7 @@ static __always_inline struct pgt_task *task_if(bool begin)
 	if (!options.listed && !child && !live.orphans)
 		return NULL;
 	if (!find_index(tid, &index)) {
-		if (!begin || !child)
+		if (!begin || !child || !live.begun)
 			return NULL;
 		fresh = begin_task(tid);
 		if (fresh < 0)

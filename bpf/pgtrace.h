@@ -149,6 +149,7 @@ struct pgt_live {
 	__u64 parents[SERVERS]; /* struct task_struct * of each postmaster, only compared; 0: not
 				   known yet */
 	__u64 followed;		/* how often it changed whose children are traced */
+	__u64 begun;		/* all probes are there: nobody is met before */
 	struct pgt_handles handles[SERVERS];
 };
 

@@ -60,7 +60,7 @@ static __always_inline void store_barrier(void)
 #if defined(__TARGET_ARCH_x86)
 	barrier();
 #else
-	__u32 was = __sync_fetch_and_add(&live.unused, 0);
+	__u32 was = __sync_fetch_and_add(&live.orphans, 0);
 
 	asm volatile("" : : "r"(was) : "memory");
 #endif

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where sudo looks, as distributions ship it: secure_path in sudoers."""
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_PATH_OF_DEBIAN = f"/usr/local/sbin:/usr/local/bin:{_PATH}"
+"""Where sudo looks, as distributions ship it: secure_path in sudoers. Red Hat's leaves out
+/usr/local, as far back as RHEL 6."""
+_OF_HOST = "run pgtrace as the host's root, with all capabilities"
 
 
 def as_root(*arguments: str) -> str:
@@ -22,11 +25,13 @@ def as_root(*arguments: str) -> str:
 def how(arguments: Sequence[str] = ()) -> str:
     """What to do about a capability that is missing: for root, sudo has no more."""
     if os.geteuid() == 0:
-        return (
-            "This root lacks capabilities, as in a container or below setpriv: "
-            "run pgtrace as the host's root, with all of them"
-        )
+        return f"This root lacks capabilities, as in a container or below setpriv: {_OF_HOST}"
     return f"Type: {as_root(*arguments)}"
+
+
+def type_or_else(*arguments: str) -> str:
+    """The same as a line to type, or what else to do."""
+    return as_root(*arguments) if os.geteuid() else _OF_HOST
 
 
 def _command() -> list[str]:
@@ -36,5 +41,6 @@ def _command() -> list[str]:
     command = program.absolute()
     if not os.access(command, os.X_OK):
         return [sys.executable, str(command)]
-    found = shutil.which(command.name, path=_PATH)
+    path = _PATH_OF_DEBIAN if Path("/etc/debian_version").exists() else _PATH
+    found = shutil.which(command.name, path=path)
     return [command.name if found and Path(found).samefile(command) else str(command)]

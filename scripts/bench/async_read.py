@@ -33,6 +33,7 @@ from read_cost import (
 from pgtrace.engines import probes
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.libbpf.objects import Object
+from pgtrace.postgres.binary import Programs
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer
@@ -160,7 +161,10 @@ def clocks(scans: Scans, floors: Path) -> Iterator[Callable[[], object]]:
         floor.load()
         for side in ("exit", "enter"):
             floor.attach_tracepoint(f"pgt_clocks_{side}", "syscalls", f"sys_{side}_pread64")
-        if not probes.attach_submissions(floor, f"/proc/{scans.postmaster}/exe", -1):
+        with Programs() as programs:
+            program = programs.of(Path(f"/proc/{scans.postmaster}/exe"))
+            submitted = probes.attach_submissions(floor, program, -1)
+        if not submitted:
             raise BenchError("it is not known where this server hands reads to its workers")
         yield lambda: None
         floor.close(wait=True)

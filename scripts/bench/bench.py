@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from pgtrace.engines import libbpf_engine, probes
 from pgtrace.errors import PgtraceError
 from pgtrace.libbpf.objects import Object
-from pgtrace.postgres.binary import known_address
+from pgtrace.postgres.binary import Programs, known_address
 
 HERE = Path(__file__).parent
 NUMBERS = ("value", "low", "high")
@@ -225,10 +225,10 @@ class Collector:
 @contextmanager
 def empty_programs(
     floors: Path,
-    binary: str | None,
+    binary: Path | None,
     *,
     switch: bool = False,
-    asked_in: str | None = None,
+    asked_in: Path | None = None,
     uring: bool = False,
 ) -> Iterator[None]:
     """Programs of floors.bpf.c that do nothing, where pgtrace has its own: at reads; with `binary`
@@ -244,7 +244,7 @@ def empty_programs(
     names += [probes.times("tracepoint")] if switch else []
     names += [probes.AIO] if asked_in else []
     names += requests.values()
-    with Object(floors) as loaded:
+    with Object(floors) as loaded, Programs() as programs:
         loaded.choose(lambda name: name.startswith(tuple(names)))
         loaded.load()
         probes.attach_operation(loaded, "tracepoint", "read")
@@ -254,11 +254,11 @@ def empty_programs(
             probes.attach_times(loaded, "tracepoint")
         missing = []
         if binary:
-            missing += probes.attach_queries(loaded, binary, -1, done=False)
+            missing += probes.attach_queries(loaded, programs.of(binary), -1, done=False)
         if (
             asked_in
-            and not probes.attach_submissions(loaded, asked_in, -1)
-            and (lacking := probes.attach_io_workers(loaded, asked_in, -1))
+            and not probes.attach_submissions(loaded, programs.of(asked_in), -1)
+            and (lacking := probes.attach_io_workers(loaded, programs.of(asked_in), -1))
         ):
             missing.append(lacking)
         if missing:

@@ -121,7 +121,7 @@ def pgtrace(target: Target, **options: Any) -> Iterator[Callable[[], object]]:
 @contextmanager
 def floor(floors: Path, binary: Path) -> Iterator[Callable[[], object]]:
     """Nothing that is attached there can cost less."""
-    with bench.empty_programs(floors, str(binary)):
+    with bench.empty_programs(floors, binary):
         yield lambda: None
 
 

@@ -191,7 +191,7 @@ def traced(
             yield None
         return
     if tier.floor:
-        binary = f"/proc/{cluster.postmaster_pid}/exe"
+        binary = Path(f"/proc/{cluster.postmaster_pid}/exe")
         server = discovery.server(cluster.postmaster_pid)
         with bench.empty_programs(
             compiled["floors"],

@@ -87,7 +87,8 @@ def test_kernel_thread() -> None:
     pid = next(kernel_threads(), None)
     if pid is None:
         pytest.skip("no kernel thread is visible in this PID namespace")
-    check(run("attach", pid), 3, rf"{pid} \(.*\) is a kernel thread.*pgtrace list")
+    # A server in a container, of another test, may have a process of that number
+    check(run("attach", pid), 3, rf"{pid} \(.*\) is a kernel thread.*pgtrace (list|attach)")
 
 
 def test_thread_of_a_process() -> None:

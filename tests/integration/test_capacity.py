@@ -23,6 +23,7 @@ from pgtrace.engines import Member, libbpf_engine, map_sizes, select
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.engines.snapshot import InUse
 from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.postgres.binary import Programs
 from pgtrace.postgres.catalog import Names
 from pgtrace.tracing import file_names
 from pgtrace.tracing.options import TraceOptions
@@ -300,9 +301,10 @@ NOBODYS = 1 << 22
 def test_one_backend_of_a_server_with_thousands(connection: Connection) -> None:
     """Each of the others is known to be of no interest."""
     target = Target.find(connection.info.backend_pid)
-    request = target.request(TraceOptions(probe_type="tracepoint", per_query=True))
     others = tuple(Member(pid, pid) for pid in range(NOBODYS, NOBODYS + OTHERS))
-    engine = select.start(replace(request, ignored=(*request.ignored, *others)))
+    with Programs() as programs:
+        request = target.request(TraceOptions(probe_type="tracepoint", per_query=True), programs)
+        engine = select.start(replace(request, ignored=(*request.ignored, *others)))
     try:
         connection.execute("select 'one of thousands'")
         (event,) = engine.poll(settled=False)

@@ -2,7 +2,10 @@
 
 import os
 import re
+import shlex
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -88,6 +91,43 @@ def test_server_in_a_container(server: Server, version: int, whole: bool) -> Non
         performers = {reads.performed_by for reads in query.io}
         assert "parallel worker" in performers, performers
     assert abs(found[0] - found[1]) <= 16, found
+
+
+LEFT_BEHIND = """
+import os, sys, time
+time.sleep(1)
+with open(sys.argv[1], "rb", buffering=0) as file:
+    while file.read(8192):
+        pass
+open(sys.argv[1] + ".read", "w").close()
+time.sleep(60)
+"""
+
+
+def test_who_is_left_behind_in_a_container_is_no_backend(
+    server: Server, disk_directory: Path
+) -> None:
+    """The postmaster is process 1 there, and adopts it."""
+    one = server(PG_VERSION, pid_namespace=True)
+    file = disk_directory / "left"
+    file.write_bytes(bytes(100 * 8192))
+    begin = f"{shlex.quote(sys.executable)} -c {shlex.quote(LEFT_BEHIND)} {file} &"
+    with trace(one.postmaster_pid, probe_type="tracepoint") as tracer, one.connect() as connection:
+        subprocess.run(
+            ["nsenter", f"--target={one.postmaster_pid}", "--pid", "sh", "-c", begin], check=True
+        )
+        wait_for(Path(f"{file}.read").exists)
+        (left,) = (
+            pid
+            for pid in children_of(one.postmaster_pid)
+            if Path(f"/proc/{pid}/exe").samefile(sys.executable)
+        )
+        own = pids_of(one)[connection.info.backend_pid]
+        connection.execute("select pg_read_binary_file('global/pg_control')")
+    os.kill(left, signal.SIGKILL)
+    taken = tracer.capture()
+    assert own in {backend.pid for backend in taken.backends}
+    assert left not in {backend.pid for backend in taken.backends}
 
 
 class Unprivileged(CopiedCluster):

@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from child import Child, children_of, wait_for, wait_until_gone
 from pgtrace.lab.core.private_cluster import PrivateCluster
+from pgtrace.model.capture import Backend
+from pgtrace.tracing import charging
+from pgtrace.tracing.tracer import trace
 from pgtrace_command import PGTRACE, Pgtrace
 
 MANY = 1_500
@@ -121,6 +125,31 @@ def test_each_connection_costs_a_few_calls_when_a_capture_begins_and_ends(
         assert all((pid < own.postmaster_pid) == (first < 20_000) for pid in pids)
         each = (calls_of_capture(report, own) - alone) / CONNECTIONS
     assert 0 < each <= MOST_CALLS_OF_CONNECTION, f"{each:.1f} calls for each connection"
+
+
+def test_names_of_strangers_are_kept_for_few(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is not let in has a title with the names that it asked for, and has read: all count."""
+    monkeypatch.setattr(charging, "MOST_ENDED", 0)
+    monkeypatch.setattr(charging, "MOST_KINDS", 3)
+    with trace(cluster.postmaster_pid, probe_type="tracepoint") as tracer:
+        for number in range(12):
+            with pytest.raises(psycopg.OperationalError, match="does not exist"):
+                psycopg.connect(cluster.dsn(user=f"stranger_{number}"))
+
+        def merged() -> list[Backend]:
+            return [each for each in tracer.capture().backends if each.merged]
+
+        def strangers() -> int:
+            return sum(b.merged or 0 for b in merged() if b.backend_type == "client backend")
+
+        wait_for(lambda: strangers() >= 12)
+    found = merged()
+    assert len([each for each in found if each.usename]) <= 3
+    (nameless,) = (b for b in found if b.backend_type == "client backend" and not b.usename)
+    assert nameless.merged
+    assert nameless.merged >= 9
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("doctor",), ("capture", "--duration", "0.1")])

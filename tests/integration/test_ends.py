@@ -13,8 +13,10 @@ from test_partings import ended, queries_of
 from test_queries import PROBE_TYPE, own, wait_for
 
 from child import wait_until_gone
+from fix_cluster import Connection
 from pgtrace import trace
 from pgtrace.engines.attachments import Attachments
+from pgtrace.engines.task_table import TaskTable
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Query
 from pgtrace.tracing.identities import Identities
@@ -73,6 +75,37 @@ def test_who_ends_while_tracing_starts_has_ended(
         taken = tracer.stop()
     assert taken.gaps == []
     assert [b.pid for b in taken.backends if b.pid in pids and not b.ended] == []
+
+
+def test_who_begins_while_tracing_starts_counts_from_when_it_has_begun(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the others, who ran before: what all did until then is in no number."""
+    begin, connections = TaskTable.begin, list[Connection]()
+    read = "select pg_read_binary_file('global/pg_control')"
+
+    def late(*arguments: Any, **options: Any) -> int:
+        for _ in range(5):
+            connections.append(cluster.connect())
+            connections[-1].execute(read)
+        return begin(*arguments, **options)
+
+    monkeypatch.setattr(TaskTable, "begin", late)
+    tracer = Tracer(Target.find(cluster.postmaster_pid), TraceOptions(probe_type=PROBE_TYPE))
+    try:
+        for each in connections:
+            each.execute(read)
+    finally:
+        taken = tracer.stop()
+    pids = [each.info.backend_pid for each in connections]
+    for each in connections:
+        each.close()
+    found = {backend.pid: backend for backend in taken.backends}
+    for pid in pids:
+        began = found[pid].began
+        assert began is None or began >= taken.started
+        # It reads more than that when it begins
+        assert 1 <= sum(io.count for io in found[pid].io) <= 3
 
 
 class CloneArguments(ctypes.Structure):

@@ -91,7 +91,7 @@ def test_a_way_in_that_the_kernel_refuses(place: Path) -> None:
         pytest.skip("this kernel allows every probe type")
     end = pages("--storage", f"a={place}", "--probe", refused[0])
     assert end.code == 5
-    assert "`pgtrace doctor` says what this kernel allows" in end.err
+    assert "pgtrace doctor` says what this kernel allows" in end.err
 
 
 def test_a_server_of_its_own_needs_postgresql(place: Path) -> None:
@@ -158,7 +158,7 @@ def test_without_root(place: Path) -> None:
         check=False,
     )
     assert end.returncode == 4
-    assert "run it as root" in end.stderr
+    assert f"type: sudo {sys.executable} -m pgtrace lab pages " in end.stderr
 
 
 def test_a_network_file_system(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ from pgtrace.engines.light import Light
 from pgtrace.files.documents import load
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Operation, Query, sums_of
-from pgtrace.postgres import binary
+from pgtrace.postgres import binary, discovery
+from pgtrace.tracing.options import TraceOptions
+from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
 from pgtrace_command import Pgtrace, run
 
@@ -565,6 +567,29 @@ def test_a_binary_that_does_not_export_what_is_looked_at(
     assert (taken.probes.queries, taken.probes.not_measured) == ("none", [said])
     assert taken.totals["read"].count > 1000
     assert load(file).probes.queries == "usdt"
+
+
+def test_a_server_that_shows_nothing_costs_the_queries_of_others_no_probe(
+    server: Server, disk_directory: Path
+) -> None:
+    """Anybody may run such a one on a host on which all servers are traced."""
+    other = server(**SMALL)
+    with without(disk_directory, notes=True, lacking=["MyBEEntry"]) as hidden:
+        servers = [discovery.server(each.postmaster_pid) for each in (hidden, other)]
+        target = Target.of_servers(servers)
+        assert target.tier() == "light"
+        tracer = Tracer(target, TraceOptions(probe_type=PROBE_TYPE, queries="light"))
+        try:
+            for each in hidden, other:
+                with each.connect() as connection:
+                    for _ in range(3):
+                        connection.execute("select count(*) from tbl_cost_align")
+        finally:
+            taken = tracer.stop()
+    assert taken.probes.queries == "memory"
+    assert "queries: a server's binary does not export MyBEEntry" in taken.probes.not_measured
+    told = [query for backend in taken.backends for query in backend.queries if query.text]
+    assert sum(io.count for query in told for io in query.io) > 1000
 
 
 @pytest.mark.parametrize(("whole", "way"), [(True, "memory"), (False, "usdt")])

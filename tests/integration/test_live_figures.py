@@ -25,7 +25,7 @@ from pgtrace.model import decoding
 from pgtrace.model.capture import Capture, Operation
 from pgtrace.model.since import since
 from pgtrace.tracing.options import TraceOptions
-from pgtrace.tracing.targets import Target
+from pgtrace.tracing.targets import Filters, Target
 from pgtrace.tracing.tracer import POLL_S, Tracer
 
 SETTINGS = {
@@ -103,16 +103,19 @@ def live(
     *,
     queries: Tier = "light",
     operations: tuple[Operation, ...] = ("read",),
+    filters: Filters | None = None,
+    times: bool = False,
 ) -> Iterator[Live]:
     options = TraceOptions(
         queries=queries,
         probe_type="tracepoint",
         operations=operations,
+        times=times,
         dsn=server.dsn(),
         by_relation=True,
         live=True,
     )
-    tracer = Tracer(Target.find(server.postmaster_pid), options)
+    tracer = Tracer(Target.of_pids((server.postmaster_pid,), filters), options)
     try:
         tracer.require_names()
         yield Live(tracer)
@@ -293,15 +296,68 @@ def test_a_row_has_its_own_histogram(server: PrivateCluster) -> None:
 
 def test_hits_in_shared_buffers_are_told_of_who_connects(server: PrivateCluster) -> None:
     with server.connect() as connection, live(server) as session:
-
-        def cached() -> None:
-            end = time.monotonic() + 6
-            while time.monotonic() < end:
-                connection.execute("select count(*) from pg_class")
-
-        session.during(cached)
+        session.during(lambda: cached(connection))
         window = session.kept.window(2)
         said = " ".join(head.lines(session.begin, window, session.kept, width=300))
     assert window.buffers
     assert window.buffers[0] > 1000
     assert "shared_buffers" in said or "all was found in shared_buffers" in said
+
+
+@pytest.mark.parametrize(
+    ("filters", "known"),
+    [
+        (Filters(datnames=frozenset({"postgres"})), True),
+        (Filters(datnames=frozenset({"template1"})), False),
+        (Filters(usenames=frozenset({"postgres"})), None),
+    ],
+)
+def test_hits_are_those_of_the_databases_that_are_traced(
+    server: PrivateCluster, filters: Filters, known: bool | None
+) -> None:
+    """The server counts nobody else's apart."""
+    with server.connect() as connection, live(server, filters=filters) as session:
+        session.during(lambda: cached(connection))
+        window = session.kept.window(2)
+        said = " ".join(head.lines(session.begin, window, session.kept, width=300))
+    if known is None:
+        assert window.buffers is None
+        assert "; shared_buffers not known but of whole databases." in said
+    else:
+        assert window.buffers
+        assert (window.buffers[0] > 1000) is known
+
+
+def test_the_time_of_parallel_workers_is_their_leaders(server: PrivateCluster) -> None:
+    """As their reads are: what three processes do in a second takes three."""
+    took = 0.0
+
+    def work() -> None:
+        nonlocal took
+        while took < 3:
+            make_cold(server, connection)
+            began = time.monotonic()
+            connection.execute("select max(length(repeat(md5(info), 500))) from tbl_cost_align")
+            took += time.monotonic() - began
+
+    with server.connect() as connection, live(server, times=True) as session:
+        pid = connection.info.backend_pid
+        connection.execute("set max_parallel_workers_per_gather = 2")
+        for each in "parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size":
+            connection.execute(f"set {each} = 0")
+        session.during(work)
+        window, names = session.kept.window(len(session.kept)), session.kept.names
+    spent, reads = Counter[int](), Counter[int]()
+    for (process, _), ns in window.spent.items():
+        spent[names.processes[process].pid] += ns
+    for fact, total in window.facts.items():
+        reads[names.processes[fact.process].pid] += total.total_ns
+    assert {each.backend_type for each in names.processes.values()}.isdisjoint({"parallel worker"})
+    assert spent[pid] / 1e9 > 1.5 * took
+    assert 0 < reads[pid] < spent[pid]
+
+
+def cached(connection: Connection) -> None:
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        connection.execute("select count(*) from pg_class")

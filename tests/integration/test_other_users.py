@@ -107,11 +107,21 @@ def test_who_may_look_but_not_trace(connection: Connection) -> None:
     assert "Type: sudo " in err
 
 
+def test_a_file_of_roots(tmp_path: Path) -> None:
+    """What root captured: the line works as it is printed."""
+    file = tmp_path / "a file.json"
+    file.write_text("{}")
+    file.chmod(0o600)
+    code, out, err = run("report", file, command=OTHER)
+    assert (code, out) == (2, "")
+    assert re.search(rf"Permission denied\..*type: sudo .*pgtrace report '{file}'$", err.rstrip())
+
+
 def test_doctor_of_another_user(cluster: PrivateCluster) -> None:
     code, out, _ = run("doctor", command=OTHER)
     assert code == 4
     assert "belong to another user" in out
-    assert out.splitlines()[-1].startswith("Nothing can be traced by this user: ")
+    assert out.startswith("Nothing can be traced by this user: ")
     code, out, _ = run("doctor", "--measure", command=OTHER)
     assert code == 4
     assert "Cost\n  -   cost: not measured: " in out

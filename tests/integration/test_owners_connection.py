@@ -302,6 +302,23 @@ def test_a_role_that_is_not_let_in_costs_the_names_alone(
     assert required.code == 7
 
 
+def test_root_whom_peer_does_not_let_in_is_told_what_to_type(restartable: PrivateCluster) -> None:
+    hba = restartable.datadir / "pg_hba.conf"
+    before = hba.read_text()
+    hba.write_text("local all all peer\n")
+    try:
+        os.kill(restartable.postmaster_pid, signal.SIGHUP)
+        time.sleep(0.5)
+        dsn = f"host={restartable.socket_dir} port={restartable.port} dbname=postgres user=postgres"
+        named = (f"--server={restartable.datadir}", "--dsn", dsn)
+        ended = run("capture", *named, "--require-names", "--duration", 1)
+    finally:
+        hba.write_text(before)
+        os.kill(restartable.postmaster_pid, signal.SIGHUP)
+    assert ended.code == 7
+    assert re.search("Peer authentication failed .*leave --dsn out.*host=localhost", ended.err)
+
+
 @contextmanager
 def listening(directory: Path, port: int, uid: int, greeting: bytes) -> Iterator[None]:
     """A socket where the server's would be, which says that to all who come."""

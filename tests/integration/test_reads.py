@@ -285,6 +285,7 @@ def test_a_file_in_the_place_of_one_that_is_gone_is_another(
     place.mkdir(parents=True)
     code = f"""
 import os
+print("ready", flush=True)
 input()
 for number in range({FILES}):
     path = f"{place}/{{100000 + number}}"
@@ -296,12 +297,11 @@ for number in range({FILES}):
 print("done", flush=True)
 input()
 """
-    with (
-        Child(sys.executable, "-c", code) as child,
-        trace(child.pid, any_process=True, by_relation=True, probe_type=way) as tracer,
-    ):
-        child.say("")
-        assert child.line() == "done\n"
+    with Child(sys.executable, "-c", code) as child:
+        assert child.line() == "ready\n"  # the interpreter has read its own files
+        with trace(child.pid, any_process=True, by_relation=True, probe_type=way) as tracer:
+            child.say("")
+            assert child.line() == "done\n"
     place.rmdir()
     (process,) = tracer.capture().backends
     read = Counter[str | None]()

@@ -132,10 +132,17 @@ def test_nothing_given_and_several_servers(cluster: PrivateCluster, other: Priva
     assert "--all" in ended.err
 
 
+def test_wait_is_for_filters(cluster: PrivateCluster) -> None:
+    """Without one it would wait for nobody."""
+    ended = run("capture", "--server", cluster.datadir, "--wait")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--wait waits for a backend of --datname" in ended.err
+
+
 def test_no_server() -> None:
     ended = run("capture", "--duration", 1, command=on_a_host_of())
     assert (ended.code, ended.out) == (3, "")
-    assert "no PostgreSQL server is running here" in ended.err
+    assert "No PostgreSQL server runs here" in ended.err
     for name in 1, "/nowhere":
         ended = run("capture", "--duration", 1, "--server", name)
         assert (ended.code, ended.out) == (3, "")

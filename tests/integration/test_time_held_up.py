@@ -21,7 +21,7 @@ from fix_cluster import SEQUENTIAL, SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.tracer import trace
-from time_watch import MS, PROBE_TYPE, Watched, counting, schedstat, watching
+from time_watch import MS, PROBE_TYPE, Watched, counting, kind_of, schedstat, watching
 
 MUCH = "select repeat('x', 1000) from generate_series(1, 300000)"
 HELD_S = 0.5
@@ -235,21 +235,28 @@ def test_who_gets_little_of_a_cpu_waits_for_it(
     """Beside one that wants it all the time. How little depends on their sessions, too: each has
     the same share (sched_autogroup), so the other one needs a session that has nothing else.
     """
+
+    def awake() -> tuple[int, int]:
+        """By the kernel, and by what was traced, outside of queries as well."""
+        wait_for(lambda: state_of(watched.pid) == "S")  # then neither has anything outstanding
+        (backend,) = watched.tracer.capture().backends
+        kinds = {"cpu", "run_queue"}
+        traced = sum(each.total_ns for each in backend.times if kind_of(each) in kinds)
+        return sum(schedstat(watched.pid)), traced
+
     os.sched_setaffinity(watched.pid, {1})
     gives(watched.pid)
     with busy_loop(1) as busy:
         wait_for(lambda: schedstat(busy.pid)[0] > 50 * MS)
-        before = schedstat(watched.pid)
+        before = awake()
         watched.connection.execute(f"{counting(2_000_000)} /* little */")
         event = watched.query("little")
-        after = schedstat(watched.pid)
+        by_kernel, traced = (b - a for a, b in zip(before, awake(), strict=True))
     waits, elapsed = watched.waits(event), event.end_ns - event.start_ns
     assert least * elapsed <= waits.get("run_queue", 0) <= most * elapsed
-    ran, waited = (b - a for a, b in zip(before, after, strict=True))
-    # The kernel's figures have what came before the query, and after it, too
-    own = waits["cpu"] + waits.get("run_queue", 0)
-    assert own <= (ran + waited) * 1.005
-    assert own == pytest.approx(ran + waited, rel=0.05)
+    assert waits["cpu"] + waits.get("run_queue", 0) <= by_kernel * 1.005
+    # On a busy host it waits for a while before it takes the query, too: 20 ms beside 223
+    assert traced == pytest.approx(by_kernel, rel=0.01, abs=0.1 * MS)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -431,6 +432,31 @@ def test_a_process_that_ended_as_tracing_began_has_no_time(
         ) as tracer:
             time.sleep(0.2)
     assert not any(each.times for each in tracer.capture().backends if each.pid == pid)
+
+
+def test_who_ends_while_a_capture_is_made_has_what_went_on(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten minutes in which it waited for a lock, if capture and client are stopped together."""
+    connection = cluster.connect()
+    pid = connection.info.backend_pid
+    with trace(pid, probe_type=PROBE_TYPE, times=True) as tracer:
+        detach = tracer.engine.detach
+
+        def then_end() -> int:
+            ended_ns = detach()
+            os.kill(pid, signal.SIGTERM)
+            wait_until_gone(pid)
+            return ended_ns
+
+        monkeypatch.setattr(tracer.engine, "detach", then_end)
+        connection.pgconn.send_query(b"select pg_sleep(60)")
+        wait_for(lambda: tracer.account().running and tracer.account().snapshot.asleep)
+        time.sleep(0.5)
+    connection.close()
+    (backend,) = tracer.capture().backends
+    slept = sum(each.total_ns for each in backend.times if each.wait_event == "PgSleep")
+    assert 490 * MS <= slept <= tracer.capture().duration_s * 1e9
 
 
 def test_who_changes_what_it_waits_for_as_tracing_begins_is_looked_at_again(

@@ -51,6 +51,11 @@ def device_read(process: int, statement: int, place: int, count: int, ns: int) -
     return Cell(process, statement, place, "read", "device", count, 8192 * count, ns)
 
 
+def hidden_read(process: int, statement: int, place: int, count: int, ns: int) -> Cell:
+    """So many of which it is not known where they were served."""
+    return Cell(process, statement, place, "read", "unknown", count, 8192 * count, ns)
+
+
 def cached_read(process: int, statement: int, place: int, count: int, ns: int) -> Cell:
     """So many from the page cache."""
     return Cell(process, statement, place, "read", "page_cache", count, 8192 * count, ns)

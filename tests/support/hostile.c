@@ -67,10 +67,50 @@ static void hold_up(const char *name, int itself)
 	pthread_create(&thread, 0, map_again, 0);
 }
 
+#ifdef CHANGES
+/* Has what probes of queries go into, and runs another program when it is told to. */
+
+#define PROBE(name) \
+	__asm__ volatile("990: nop\n" \
+		".pushsection .note.stapsdt,\"\",%%note\n" \
+		".balign 4\n" \
+		".4byte 992f - 991f, 994f - 993f, 3\n" \
+		"991: .asciz \"stapsdt\"\n" \
+		"992: .balign 4\n" \
+		"993: .8byte 990b, 0, 0\n" \
+		".asciz \"postgresql\"\n" \
+		".asciz \"" name "\"\n" \
+		".asciz \"8@%%rdi\"\n" \
+		"994: .balign 4\n" \
+		".popsection\n" :)
+
+#define FUNCTION(name, probe) \
+	void name(void) \
+	{ \
+		PROBE(probe); \
+	}
+
+FUNCTION(AbortCurrentTransaction, "statement__status")
+FUNCTION(PortalRun, "query__execute__done")
+FUNCTION(pgstat_report_activity, "query__done")
+FUNCTION(pgstat_report_query_id, "query__begin")
+void *MyBEEntry;
+char *debug_query_string;
+
+static void change(int signal)
+{
+	execl("./other", "./other", (char *)0);
+	_exit(1);
+}
+#endif
+
 int main(int count, char **arguments)
 {
 	if (count > 1)
 		hold_up(arguments[1], count > 2);
+#ifdef CHANGES
+	signal(SIGUSR1, change);
+#endif
 	write(1, "ready\n", 6);
 	if (count > 2)
 		write(start[1], "", 1);

@@ -20,9 +20,12 @@ UID = 61234
 SECRET = "pgtrace-secret-5f1c"
 
 
-def compiled(to: Path, version: str | None = "15.18") -> Path:
-    """The program; without a version, the one that is asked for is in PG_VERSION."""
+def compiled(to: Path, version: str | None = "15.18", *, changes: bool = False) -> Path:
+    """The program; without a version, the one that is asked for is in PG_VERSION. One that
+    `changes` has what is probed, and runs what is called `other` on SIGUSR1.
+    """
     options = [f'-DVERSION="{version}"'] if version else []
+    options += ["-DCHANGES"] if changes else []
     source = Path(__file__).with_name("hostile.c")
     subprocess.run(
         ["gcc", "-w", "-pthread", "-rdynamic", "-Wl,--hash-style=gnu", *options, "-o", to, source],

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captures import CACHED, DEVICE, some_backend, some_capture, some_query, some_reads
-from pgtrace.errors import TargetError
+from pgtrace.errors import UsageError
 from pgtrace.model.capture import Backend, Capture
 from pgtrace.reporters.csv_form import report
 from pgtrace.reporters.view import ORDERS, Choice, Order, Part, View
@@ -88,5 +88,5 @@ def test_no_text_of_others_is_run_by_a_spreadsheet_or_breaks_a_row(name: str) ->
 
 
 def test_a_table_without_rows_is_said() -> None:
-    with pytest.raises(TargetError, match="no statements in it"):
+    with pytest.raises(UsageError, match="no statements in it"):
         list(report(some_capture(), View()))

@@ -9,6 +9,7 @@ from pgtrace.engines import Postmaster, io_workers, layout
 
 MINE, THEIRS = 100, 200
 PLACE, OTHER_PLACE = 120, 64
+PROGRAM: Any = SimpleNamespace(identity=(1, 2))
 
 
 class Kept:
@@ -38,7 +39,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
         attach_io_workers=lambda *_: None, attach_submissions=lambda *_: True
     )
     monkeypatch.setattr(io_workers, "probes", asked)
-    monkeypatch.setattr(io_workers.program_file, "identity", lambda _: (1, 2))
+    monkeypatch.setattr(io_workers.program_file, "identity", lambda _: PROGRAM.identity)
     return Kept()
 
 
@@ -50,7 +51,7 @@ def traced(kept: Kept, live: layout.Live, *owners: int) -> io_workers.IoWorkers:
     """As many servers, of these users."""
     loaded: Any = kept
     found = io_workers.IoWorkers(loaded, live)
-    assert found.attach("/proc/1/exe", -1) is None
+    assert found.attach(PROGRAM, -1) is None
     for place, uid in enumerate(owners):
         found.join(place, server(place + 1, uid))
     return found

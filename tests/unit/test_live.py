@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frames import BEGIN, FIRST_S, cached_read, device_read, some_frame
+from frames import BEGIN, FIRST_S, cached_read, device_read, hidden_read, some_frame
 from pgtrace.live import head, link, tabs, text
 from pgtrace.live.frame import Begin, Cell, Doing, Frame, Look, Place, Process, Said, Spent
 from pgtrace.live.kept import Fact, Kept
@@ -61,15 +61,55 @@ def test_each_list_adds_up_the_same_reads() -> None:
 
 
 def test_what_is_not_measured_is_not_nothing() -> None:
-    cells = [Cell(1, 1, 1, "read", "unknown", 5, 40960, MS)]
-    kept = kept_of(some_frame(1, cells))
+    kept = kept_of(some_frame(1, [hidden_read(1, 1, 1, 5, MS)], buffers=(30, 5), buffers_s=2.0))
     (row,) = values(kept, "statement").values()
     assert row["device/s"] is None
+    assert row["share"] is None
     assert row["cached"] is None
     assert row["reads/s"] == 5
     window = kept.window(1)
-    assert "not measured" in " ".join(head.lines(BEGIN, window, kept, width=80))
+    assert head.lines(BEGIN, window, kept, width=120)[2:] == [
+        "Waiting for the device: not measured.",
+        "Reads: 5.00/s, 40.0 KiB/s not known.",
+        "Blocks found: 75 % shared_buffers, 25 % not known.",
+        "Time of reads: 100 % not known.",
+        "Device wait   (none known)",
+    ]
     assert "--time" in tabs.listing("wait event", window, kept, BEGIN).empty
+
+
+def test_reads_from_where_is_not_known_are_a_part_of_their_own() -> None:
+    """As those that io_uring finds in the page cache, and those of NFS beside a local volume."""
+    cells = [hidden_read(1, 1, 1, 90, 40 * MS), device_read(1, 1, 1, 10, 60 * MS)]
+    kept = kept_of(some_frame(1, cells, buffers=(600, 100), buffers_s=2.0))
+    assert head.lines(BEGIN, kept.window(1), kept, width=120)[2:] == [
+        "Waiting for the device: at least 60.0 ms a second.",
+        "Reads: 100/s, 80.0 KiB/s from device, 720.0 KiB/s not known.",
+        "Blocks found: 75 % shared_buffers, 2.5 % device, 22 % not known.",
+        "Time of reads: 60 % device, 40 % not known.",
+        "Device wait █ (█: at least 60 ms a second)",
+    ]
+
+
+def test_that_nobody_waited_is_said_where_little_is_hidden() -> None:
+    """As reports do."""
+    for hidden, said in ((9, "none, as far as is known"), (11, "not measured")):
+        cells = [hidden_read(1, 1, 1, 1, hidden * MS), cached_read(1, 1, 1, 1, (100 - hidden) * MS)]
+        kept = kept_of(some_frame(1, cells))
+        assert f"Waiting for the device: {said}." in head.lines(
+            BEGIN, kept.window(1), kept, width=80
+        )
+
+
+def test_what_share_was_cached_is_told_where_it_is_known_of_nearly_all() -> None:
+    """Else all that is from the page cache may be hidden, as with io_uring."""
+    for hidden, cached in ((10, 80 / 90), (11, None)):
+        cells = [hidden_read(1, 1, 1, hidden, MS), cached_read(1, 1, 1, 80, MS)]
+        cells.append(device_read(1, 1, 1, 20 - hidden, MS))
+        (row,) = values(kept_of(some_frame(1, cells)), "statement").values()
+        assert row["cached"] == cached
+        assert row["share"] == 1
+        assert row["device/s"] == MS
 
 
 def test_a_window_is_the_sum_of_its_seconds() -> None:
@@ -143,7 +183,7 @@ def test_pids_are_sorted_as_numbers_and_what_is_unknown_comes_last() -> None:
         1: Process(99, "client backend", None, None, None),
         2: Process(1234, "client backend", None, None, None),
     }
-    cells = [device_read(1, 1, 1, 1, MS), Cell(2, 1, 1, "read", "unknown", 1, 8192, MS)]
+    cells = [device_read(1, 1, 1, 1, MS), hidden_read(2, 1, 1, 1, MS)]
     kept = kept_of(some_frame(1, cells, processes=names))
     found = tabs.listing("backend", kept.window(1), kept, BEGIN)
     assert [row.number for row in found.sorted(0).rows] == [2, 1]
@@ -178,6 +218,40 @@ def test_the_answer_stands_above() -> None:
     assert "Blocks found: 75 % shared_buffers, 19 % page cache, 6.2 % device." in said
 
 
+def test_blocks_are_those_of_relations() -> None:
+    """As in a report: what else is read, such as temporary files, shared buffers never hold."""
+    places = {
+        1: Place("public.orders (heap)", "pg_default", "heap"),
+        2: Place("temporary", "pg_default", "temporary"),
+        3: Place("wal", None, "wal"),
+        4: Place("unknown", None),
+    }
+    cells = [
+        device_read(1, 1, 1, 10, 500 * MS),
+        cached_read(1, 1, 1, 30, MS),
+        cached_read(1, 1, 2, 1000, MS),
+        device_read(1, 1, 3, 1000, MS),
+        cached_read(1, 1, 4, 10, MS),
+    ]
+    kept = kept_of(some_frame(1, cells, places=places, buffers=(100, 50), buffers_s=2.0))
+    said = head.lines(BEGIN, kept.window(1), kept, width=100)
+    assert "Blocks found: 50 % shared_buffers, 40 % page cache, 10 % device." in said
+    assert "Reads: 2,050/s, 8.1 MiB/s from page cache, 7.9 MiB/s from device." in said
+
+
+def test_who_is_active_is_counted_of_clients_alone() -> None:
+    """As those are that there are."""
+    processes = {
+        1: Process(11, "client backend", "shop", "web", None),
+        2: Process(12, "autovacuum worker", "shop", None, None),
+        3: Process(13, "client backend", "shop", "web", None),
+    }
+    doing = [Doing(1, "active"), Doing(2, "active"), Doing(3, "idle in transaction")]
+    for saw_all, said in ((True, "2 clients, 1 active."), (False, "2 clients, at least 1 active.")):
+        kept = kept_of(some_frame(1, [], processes=processes, doing=doing, saw_all=saw_all))
+        assert head.lines(BEGIN, kept.window(1), kept, width=80)[0] == f"12:00:01 UTC: {said}"
+
+
 @st.composite
 def _seconds(draw: st.DrawFn) -> Frame:
     """Of a busy server, of one where nobody asks, and of one whose devices are not measured."""
@@ -187,20 +261,28 @@ def _seconds(draw: st.DrawFn) -> Frame:
         for count in draw(st.lists(st.integers(1, 10**5), max_size=3))
     ]
     buffers = draw(st.sampled_from([None, (0, 0), (10**6, 1), (1, 10**6)]))
-    return some_frame(1, cells, buffers=buffers, buffers_s=1.0, away=draw(st.booleans()))
+    return some_frame(
+        1, cells, buffers=buffers, buffers_s=1.0,
+        away=draw(st.booleans()), saw_all=draw(st.booleans()),
+    )  # fmt: skip
 
 
 @given(
     st.lists(_seconds(), min_size=2, max_size=2), st.integers(20, 132),
-    st.sampled_from(["yet", "without a connection", "of several servers"]),
+    st.sampled_from(
+        ["yet", "without a connection", "of several servers", "but of whole databases"]
+    ),
 )  # fmt: skip
 def test_the_head_is_as_high_whatever_the_numbers_are(
     frames: list[Frame], width: int, no_buffers: str
 ) -> None:
     """Else all that is below would jump from second to second."""
     begin = msgspec.structs.replace(BEGIN, no_buffers=no_buffers)
-    several = [kept_of(frame) for frame in frames]
-    one, other = (head.lines(begin, kept.window(1), kept, width=width) for kept in several)
+    kept = kept_of(*frames)
+    one, other = (
+        head.lines(begin, kept.window(1, back=back), kept, width=width, back=back)
+        for back in (0, 1)
+    )
     assert len(one) == len(other)
     assert max(map(len, [*one, *other])) <= width
 
@@ -234,6 +316,15 @@ def test_what_is_not_known_of_shared_buffers_has_its_reason() -> None:
         said = head.lines(begun, kept.window(1), kept, width=120)
         found = "Blocks found: 100 % page cache, 0 % device"
         assert f"{found}; shared_buffers not known {reason}." in said
+
+
+def test_seconds_in_which_hits_are_not_known_are_no_seconds_without() -> None:
+    """As after a reset of the server's numbers."""
+    cells = [cached_read(1, 1, 1, 100, MS)]
+    known = [some_frame(n, cells, buffers=(600, 100), buffers_s=2.0) for n in range(5)]
+    kept = kept_of(*known, *(some_frame(n, cells, buffers_s=2.0) for n in range(5, 10)))
+    said = head.lines(BEGIN, kept.window(10), kept, width=80)
+    assert "Blocks found: 75 % shared_buffers, 25 % page cache, 0 % device." in said
 
 
 def test_all_time_is_what_is_spent_but_waiting_for_work() -> None:

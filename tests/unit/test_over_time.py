@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from captures import HOSTILE, some_capture
-from pgtrace.errors import TargetError
+from pgtrace.errors import UsageError
 from pgtrace.model import encoding
 from pgtrace.model.capture import (
     Backend,
@@ -362,7 +362,7 @@ def test_whatever_a_file_says_is_drawn(
     decode_capture(encoding.encode(capture))
     drawn(capture, width)
     html_over_time.over_time(capture, nowhere)
-    with suppress(TargetError):
+    with suppress(UsageError):
         span.sections(capture, span.Span("12:00:00", None), Choice())
 
 

@@ -423,8 +423,8 @@ def test_one_backend_needs_no_summary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--backend", "77"], 3, "has no backend 77: --backends shows those that it has"),
-        (["--statement", "nobody"], 3, "has no statement 'nobody': --statements shows those"),
+        (["--backend", "77"], 2, "has no backend 77: --backends shows those that it has"),
+        (["--statement", "nobody"], 2, "has no statement 'nobody': --statements shows those"),
         (["--top", "0"], 2, "argument --top: '0' is not a number above 0"),
         (["--top", "many"], 2, "argument --top: 'many' is not a number above 0"),
         (["--backend", "abc"], 2, "argument --backend: 'abc' is not a pid"),

@@ -1,6 +1,7 @@
 """A server that comes in the place of another is traced, also where that fails at first."""
 
 import math
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from pgtrace.engines import attachments
+from pgtrace.engines import Request, attachments
 from pgtrace.errors import PgtraceError
 from pgtrace.linux.process_events import Event
+from pgtrace.linux.program_file import Program, identity
 from pgtrace.postgres import discovery
+from pgtrace.postgres.binary import Programs
 from pgtrace.postgres.discovery import Place, Server
 from pgtrace.postgres.proc import Process
 from pgtrace.tracing import server_watch
@@ -46,21 +49,21 @@ class Watched:
         patch(server_watch, "Life", Life)
         patch(Process, "binary", property(lambda process: Path(process.exe)))
         patch(server_watch, "postmaster", lambda one, memory: one.postmaster_pid)
-        patch(server_watch, "unfollowed", lambda _: None)
-        patch(server_watch, "all_unfollowed", lambda _: [])
+        patch(server_watch, "unfollowed", lambda *_: None)
         patch(Server, "runs", lambda one: one.postmaster_pid in self.runs)
         patch(Servers, "_learn", lambda *_: None)
         patch(discovery, "successor", self.successor)
         patch("time.monotonic", lambda: self.now)
         target: Any = SimpleNamespace(servers=servers, whole=True)
-        self.servers = Servers(self.engine, target)
+        programs = {found for each in BINARIES[:1] if (found := identity(each))}
+        self.servers = Servers(self.engine, target, Request(programs=frozenset(programs)))
 
     def successor(self, of: Server) -> Server | None:
         there = (each for each in self.runs.values() if each.place.is_that_of(of.place))
         return next(there, None)
 
-    def follow(self, old: int, new: int, binary: str | None) -> None:
-        self.tried.append((old, new, binary))
+    def follow(self, old: int, new: int, binary: Program | None) -> None:
+        self.tried.append((old, new, str(binary) if binary else None))
         if new in self.failing:
             raise PgtraceError("no room")
 
@@ -180,10 +183,10 @@ def test_a_newer_version_in_the_place_of_an_older_one(
     assert watched.engine.not_measured == (missing if beside == "17.6" else [])
 
 
-@pytest.mark.parametrize("binary", [None, "/bin/true"])
+@pytest.mark.parametrize("is_another", [False, True])
 @pytest.mark.parametrize("error", [PgtraceError("no room"), OSError("gone")])
 def test_of_probes_that_cannot_all_be_attached_none_stays(
-    monkeypatch: pytest.MonkeyPatch, binary: str | None, error: Exception
+    monkeypatch: pytest.MonkeyPatch, is_another: bool, error: Exception
 ) -> None:
     """What says why is not measured; all else is for who tries again."""
     links = ["of before"]
@@ -200,13 +203,15 @@ def test_of_probes_that_cannot_all_be_attached_none_stays(
         raise error
 
     monkeypatch.setattr(tried, "_attach_asking", attach)
-    new: Any = SimpleNamespace(pid=2, io_workers=True, aio=True)
-    for _ in range(2):
-        if isinstance(error, OSError):
-            with pytest.raises(OSError, match="gone"):
+    new: Any = SimpleNamespace(pid=os.getpid(), io_workers=True, aio=True)
+    with Programs() as programs:
+        binary = programs.of(BINARIES[0]) if is_another else None
+        for _ in range(2):
+            if isinstance(error, OSError):
+                with pytest.raises(OSError, match="gone"):
+                    tried.follow(new, binary)
+            else:
                 tried.follow(new, binary)
-        else:
-            tried.follow(new, binary)
-            (reason,) = missing
-            assert reason.endswith("of the server started since: no room")
-        assert links == ["of before"]
+                (reason,) = missing
+                assert reason.endswith("of the server started since: no room")
+            assert links == ["of before"]

@@ -3,7 +3,7 @@
 import pytest
 from test_over_time import QUIET, io, of_scan, session
 
-from pgtrace.errors import TargetError, UsageError
+from pgtrace.errors import UsageError
 from pgtrace.model.capture import Capture
 from pgtrace.reporters.sections.span import Span, check
 from pgtrace.reporters.terminal import server_report
@@ -76,7 +76,7 @@ def test_a_session_goes_on_after_midnight(capture: Capture) -> None:
     [("12:00:06", None), ("13:00", None), (None, "11:59:30"), ("12:00:04", "12:00:02")],
 )
 def test_a_time_that_is_not_in_it(capture: Capture, since: str | None, until: str | None) -> None:
-    with pytest.raises(TargetError, match="lasted from 12:00:00 to 12:00:06"):
+    with pytest.raises(UsageError, match="lasted from 12:00:00 to 12:00:06"):
         shown(capture, since, until)
 
 
@@ -88,7 +88,7 @@ def test_nothing_was_done_then(capture: Capture) -> None:
 
 def test_a_file_without_seconds(capture: Capture) -> None:
     capture.intervals[0].length = None
-    with pytest.raises(TargetError, match="second by second"):
+    with pytest.raises(UsageError, match="second by second"):
         shown(capture, "12:00:01")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from captures import HOSTILE, some_backend, some_capture, some_query
 from html_page import HtmlPage
-from pgtrace.errors import TargetError
+from pgtrace.errors import UsageError
 from pgtrace.model.capture import Capture, Time
 from pgtrace.reporters import folded, speedscope
 from pgtrace.reporters.html import capture_page
@@ -46,7 +46,7 @@ def test_stacks_have_all_time_once(of_query: list[Time], others: list[Time], tex
 
 @pytest.mark.parametrize("form", [folded, speedscope])
 def test_without_times_there_are_no_stacks(form: ModuleType) -> None:
-    with pytest.raises(TargetError, match="--time"):
+    with pytest.raises(UsageError, match="--time"):
         list(form.report(some_capture(some_backend()), View()))
 
 

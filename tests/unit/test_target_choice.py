@@ -2,19 +2,21 @@
 
 import dataclasses
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from child import Child
-from pgtrace.engines import Request, layout, select
+from pgtrace.engines import Probed, Request, layout, select
 from pgtrace.errors import UnsupportedError
 from pgtrace.linux import namespaces
 from pgtrace.postgres import binary, proc
+from pgtrace.postgres.binary import Programs
 from pgtrace.postgres.discovery import Backend, Place, Server
 from pgtrace.tracing import targets
 from pgtrace.tracing.options import TraceOptions
-from pgtrace.tracing.targets import Target
+from pgtrace.tracing.targets import Filters, Target
 from pgtrace.tracing.tracer import Tracer
 
 CLIENT, WORKER, IO_WORKER = 1, 2, 3
@@ -24,6 +26,12 @@ CLIENT, WORKER, IO_WORKER = 1, 2, 3
 def server(pid: int, version: str) -> Server:
     """A server whose binary is that of a process which runs for certain."""
     return Server(proc.process(pid), version, Place("/data", (1, 2), None), 8192, 5432, None, None)
+
+
+def program(process: proc.Process) -> Path:
+    """What the server's children would run."""
+    runs = process.pid if Path(f"/proc/{process.pid}").exists() else process.ppid
+    return Path(f"/proc/{runs}/exe")
 
 
 def family(one: Server, *, activity: bool = True) -> list[Backend]:
@@ -44,15 +52,38 @@ def family(one: Server, *, activity: bool = True) -> list[Backend]:
 @pytest.fixture(autouse=True)
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "backends", family)
+    monkeypatch.setattr(proc.Process, "binary", property(program))
 
 
 def request(target: Target, *, charge: bool = True, most: int = 1024) -> Request:
-    return target.request(TraceOptions(charge=charge, most_backends=most))
+    return asked_with(target, TraceOptions(charge=charge, most_backends=most))
+
+
+def asked_with(target: Target, options: TraceOptions) -> Request:
+    """What is asked, whose files are closed by now."""
+    with Programs() as programs:
+        return target.request(options, programs)
+
+
+def probed(binaries: Iterable[Probed]) -> list[tuple[str, int]]:
+    return [(program.name, pid) for program, pid in binaries]
 
 
 def one_backend(of: Server) -> Target:
     client = family(of)[CLIENT]
     return Target((client.pid,), (client,), (of,))
+
+
+def test_what_the_server_counts_by_databases_is_that_of_whole_databases_alone() -> None:
+    own = server(os.getpid(), "15.18")
+    for filters, expected in (
+        (Filters(), True),
+        (Filters(datnames=frozenset({"shop"})), True),
+        (Filters(datnames=frozenset({"shop"}), usenames=frozenset({"web"})), False),
+        (Filters(backend_types=frozenset({"client backend"})), False),
+    ):
+        assert Target.of_servers([own], filters).is_of_databases is expected
+    assert not one_backend(own).is_of_databases
 
 
 @pytest.mark.parametrize(
@@ -62,7 +93,7 @@ def test_supported_version(version: str) -> None:
     """Or one that came after pgtrace, which is tried with what its binary offers."""
     own = server(os.getpid(), version)
     asked = request(Target.of_servers([own]))
-    assert asked.binaries == ((f"/proc/{os.getpid()}/exe", -1),)
+    assert probed(asked.binaries) == [(f"/proc/{os.getpid()}/exe", -1)]
     assert (asked.unfollowed, asked.not_measured) == (frozenset(), ())
     assert asked.aio == asked.io_uring == (int(version[:2]) >= 18)
     assert asked.askers == asked.waiters == (asked.binaries if asked.aio else ())
@@ -106,9 +137,9 @@ def test_backend_without_its_workers_reads() -> None:
 def test_requests_of_a_backend_are_its_own_without_charging() -> None:
     """No probe in the server tells whose they are, and it need not be known."""
     own = server(os.getpid(), "18.1")
-    asked = one_backend(own).request(TraceOptions(charge=False))
+    asked = asked_with(one_backend(own), TraceOptions(charge=False))
     assert (asked.aio, asked.io_uring) == (False, True)
-    asked = one_backend(own).request(TraceOptions(charge=True, operations=("write",)))
+    asked = asked_with(one_backend(own), TraceOptions(charge=True, operations=("write",)))
     assert (asked.aio, asked.io_uring) == (False, False)
 
 
@@ -116,7 +147,7 @@ def test_unsupported_version_beside_a_supported_one() -> None:
     """The other is measured as if it were alone."""
     old, new = server(os.getpid(), "13.5"), server(os.getppid(), "18.1")
     asked = request(Target.of_servers([old, new]))
-    assert asked.binaries == ((f"/proc/{os.getppid()}/exe", -1),)
+    assert probed(asked.binaries) == [(f"/proc/{os.getppid()}/exe", -1)]
     assert asked.unfollowed == {os.getpid()}
     assert asked.aio
     assert len(asked.members) == 6
@@ -126,13 +157,13 @@ def test_unsupported_version_beside_a_supported_one() -> None:
 def test_reads_are_asked_for_and_waited_for_in_servers_that_may_leave_them_to_others(
     monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
-    monkeypatch.setattr(targets, "all_unfollowed", lambda _: {})
+    monkeypatch.setattr(targets, "all_unfollowed", lambda *_: {})
     with Child("sleep", "60") as other:  # of another binary
         servers = old, new = server(os.getpid(), "17.6"), server(other.pid, "18.1")
         clients = tuple(family(each)[CLIENT] for each in servers)
         backends = Target(tuple(each.pid for each in clients), clients, servers)
         asked = request(Target.of_servers(servers) if whole else backends)
-        assert asked.askers == ((f"/proc/{new.postmaster_pid}/exe", -1),)
+        assert probed(asked.askers) == [(f"/proc/{new.postmaster_pid}/exe", -1)]
         assert asked.waiters == asked.binaries[1:]
         assert [each.aio for each in asked.postmasters] == [False, True]
         assert not request(Target.of_servers([old])).waiters
@@ -140,7 +171,7 @@ def test_reads_are_asked_for_and_waited_for_in_servers_that_may_leave_them_to_ot
 
 def test_another_architecture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = server(os.getpid(), "15.18")
-    monkeypatch.setattr(binary, "is_foreign", lambda path: path == f"/proc/{os.getpid()}/exe")
+    monkeypatch.setattr(binary, "is_foreign", lambda file: str(file) == f"/proc/{os.getpid()}/exe")
     why = "the server's program is of another architecture than the kernel"
     asked = request(Target.of_servers([own]))
     assert asked.binaries == ()
@@ -189,13 +220,13 @@ def test_light_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """No probe waits in the server but those of calibration, and each query cannot be told."""
     monkeypatch.setattr(binary, "variable_address", lambda pid, name: len(name))
     own = Target.of_servers([server(os.getpid(), "15.18")])
-    asked = own.request(TraceOptions(charge=True, queries="light"))
+    asked = asked_with(own, TraceOptions(charge=True, queries="light"))
     assert (asked.light, asked.binaries) == (True, ())
-    assert asked.calibrate == ((f"/proc/{os.getpid()}/exe", -1),)
+    assert probed(asked.calibrate) == [(f"/proc/{os.getpid()}/exe", -1)]
     (master,) = asked.postmasters
     assert (master.entry, master.text) == (len("MyBEEntry"), len("debug_query_string"))
     with pytest.raises(ValueError, match="when a query ends"):
-        own.request(TraceOptions(charge=True, queries="light", per_query=True))
+        asked_with(own, TraceOptions(charge=True, queries="light", per_query=True))
 
 
 @pytest.mark.parametrize("missing", ["MyBEEntry", "debug_query_string"])
@@ -209,6 +240,6 @@ def test_light_tier_without_what_is_looked_at(
 
     monkeypatch.setattr(binary, "variable_address", address)
     own = Target.of_servers([server(os.getpid(), "15.18")])
-    asked = own.request(TraceOptions(charge=True, queries="light"))
+    asked = asked_with(own, TraceOptions(charge=True, queries="light"))
     assert (asked.calibrate, asked.postmasters[0].entry, asked.postmasters[0].text) == ((), 0, 0)
     assert asked.not_measured == (f"queries: a server's binary does not export {missing}",)

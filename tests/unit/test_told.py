@@ -22,6 +22,7 @@ from pgtrace.postgres.titles import Title
 from pgtrace.tracing.file_names import Place
 from pgtrace.tracing.gains import Gain
 from pgtrace.tracing.recorder import Recorder
+from pgtrace.tracing.targets import Filters
 from pgtrace.tracing.traced_process import TracedProcess
 
 SECOND = 10**9
@@ -66,7 +67,7 @@ class Server:
 
         return SimpleNamespace(
             started_ns=0,
-            target=Target(servers=[one]),
+            target=Target(servers=[one], filters=Filters(), is_of_databases=True),
             block_size=8192,
             engine=SimpleNamespace(operations=["read"], times=False, query_source="memory"),
             names=None,

@@ -78,8 +78,7 @@ class CaptureCommand:
                 if so_far:
                     so_far.look(tracer.polled, tracer.counted_ns())
                 watch()
-                if progress.is_due():
-                    progress.show(tracer.counts())
+                progress.look(tracer.counts)
 
             run_loop.run(stopper, watched, args.duration, tick, tracer.failures, rest=tracer.rest)
             progress.clear()
@@ -217,25 +216,28 @@ class _NamesLost:
             )
 
 
+_REST = 20
+"""So many times as long as counting for the terminal takes, it is not done again."""
+
+
 class _Progress:
     """One line on a terminal, about once a second."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._wanted = stderr.is_terminal() and not args.quiet
-        self._start = self._last = time.monotonic()
+        self._start = time.monotonic()
+        self._next = self._start + 1
 
-    def is_due(self) -> bool:
-        now = time.monotonic()
-        if not self._wanted or now - self._last < 1:
-            return False
-        self._last = now
-        return True
-
-    def show(self, counts: "dict[Operation, int]") -> None:
+    def look(self, counts: "Callable[[], dict[Operation, int]]") -> None:
+        """Count, and show it, if that is due: of hundreds of backends it may take a second."""
         from ..reporters.terminal.block import NAMES
 
-        so_far = ", ".join(f"{count:,} {NAMES[each]}" for each, count in counts.items())
-        stderr.say(f"\r{self._last - self._start:.0f} s, {so_far} ", end="")
+        now = time.monotonic()
+        if not self._wanted or now < self._next:
+            return
+        so_far = ", ".join(f"{count:,} {NAMES[each]}" for each, count in counts().items())
+        stderr.say(f"\r{now - self._start:.0f} s, {so_far} ", end="")
+        self._next = now + max(1, _REST * (time.monotonic() - now))
 
     def clear(self) -> None:
         if self._wanted:

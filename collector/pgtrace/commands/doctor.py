@@ -67,8 +67,9 @@ class DoctorCommand:
             print(json.dumps(document, indent=2))
         else:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-            print("\n\n".join("\n".join(lines(group, width)) for group in found))
-            print("", *folded(escape(said), width), sep="\n")
+            print(*folded(escape(said), width), sep="\n")
+            for group in found:
+                print("", *lines(group, width), sep="\n")
         return code
 
 
@@ -78,7 +79,7 @@ def lines(group: Group, width: int | None) -> Iterator[str]:
     for ability in group.abilities:
         line = f"  {_SIGNS[ability.ok]}  {escape(ability.name)}: {escape(ability.reason)}"
         yield from folded(line, width, " " * 6)
-        if ability.remedy and ability.ok is not True:
+        if ability.remedy and ability.ok is False:  # nobody types what changes nothing
             yield f"      → {escape(ability.remedy)}"
 
 

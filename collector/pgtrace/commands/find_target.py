@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import sudo
 from ..errors import PermissionDeniedError, TargetError, UsageError
 from ..terminal_text import escape
 from .notes import note
@@ -23,13 +24,13 @@ def find_one(args: argparse.Namespace) -> "Target":
     pids = _pids(args)
     if len(pids) != 1:
         what = "different pids were given." if pids else "which process?"
-        raise UsageError(f"{what} Give one pid; `pgtrace list` shows them")
+        raise UsageError(f"{what} Give one pid; `{sudo.as_root('list')}` shows them")
     target = _of_pids(args, pids)
     if target.whole:
         raise TargetError(
             f"process {pids[0]} is a postmaster, which runs no queries; "
-            "give the pid of one of its backends: `pgtrace list` shows them. "
-            f"`pgtrace capture {pids[0]}` traces the whole server"
+            f"give the pid of one of its backends: `{sudo.as_root('list')}` shows them. "
+            f"`{sudo.as_root('capture', str(pids[0]))}` traces the whole server"
         )
     return target
 
@@ -37,7 +38,7 @@ def find_one(args: argparse.Namespace) -> "Target":
 def find_any(args: argparse.Namespace) -> "Target":
     """Backends, or servers; nothing at all means the only server on this host."""
     from ..postgres import discovery
-    from ..postgres.hidden_servers import hidden_servers
+    from ..postgres.hidden_servers import hidden_servers, no_server
     from ..tracing.targets import MOST_SERVERS, Filters, Target
 
     pids = _pids(args)
@@ -59,7 +60,8 @@ def find_any(args: argparse.Namespace) -> "Target":
             which = f"no server {args.server}" if args.server else "no PostgreSQL server"
             if hidden:
                 raise PermissionDeniedError(f"{which} that you may look into: {hidden}")
-            raise TargetError(f"{which} is running here; `pgtrace list` shows what is")
+            shows = f"`{sudo.as_root('list')}` shows what is"
+            raise TargetError(f"{which} is running here; {shows}" if args.server else no_server())
         if hidden:
             note(args, f"Not traced: {hidden}")
         if len(servers) > 1 and not args.all:
@@ -95,6 +97,10 @@ def _of_pids(
 def _check_filters(args: argparse.Namespace, target: "Target") -> None:
     """Raise TargetError if no process of now passes; say so only, with --wait."""
     if target.filters.is_empty:
+        if args.wait:
+            raise UsageError(
+                "--wait waits for a backend of --datname, --usename or --backend-type: give one"
+            )
         return
     family = target.family()
     meant = family if target.whole else target.backends
@@ -102,7 +108,8 @@ def _check_filters(args: argparse.Namespace, target: "Target") -> None:
         return
     message = _none_passes(target.filters, meant)
     if not args.wait:
-        raise TargetError(f"{message}; `pgtrace list` shows them, --wait waits for one")
+        shows = f"`{sudo.as_root('list')}` shows them"
+        raise TargetError(f"{message}; {shows}, --wait waits for one")
     note(args, f"{message[0].upper()}{message[1:]}; waiting for one.")
 
 

@@ -10,7 +10,7 @@ from ..errors import PermissionDeniedError, TargetError
 from ..postgres import discovery, proc
 from ..postgres.activity import LOOKED_AT, Activity, Looker, longest_first
 from ..postgres.discovery import Backend, Server
-from ..postgres.hidden_servers import hidden_servers
+from ..postgres.hidden_servers import hidden_servers, no_server
 from ..terminal_text import ELLIPSIS, escape
 from ..units import duration
 
@@ -60,7 +60,7 @@ class ListCommand:
         if hidden:
             stderr.say(f"pgtrace: not listed: {hidden}")
         if not found:
-            raise TargetError("No PostgreSQL server runs on this host, or none in its namespaces.")
+            raise TargetError(no_server())
         return 0
 
 

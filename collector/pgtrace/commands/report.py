@@ -49,13 +49,16 @@ class ReportCommand:
             "--json", dest="format", action="store_const", const="json", help="--format json"
         )
         parser.add_argument(
-            "--planner", action="store_true", help="what reading a page cost, instead"
+            "--planner",
+            action="store_true",
+            help="show what reading a page cost, instead of the report",
         )
         parser.add_argument(
             "--dsn",
             metavar="DSN",
-            help="with --planner: connect, and explain at other random_page_costs what this role "
-            "ran, which is no superuser; '' is what libpq's environment says",
+            help="with --planner: connect, and show which statements of this role would have "
+            "another plan at another random_page_cost; it must be no superuser; '' takes libpq's "
+            "environment",
         )
         parser.add_argument("-o", "--output", metavar="OUT", help="write it there, not to stdout")
         parser.add_argument("--force", action="store_true", help="overwrite OUT")

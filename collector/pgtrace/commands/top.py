@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from .. import stderr
+from .. import stderr, sudo
 from ..errors import PgtraceError, UsageError
 from . import find_target, notes, session, tracing_options
 
@@ -65,8 +65,8 @@ class TopCommand:
         drawn = sys.stdin.isatty() and sys.stdout.isatty()
         if args.batch is None and not (drawn and os.environ.get("TERM", "dumb") != "dumb"):
             raise UsageError(
-                "this is no terminal that can be drawn on: `pgtrace top --batch 1` prints a "
-                "screen as text"
+                "stdin and stdout have to be a terminal that can be drawn on: "
+                f"`{sudo.as_root('top', '--batch', '1')}` prints a screen as text"
             )
         return _batch(args) if args.batch else _screen(args)
 

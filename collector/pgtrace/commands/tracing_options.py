@@ -59,7 +59,7 @@ def _add_measures(group: argparse._ArgumentGroup, *, several: bool) -> None:
         "--queries",
         choices=("light", "full", "none"),
         help="full: calls, latencies and reads of each statement, by probes in the server; light: "
-        f"its reads alone, without any; by default {by_default}",
+        f"its reads alone, without probes in its queries; by default {by_default}",
     )
     group.add_argument(
         "--by",

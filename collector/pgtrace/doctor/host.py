@@ -7,7 +7,7 @@ from pathlib import Path
 from ..errors import PermissionDeniedError, UnsupportedError
 from ..linux import capabilities, namespaces
 from ..linux.kernel import options, version
-from ..sudo import as_root
+from ..sudo import type_or_else
 from . import Ability
 
 _LEAST_FILES = 256
@@ -90,7 +90,7 @@ def privileges(
         return not capabilities.missing(names, effective)
 
     def judge(name: str, ok: bool, there: str, missing: str) -> Ability:
-        remedy = None if ok else as_root("doctor")
+        remedy = None if ok else type_or_else("doctor")
         return Ability(name, ok, there if ok else missing, remedy, permission=not ok)
 
     found = [
@@ -116,8 +116,7 @@ def privileges(
         found.append(Ability("user namespace", False, why, remedy, permission=True))
     if not first_pid_namespace:
         why = "pgtrace runs in a PID namespace of its own, where pids are not the kernel's"
-        remedy = "run pgtrace on the host, or with: docker run --pid=host --privileged …"
-        found.append(Ability("PID namespace", False, why, remedy))
+        found.append(Ability("PID namespace", False, why, namespaces.SEE_ALL))
     return found
 
 
@@ -130,7 +129,7 @@ def _look_into(effective: int) -> Ability:
         "CAP_DAC_READ_SEARCH": "their data directories",
     }
     why = "; ".join(f"{each} is missing, which opens {closed[each]}" for each in missing)
-    return Ability(name, False, why, as_root("doctor"))
+    return Ability(name, False, why, type_or_else("doctor"))
 
 
 def _btf() -> Ability:
@@ -154,8 +153,7 @@ def lockdown(text: str | None) -> Ability:
     """Judge /sys/kernel/security/lockdown, such as `none [integrity] confidentiality`."""
     if text is None:
         why = "cannot be read: the kernel has none, or securityfs is not mounted"
-        remedy = "mount -t securityfs securityfs /sys/kernel/security"
-        return Ability("lockdown", None, why, remedy)
+        return Ability("lockdown", None, why)
     mode = text.partition("[")[2].partition("]")[0] or text.strip()
     if mode == "confidentiality":
         why = "confidentiality: the kernel lets no program read its memory"
@@ -186,9 +184,9 @@ def tracefs() -> Ability:
     try:
         place = tracepoints.tracefs()
     except PermissionDeniedError as error:
-        return Ability("tracefs", False, str(error), as_root("doctor"), permission=True)
+        return Ability("tracefs", False, str(error), type_or_else("doctor"), permission=True)
     except UnsupportedError as error:
-        return Ability("tracefs", False, str(error).partition("; ")[0], tracepoints.REMEDY)
+        return Ability("tracefs", False, str(error).partition("; ")[0], namespaces.SEE_ALL)
     if tracepoints.is_own_mount(place):
         return Ability("tracefs", True, "not mounted: pgtrace mounts it, for itself alone")
     return Ability("tracefs", True, f"mounted at {place}")
@@ -230,9 +228,7 @@ def delay_accounting(text: str | None) -> Ability:
     if text is None:
         return Ability(name, None, "not in this kernel; only a cross-check uses it")
     if text.strip() == "0":
-        return Ability(
-            name, None, "off; only a cross-check uses it", "sysctl kernel.task_delayacct=1"
-        )
+        return Ability(name, None, "off; only a cross-check uses it")
     return Ability(name, True, "on")
 
 

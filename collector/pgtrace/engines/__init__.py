@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from ..failures import Failures
+from ..linux.program_file import Program
 from ..model.capture import EngineName, Operation
 from .counts import (
     UNKNOWN_FILE,
@@ -26,6 +27,7 @@ from .request import (
     EngineOptions,
     Member,
     Postmaster,
+    Probed,
     ProbeType,
     Request,
     Tier,
@@ -44,7 +46,7 @@ from .snapshot import (
 __all__ = [
     "BLOCK_SIZE", "OPERATIONS", "UNKNOWN_FILE", "ByPower", "CheckpointTimes", "Counts", "Engine",
     "EngineName", "EngineOptions", "ExcludedCounts", "File", "InUse", "Key", "Losses", "Member",
-    "Postmaster", "ProbeType", "QueryEvent", "QuerySource", "ReadsByKey", "Request",
+    "Postmaster", "ProbeType", "Probed", "QueryEvent", "QuerySource", "ReadsByKey", "Request",
     "StatementName", "StatementTotal", "Sums", "TaskSnapshot", "Tier", "TimeKey", "TimeSums",
     "add_reads", "fold_files", "io_of", "times_of",
 ]  # fmt: skip
@@ -109,7 +111,7 @@ class Engine(Protocol):
         it is of a kind that runs none, so that nothing would close the scope.
         """
 
-    def follow_postmaster(self, old: int, new: Postmaster, binary: str | None) -> None:
+    def follow_postmaster(self, old: int, new: Postmaster, binary: Program | None) -> None:
         """Trace the children of this postmaster in place of those of one that is gone.
 
         `binary` is what it runs, if probes have to be put there first.

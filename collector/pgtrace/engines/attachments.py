@@ -2,12 +2,15 @@
 are started later."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from ..errors import PgtraceError, TargetError
+from ..errors import PgtraceError
 from ..libbpf.objects import Object
 from ..linux import program_file
+from ..linux.program_file import Program
 from ..model.capture import COUNT_CALLS
-from . import Postmaster, ProbeType, QuerySource, Request, probes
+from ..postgres.binary import Programs
+from . import Postmaster, Probed, ProbeType, QuerySource, Request, probes
 
 
 class Attachments:
@@ -29,12 +32,12 @@ class Attachments:
         self._probe_type = probe_type
         self._no_usdt = no_usdt
         self._uring = uring
-        self._asked_in: set[program_file.Identity | None] = set()
-        self._waited_in: set[program_file.Identity | None] = set()
+        self._asked_in: set[program_file.Identity] = set()
+        self._waited_in: set[program_file.Identity] = set()
         """Both have binaries, by their identities."""
         self._not_measured = not_measured
-        self._attach_ids: Callable[[str, int], list[str]] = lambda _, __: []
-        self._attach_asking: Callable[[str, int], str | None] = lambda _, __: None
+        self._attach_ids: Callable[[Program, int], list[str]] = lambda _, __: []
+        self._attach_asking: Callable[[Program, int], str | None] = lambda _, __: None
         self.query_source: QuerySource = "none"
         self.times = False
         self.waits: set[int] = set()
@@ -64,8 +67,8 @@ class Attachments:
         self,
         close_scopes: Callable[[], None],
         begin_light: Callable[[], bool],
-        attach_ids: Callable[[str, int], list[str]],
-        attach_asking: Callable[[str, int], str | None],
+        attach_ids: Callable[[Program, int], list[str]],
+        attach_asking: Callable[[Program, int], str | None],
     ) -> None:
         """Attach them. `close_scopes` is called where nothing would tell when a query ends;
         `begin_light` returns whether backends' memory tells what they run; `attach_ids` what is
@@ -95,36 +98,16 @@ class Attachments:
         if self._uring:
             probes.attach_uring(self._object, self._uring)
 
-    def check_that_they_run(self) -> None:
-        """Raise TargetError if one of those has ended by which the binaries of several servers were
-        to be found: others that run the same are not to lack what could not be attached to that. If
-        there is but one, another may come in its place.
-        """
-        request = self._request
-        if len(request.postmasters) < 2:
-            return
-        for path, pid in (
-            *request.binaries,
-            *request.calibrate,
-            *request.checkpoints,
-            *request.waiters,
-            *request.askers,
-        ):
-            if pid == -1 and program_file.identity(path) is None:
-                raise TargetError(f"Process {path.split('/')[2]} has ended.")
-
-    def follow(self, new: Postmaster, binary: str | None) -> None:
+    def follow(self, new: Postmaster, binary: Program | None) -> None:
         """The same for a server in the place of another; `binary` is what it runs, if nothing is
         attached to that yet.
         """
-        path = f"/proc/{new.pid}/exe"
+        path = Path(f"/proc/{new.pid}/exe")
         aio = self._request.aio and new.aio
         if binary:
             self._attach_later("queries", lambda: self._attach_to_another(binary, aio=aio))
-        elif aio and new.io_workers and program_file.identity(path) not in self._asked_in:
-            self._attach_later(
-                "charging reads of I/O workers", lambda: self._attach_io_workers([(path, -1)])
-            )
+        elif aio and new.io_workers:
+            self._attach_later("charging reads of I/O workers", lambda: self._ask_in(path))
         self._note_waits(new)
 
     def _attach_later(self, what: str, attach: Callable[[], list[str]]) -> None:
@@ -152,13 +135,13 @@ class Attachments:
             return
         self.times = True
 
-    def _attach_queries(self, close_scopes: Callable[[], None]) -> list[tuple[str, int]]:
+    def _attach_queries(self, close_scopes: Callable[[], None]) -> list[Probed]:
         """Of several binaries one may be refused: say so, and return it."""
         request = self._request
         if not request.binaries:
             return []
         missing: list[str] = []
-        refused: list[tuple[str, int]] = []
+        refused: list[Probed] = []
         for each in request.binaries:
             before = self._object.attached
             try:
@@ -177,36 +160,42 @@ class Attachments:
             self.query_source = "uprobe" if self._no_usdt else "usdt"
         return refused
 
-    def _attach_to(self, binary: str, pid: int) -> list[str]:
+    def _attach_to(self, binary: Program, pid: int) -> list[str]:
         """The probes of queries. What is not measured."""
         if self._no_usdt:
             return probes.attach_functions(self._object, binary, pid)
         return probes.attach_queries(self._object, binary, pid, done=self.done)
 
-    def _attach_io_workers(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
+    def _attach_io_workers(self, binaries: Sequence[Probed]) -> list[str]:
         missing = []
         for binary, pid in binaries:
-            identity = program_file.identity(binary)
             try:
                 missing.append(self._attach_asking(binary, pid))
             except PgtraceError as error:
                 if len(binaries) == 1:
                     raise
                 missing.append(f"reads by I/O workers of {binary}, as their queries': {error}")
-            self._asked_in.add(identity)
+            self._asked_in.add(binary.identity)
         return list(dict.fromkeys(filter(None, missing)))
 
-    def _attach_waits(self, binaries: Sequence[tuple[str, int]]) -> list[str]:
+    def _ask_in(self, path: Path) -> list[str]:
+        """The same in one that may have them already."""
+        with Programs() as programs:
+            program = programs.of(path)
+            asked = program.identity in self._asked_in
+            return [] if asked else self._attach_io_workers([(program, -1)])
+
+    def _attach_waits(self, binaries: Sequence[Probed]) -> list[str]:
         missing = {each: probes.attach_waits(self._object, *each) for each in binaries}
         there = [each for each in binaries if not missing[each]]
-        self._waited_in |= {program_file.identity(binary) for binary, _ in there}
+        self._waited_in |= {binary.identity for binary, _ in there}
         return list(dict.fromkeys(filter(None, missing.values())))
 
     def _note_waits(self, postmaster: Postmaster) -> None:
         if program_file.identity(f"/proc/{postmaster.pid}/exe") in self._waited_in:
             self.waits.add(postmaster.pid)
 
-    def _attach_to_another(self, binary: str, *, aio: bool) -> list[str]:
+    def _attach_to_another(self, binary: Program, *, aio: bool) -> list[str]:
         everybody, missing = [(binary, -1)], []
         if self.query_source in COUNT_CALLS:
             missing += self._attach_to(binary, -1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ..libbpf.objects import Object
 from ..linux import program_file
+from ..linux.program_file import Program
 from . import Postmaster, layout, probes
 
 
@@ -35,15 +36,14 @@ class IoWorkers:
         self._binaries: dict[program_file.Identity, _Binary] = {}
         """By their identities."""
 
-    def attach(self, path: str, pid: int) -> str | None:
+    def attach(self, program: Program, pid: int) -> str | None:
         """Attach the probes. Why it is not measured."""
-        before, identity = self._object.attached, program_file.identity(path)
-        if missing := probes.attach_io_workers(self._object, path, pid):
+        before = self._object.attached
+        if missing := probes.attach_io_workers(self._object, program, pid):
             return missing
         links = self._object.since(before)
-        submitted = probes.attach_submissions(self._object, path, pid)
-        if identity is not None:
-            self._binaries[identity] = _Binary(links, submitted)
+        submitted = probes.attach_submissions(self._object, program, pid)
+        self._binaries[program.identity] = _Binary(links, submitted)
         return None
 
     def join(self, place: int, postmaster: Postmaster) -> None:

@@ -160,6 +160,7 @@ class Live(ctypes.Structure):
         ("lost_times", c_uint64),
         ("parents", c_uint64 * SERVERS),
         ("followed", c_uint64),
+        ("begun", c_uint64),
         ("handles", Handles * SERVERS),
     )
 

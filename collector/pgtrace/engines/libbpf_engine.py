@@ -12,6 +12,7 @@ from ..errors import UnsupportedError
 from ..failures import Failures
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object, Ring
+from ..linux.program_file import Program
 from ..postgres import proc
 from . import (
     ByPower,
@@ -110,10 +111,6 @@ class LibbpfEngine:
             )
             for place, each in enumerate(request.postmasters):
                 self._join(place, each)
-            if len(self.not_measured) > len(request.not_measured) or (
-                self._light and self._light.not_measured
-            ):
-                self._attachments.check_that_they_run()
             self.query_source: QuerySource = self._attachments.query_source
             self.times = self._attachments.times
             self.waits = self._attachments.waits
@@ -121,6 +118,7 @@ class LibbpfEngine:
             self.began_ns = self._tasks.begin(
                 request.postmasters, times=self.times, light=bool(self._light)
             )
+            self._live.begun = 1
             stack.pop_all()
 
     def poll(self, *, settled: bool = True) -> list[QueryEvent]:
@@ -267,7 +265,7 @@ class LibbpfEngine:
         """Count nothing more of this thread."""
         self._tasks.ignore(serial)
 
-    def follow_postmaster(self, old: int, new: Postmaster, binary: str | None) -> None:
+    def follow_postmaster(self, old: int, new: Postmaster, binary: Program | None) -> None:
         """Trace the children of this postmaster in place of those of one that is gone.
 
         `binary` is what it runs, if probes have to be put there first.
@@ -451,10 +449,10 @@ class LibbpfEngine:
             self._light.wait(self._records.consume)
         return True
 
-    def _attach_ids(self, binary: str, pid: int) -> list[str]:
+    def _attach_ids(self, binary: Program, pid: int) -> list[str]:
         return self._query_ids.attach(binary, pid) if self._query_ids else []
 
-    def _attach_asking(self, binary: str, pid: int) -> str | None:
+    def _attach_asking(self, binary: Program, pid: int) -> str | None:
         return self._io_workers.attach(binary, pid)
 
     def _join(self, place: int, postmaster: Postmaster) -> None:

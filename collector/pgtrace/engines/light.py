@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ..errors import PgtraceError
 from ..libbpf.objects import Object
 from ..linux import program_file
+from ..linux.program_file import Program
 from . import Postmaster, Request, layout, probes
 from .calibration import Calibration
 
@@ -37,11 +38,11 @@ class Light:
         self._object = loaded
         self._live = live
         self._ids = request.query_ids
-        self._binaries: dict[program_file.Identity | None, _Binary] = {}
-        """By their identities; None is of those that are gone."""
+        self._binaries: dict[program_file.Identity, _Binary] = {}
+        """By their identities."""
         self.not_measured: list[str] = []
-        for path, pid in request.calibrate:
-            self._attach(path, pid)
+        for program, pid in request.calibrate:
+            self._attach(program, pid)
         for place, postmaster in enumerate(request.postmasters):
             self._join(place, postmaster)
 
@@ -67,7 +68,7 @@ class Light:
             if place in each.places and not each.over:
                 each.calibration.add(sample, time.time_ns() - time.monotonic_ns())
 
-    def follow(self, place: int, new: Postmaster, binary: str | None) -> None:
+    def follow(self, place: int, new: Postmaster, binary: Program | None) -> None:
         """Another server comes in the place of one; `binary` is what it runs, if that is new."""
         for each in self._binaries.values():
             each.places.discard(place)
@@ -95,13 +96,11 @@ class Light:
         if missing not in self.not_measured:
             self.not_measured.append(missing)
 
-    def _attach(self, path: str, pid: int) -> None:
-        known = self._binaries.setdefault(
-            program_file.identity(path), _Binary(Calibration(ids=self._ids))
-        )
+    def _attach(self, program: Program, pid: int) -> None:
+        known = self._binaries.setdefault(program.identity, _Binary(Calibration(ids=self._ids)))
         before = self._object.attached
         try:
-            missing = probes.attach_calibration(self._object, path, pid, ids=self._ids)
+            missing = probes.attach_calibration(self._object, program, pid, ids=self._ids)
         except PgtraceError as error:
             missing = str(error)
         if missing:
@@ -113,7 +112,8 @@ class Light:
     def _join(self, place: int, postmaster: Postmaster) -> None:
         memory = self._live.memory[place]
         memory.entry, memory.text = postmaster.entry, postmaster.text
-        known = self._binaries.get(program_file.identity(f"/proc/{postmaster.pid}/exe"))
+        identity = program_file.identity(f"/proc/{postmaster.pid}/exe")
+        known = self._binaries.get(identity) if identity else None
         if known is None or not postmaster.entry:
             return
         known.places.add(place)

@@ -11,9 +11,10 @@ from ..libbpf import btf, trials
 from ..libbpf.objects import LibbpfError, Object
 from ..libbpf.uprobes import Place
 from ..linux import capabilities, kernel, tracepoints
+from ..linux.program_file import Program
 from ..model.capture import Operation
 from ..postgres.binary import probe_offset, sites, submission_offset, symbol_offset
-from . import ProbeType, usdt
+from . import Probed, ProbeType, usdt
 
 PROBE_TYPES: tuple[ProbeType, ...] = ("fentry", "tracepoint", "kprobe")
 """The best first. A kretprobe has places for few calls at once (one for each CPU, or twice that, at
@@ -159,7 +160,7 @@ def attach_times(loaded: Object, way: ProbeType) -> None:
         raise refusal(error, "tracepoint sched_switch") from error
 
 
-def tells_of_aborts(binary: str) -> bool:
+def tells_of_aborts(binary: Program) -> bool:
     """Whether it tells which queries fail. Of one that cannot be read whoever attaches to it says
     so: it is not to cost other servers theirs.
     """
@@ -169,7 +170,7 @@ def tells_of_aborts(binary: str) -> bool:
         return True
 
 
-def attach_queries(loaded: Object, binary: str, pid: int, *, done: bool) -> list[str]:
+def attach_queries(loaded: Object, binary: Program, pid: int, *, done: bool) -> list[str]:
     """Attach the USDT probes that bracket queries, with `done` also that which tells that a simple
     query did not fail; what is not measured, each with its reason.
 
@@ -189,7 +190,7 @@ def attach_queries(loaded: Object, binary: str, pid: int, *, done: bool) -> list
     return []
 
 
-def attach_functions(loaded: Object, binary: str, pid: int) -> list[str]:
+def attach_functions(loaded: Object, binary: Program, pid: int) -> list[str]:
     """The same at the functions in which the probes would be; all of them or none."""
     wanted = [
         (program, name.split()[0], returns)
@@ -200,7 +201,7 @@ def attach_functions(loaded: Object, binary: str, pid: int) -> list[str]:
     return []
 
 
-def attach_query_ids(loaded: Object, binary: str, pid: int) -> list[str]:
+def attach_query_ids(loaded: Object, binary: Program, pid: int) -> list[str]:
     """Learn the query ids that the server computes. What is not measured."""
     function = "pgstat_report_query_id"
     if not _uprobe(loaded, "pgt_i_query_id", pid, binary, function):
@@ -208,7 +209,7 @@ def attach_query_ids(loaded: Object, binary: str, pid: int) -> list[str]:
     return []
 
 
-def attach_calibration(loaded: Object, binary: str, pid: int, *, ids: bool) -> str | None:
+def attach_calibration(loaded: Object, binary: Program, pid: int, *, ids: bool) -> str | None:
     """See what the server reports of its backends; why not, if that cannot be."""
     # First that of ids: what is known of a thread begins with a state
     wanted = {"pgt_l_query_id": "pgstat_report_query_id"} if ids else {}
@@ -218,7 +219,7 @@ def attach_calibration(loaded: Object, binary: str, pid: int, *, ids: bool) -> s
     return None
 
 
-def attach_io_workers(loaded: Object, binary: str, pid: int) -> str | None:
+def attach_io_workers(loaded: Object, binary: Program, pid: int) -> str | None:
     """PostgreSQL 18's I/O workers: who asked for what. Why it is not measured."""
     function = "smgrstartreadv"
     if not _uprobe(loaded, "pgt_a_ask", pid, binary, function):
@@ -226,26 +227,26 @@ def attach_io_workers(loaded: Object, binary: str, pid: int) -> str | None:
     return None
 
 
-def attach_submissions(loaded: Object, binary: str, pid: int) -> bool:
+def attach_submissions(loaded: Object, binary: Program, pid: int) -> bool:
     """What is handed to those workers. Whether that can be seen."""
     offset = submission_offset(binary)
     if offset is None:
         return False
     try:
-        loaded.attach_places("pgt_a_submit", pid, binary, [Place(offset)])
+        loaded.attach_places("pgt_a_submit", pid, binary.file, [Place(offset)])
     except LibbpfError:
         return False  # the other probe tells as much
     return True
 
 
-def attach_waits(loaded: Object, binary: str, pid: int) -> str | None:
+def attach_waits(loaded: Object, binary: Program, pid: int) -> str | None:
     """How long who asked waits for an asynchronous read. Why it is not measured."""
     if function := _attach_all(loaded, binary, pid, _WAITS):
         return f"waiting for asynchronous reads: the binary does not export {function}"
     return None
 
 
-def attach_checkpoints(loaded: Object, binaries: Iterable[tuple[str, int]]) -> list[str]:
+def attach_checkpoints(loaded: Object, binaries: Iterable[Probed]) -> list[str]:
     """When checkpoints and their phases begin and end. What is not measured."""
     missing = []
     for binary, pid in binaries:
@@ -280,7 +281,7 @@ def attach_uring(loaded: Object, programs: dict[str, str]) -> None:
             raise refusal(error, f"tracepoint {name}") from error
 
 
-def _usdt(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bool:
+def _usdt(loaded: Object, program: str, pid: int, binary: Program, probe: str) -> bool:
     if not btf.has_cookies():
         return _usdt_of_libbpf(loaded, program, pid, binary, probe)
     places = []
@@ -291,26 +292,26 @@ def _usdt(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bo
                 return False
             places.append(Place(site.offset, site.semaphore or 0, cookie))
     try:
-        loaded.attach_places(program, pid, binary, places)
+        loaded.attach_places(program, pid, binary.file, places)
     except LibbpfError as error:
-        return _absent(error, f"USDT probe {probe}", binary)
+        return _absent(error, f"USDT probe {probe}", pid)
     return bool(places)
 
 
-def _usdt_of_libbpf(loaded: Object, program: str, pid: int, binary: str, probe: str) -> bool:
+def _usdt_of_libbpf(loaded: Object, program: str, pid: int, binary: Program, probe: str) -> bool:
     try:
-        loaded.attach_usdt(program, pid, binary, _PROVIDER, probe)
+        loaded.attach_usdt(program, pid, binary.file, _PROVIDER, probe)
     except LibbpfError as error:
         # libbpf tells sites apart by address. So it can serve no processes to come (EOPNOTSUPP),
         # nor two of one server: their addresses are the same
         if error.errno in {errno.EOPNOTSUPP, errno.EEXIST}:
             return False
-        return _absent(error, f"USDT probe {probe}", binary)
+        return _absent(error, f"USDT probe {probe}", pid)
     return True
 
 
 def _attach_all(
-    loaded: Object, binary: str, pid: int, wanted: Iterable[tuple[str, str, bool]]
+    loaded: Object, binary: Program, pid: int, wanted: Iterable[tuple[str, str, bool]]
 ) -> str | None:
     """Attach these programs to their functions, or to the return of them; or none, if the binary
     does not export one: which.
@@ -324,21 +325,21 @@ def _attach_all(
 
 
 def _uprobe(
-    loaded: Object, program: str, pid: int, binary: str, function: str, *, returns: bool = False
+    loaded: Object, program: str, pid: int, binary: Program, function: str, *, returns: bool = False
 ) -> bool:
     offset = probe_offset(binary, function)
     if offset is None:
         return False
     try:
-        loaded.attach_places(program, pid, binary, [Place(offset)], returns=returns)
+        loaded.attach_places(program, pid, binary.file, [Place(offset)], returns=returns)
     except LibbpfError as error:
-        return _absent(error, f"uprobe {function}", binary)
+        return _absent(error, f"uprobe {function}", pid)
     return True
 
 
-def _absent(error: LibbpfError, what: str, binary: str) -> bool:
+def _absent(error: LibbpfError, what: str, pid: int) -> bool:
     """False if the binary has no such thing; else raise what is wrong."""
-    if not Path(binary).exists():
+    if pid > 0 and not Path(f"/proc/{pid}/exe").exists():
         raise TargetError("the process ended before it could be traced")
     if error.errno != errno.ENOENT:
         raise refusal(error, what) from error

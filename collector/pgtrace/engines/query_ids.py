@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ..errors import PgtraceError
 from ..libbpf.objects import Object
 from ..linux import program_file
+from ..linux.program_file import Program
 from ..postgres import binary
 from . import Postmaster, layout, probes
 from .calibration import Votes
@@ -43,14 +44,14 @@ class QueryIds:
     def __init__(self, loaded: Object, live: layout.Live) -> None:
         self._object = loaded
         self._live = live
-        self._binaries: dict[program_file.Identity | None, _Binary] = {}
-        """By their identities; None is of those that are gone."""
+        self._binaries: dict[program_file.Identity, _Binary] = {}
+        """By their identities."""
 
-    def attach(self, path: str, pid: int) -> list[str]:
+    def attach(self, program: Program, pid: int) -> list[str]:
         """Attach the probe. What is not measured."""
         before = self._object.attached
-        missing = probes.attach_query_ids(self._object, path, pid)
-        known = self._binaries.setdefault(program_file.identity(path), _Binary())
+        missing = probes.attach_query_ids(self._object, program, pid)
+        known = self._binaries.setdefault(program.identity, _Binary())
         known.links += self._object.since(before)
         return missing
 
@@ -58,7 +59,8 @@ class QueryIds:
         """A server is traced, or comes in the place of one that was."""
         for each in self._binaries.values():
             each.places.discard(place)
-        known = self._binaries.get(program_file.identity(f"/proc/{postmaster.pid}/exe"))
+        identity = program_file.identity(f"/proc/{postmaster.pid}/exe")
+        known = self._binaries.get(identity) if identity else None
         memory = self._live.memory[place]
         memory.query_id = memory.sampled = 0
         if known is None or not postmaster.entry:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ..linux.program_file import Identity, Program
 from ..model.capture import EngineName, Operation
 
 ProbeType = Literal["fentry", "kprobe", "tracepoint"]
@@ -13,6 +14,11 @@ Tier = Literal["full", "light", "none"]
 known, but neither how often it was called nor how long it took."""
 BLOCK_SIZE = 8192
 """In bytes, where a server's own is not known: PostgreSQL's, unless it was built with another."""
+
+
+Probed = tuple[Program, int]
+"""Where to put probes: the file, which is open until they are there, and the process, or -1 for all
+that run it."""
 
 
 class Member(NamedTuple):
@@ -84,17 +90,17 @@ class Request:
     """Traced from the start."""
     postmasters: tuple[Postmaster, ...] = ()
     """Their children are traced, those to come too."""
-    binaries: tuple[tuple[str, int], ...] = ()
-    """Where to put the probes of queries: the file, and the process or -1 for all that run it."""
-    checkpoints: tuple[tuple[str, int], ...] = ()
+    binaries: tuple[Probed, ...] = ()
+    """Where to put the probes of queries."""
+    checkpoints: tuple[Probed, ...] = ()
     """As binaries: where to see when the phases of checkpoints begin."""
     only: int = 0
     """The thread of the first member, if it matters most: it is found first."""
     listed: bool = False
     """Some members are no children of the postmasters."""
-    askers: tuple[tuple[str, int], ...] = ()
+    askers: tuple[Probed, ...] = ()
     """As binaries: where reads are asked for, if there are I/O workers."""
-    waiters: tuple[tuple[str, int], ...] = ()
+    waiters: tuple[Probed, ...] = ()
     """Of the binaries, those where asynchronous reads are waited for."""
     ignored: tuple[Member, ...] = ()
     """Children of the postmasters that run already and are of no interest."""
@@ -114,7 +120,9 @@ class Request:
     """The server computes them."""
     light: bool = False
     """Queries are looked up in their backends' memory: `binaries` is empty then."""
-    calibrate: tuple[tuple[str, int], ...] = ()
+    programs: frozenset[Identity] = frozenset()
+    """What the servers run."""
+    calibrate: tuple[Probed, ...] = ()
     """As binaries: where to find out what lies where in that memory."""
     unfollowed: frozenset[int] = frozenset()
     """Postmasters whose children's queries are not measured."""

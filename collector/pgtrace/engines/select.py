@@ -3,6 +3,7 @@
 import os
 import sys
 
+from .. import sudo
 from ..errors import PermissionDeniedError, UnsupportedError
 from ..libbpf import keeping_cpu
 from ..libbpf.objects import library
@@ -49,7 +50,7 @@ def check_pid_namespace() -> None:
     if not namespaces.in_first_pid_namespace():
         raise UnsupportedError(
             "pgtrace sees only its container's processes, by pids that are not the kernel's: "
-            "run the container with --pid=host, or pgtrace on the host"
+            + namespaces.SEE_ALL
         )
 
 
@@ -118,10 +119,13 @@ def _start(request: Request, name: EngineName) -> LibbpfEngine:
         raise denied
     if request.options.probe_type:
         raise UnsupportedError(
-            f"{reasons[0]}; `pgtrace doctor` says what this kernel allows, "
+            f"{reasons[0]}; `{sudo.as_root('doctor')}` says what this kernel allows, "
             "or leave --probe out to take the best that it does"
         )
-    raise UnsupportedError(f"reads cannot be traced here: {'; '.join(dict.fromkeys(reasons))}")
+    raise UnsupportedError(
+        f"reads cannot be traced here: {'; '.join(dict.fromkeys(reasons))}; "
+        f"`{sudo.as_root('doctor')}` says what this kernel allows"
+    )
 
 
 def _by_preference() -> tuple[ProbeType, ...]:

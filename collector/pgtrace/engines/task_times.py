@@ -64,7 +64,8 @@ def _pending(
     task: layout.Task, now_ns: int, before: int
 ) -> Iterator[tuple[int, PieceKind, int, int]]:
     times = task.times
-    if task.ended_ns or not (times.in_ns or times.out_ns):
+    # Who ended once tracing had has what went on then: nobody settled it
+    if 0 < task.ended_ns <= now_ns or not (times.in_ns or times.out_ns):
         return
     arrived = times.in_ns if times.in_ns > times.out_ns else now_ns
     query = _query(task, before)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import msgspec
 
+from .. import sudo
 from ..errors import UsageError, reason
 from ..model.capture import SCHEMA, Capture
 from ..model.decoding import decode_capture
@@ -106,7 +107,14 @@ def _read(path: Path | str) -> bytes:
     except FileNotFoundError as error:
         raise UsageError(f"{name}: no such file") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{name} cannot be read: {reason(error)}") from error
+        raise UsageError(f"{name} cannot be read: {reason(error)}{_as_its_owner(error)}") from error
+
+
+def _as_its_owner(error: Exception) -> str:
+    """What root has captured is root's alone."""
+    if not isinstance(error, PermissionError) or os.geteuid() == 0:
+        return ""
+    return f". It is for its owner alone; if that is root, type: {sudo.as_root()}"
 
 
 def _opened(path: Path | str) -> BinaryIO:

@@ -50,7 +50,8 @@ def library() -> ctypes.CDLL:
         loaded = prototypes.load()
     except OSError as error:
         raise UnsupportedError(
-            f"{prototypes.SONAME} is not installed: apt-get install libbpf1 ({error})"
+            f"{prototypes.SONAME} is not installed: apt-get install libbpf1, "
+            f"or dnf install libbpf ({error})"
         ) from None
     except AttributeError as error:
         raise UnsupportedError(f"{prototypes.SONAME} is too old: {error}; 1.0 is needed") from None
@@ -256,15 +257,16 @@ class Object:
         link = self._lib.bpf_program__attach_raw_tracepoint(self._programs[program], name.encode())
         self._hold(link, name)
 
-    def attach_usdt(self, program: str, pid: int, binary: str, provider: str, name: str) -> None:
-        """Attach to every site of a USDT probe, in that process alone; its semaphore is raised.
+    def attach_usdt(self, program: str, pid: int, file: int, provider: str, name: str) -> None:
+        """Attach to every site of a USDT probe of an open file, in that process alone; its
+        semaphore is raised.
 
         For kernels without cookies, in which libbpf tells sites apart by their addresses.
         """
         link = self._lib.bpf_program__attach_usdt(
             self._programs[program],
             pid,
-            os.fsencode(binary),
+            _path(file),
             provider.encode(),
             name.encode(),
             None,
@@ -275,14 +277,14 @@ class Object:
         self,
         program: str,
         pid: int,
-        binary: str,
+        file: int,
         places: Sequence[uprobes.Place],
         *,
         returns: bool = False,
     ) -> None:
-        """Attach to places of a binary, or to the return of functions that begin there; pid -1: in
-        all processes."""
-        path = os.fsencode(binary)
+        """Attach to places of an open file, or to the return of functions that begin there; pid -1:
+        in all processes."""
+        path = _path(file)
         if self.multi and places:
             fd = self._lib.bpf_program__fd(self._programs[program])
             try:
@@ -345,6 +347,12 @@ class Object:
     def _hold(self, link: int | None, what: str) -> None:
         pointer = check_pointer(link, what)
         self._links.append(functools.partial(self._lib.bpf_link__destroy, pointer))
+
+
+def _path(file: int) -> bytes:
+    """A name by which the kernel, and libbpf, find this file and no other: what probes are put into
+    is what their offsets are from."""
+    return b"/proc/self/fd/%d" % file
 
 
 @contextlib.contextmanager

@@ -4,6 +4,12 @@ from pathlib import Path
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 
+SEE_ALL = (
+    "run pgtrace on the host, or its container with --pid=host --privileged "
+    "(Kubernetes: hostPID: true, privileged: true)"
+)
+"""What to do where pgtrace sees or may do too little, as in a container."""
+
 
 def in_first_pid_namespace() -> bool:
     """Whether pids here are those that the kernel's tracing sees."""

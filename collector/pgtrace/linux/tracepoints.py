@@ -14,11 +14,11 @@ from pathlib import Path
 
 from .. import stderr
 from ..errors import PermissionDeniedError, UnsupportedError
+from . import namespaces
 
 MOUNT_POINT = Path("/sys/kernel/tracing")
 _BELOW_DEBUGFS = Path("/sys/kernel/debug/tracing")
 """The kernel mounts tracefs there when somebody looks: so only where its mount is refused."""
-REMEDY = "run pgtrace on the host, or with: docker run --pid=host --privileged …"
 
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
 """System calls of Linux 5.2, with the same numbers on all machines; glibc has them since 2.36."""
@@ -93,7 +93,8 @@ def _mounted_by_another(error: OSError) -> Path:
     if isinstance(error, PermissionError) and os.geteuid() != 0:
         raise PermissionDeniedError("tracefs is not mounted, and only root may mount it")
     raise UnsupportedError(
-        f"tracefs is not mounted, and cannot be mounted here: {error.strerror}; {REMEDY}"
+        f"tracefs is not mounted, and cannot be mounted here: {error.strerror}; "
+        + namespaces.SEE_ALL
     )
 
 

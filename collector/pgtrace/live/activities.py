@@ -28,6 +28,8 @@ class Activities:
         """By their serials."""
         self._busy: list[int] = []
         self._turn = 0
+        self.saw_all = True
+        """The last time there was nobody who was not looked at."""
 
     def look(self, processes: Mapping[int, TracedProcess], first: Iterable[int]) -> list[Doing]:
         """Of those that are not idle, what they do; `first` are of those who did most. All are by
@@ -42,6 +44,7 @@ class Activities:
         self._turn = self._turn % len(rest) if rest else 0
         chosen += (rest[self._turn :] + rest[: self._turn])[:room]
         self._turn += room
+        self.saw_all = room == len(rest)
         found = [doing for serial in chosen if (doing := self._look(here[serial]))]
         self._busy = [doing.process for doing in found]
         return found

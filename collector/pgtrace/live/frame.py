@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from ..model.capture import Kind as FileKind
 from ..model.capture import Operation, Source, Tablespace
 
 Kind = Literal["backend", "statement", "relation", "device", "wait event"]
@@ -49,6 +50,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
     name: str
     """A relation with its kind, or a kind of files."""
     tablespace: str | None
+    kind: FileKind = "unknown"
 
 
 class Cell(msgspec.Struct, array_like=True, gc=False):
@@ -96,6 +98,8 @@ class Frame(msgspec.Struct, array_like=True, tag=True):
     doing: list[Doing]
     clients: int
     """Backends of clients that there are."""
+    saw_all: bool = True
+    """Each was looked at; else there may be others that are not idle."""
     buffers: tuple[int, int] | None = None
     """Blocks that were found in shared_buffers, and that were not; None: not known."""
     buffers_s: float = 0.0

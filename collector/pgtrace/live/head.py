@@ -1,22 +1,30 @@
 """What stands above the lists: the answer, in a few lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from textwrap import wrap
 from typing import NamedTuple
 
 from .. import units
-from ..model.capture import Source
+from ..model.capture import RELATIONS, Source
+from ..reporters.sections.sums import at_least, waited_ns
 from ..terminal_text import escape
 from .frame import Begin
-from .kept import Head, Kept, Sum, Window
+from .kept import Fact, Head, Kept, Sum, Window
+from .names import Names
 
 _LEAST = 8
 """Characters of the line over time, or its highest is not named."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
-_CACHED: tuple[Source, ...] = ("page_cache", "readahead_issued")
-
-
+_HIDDEN = "not known"
+_NAMES = ("page cache", "device", _HIDDEN)
+_FROM = {"page cache": "from page cache", "device": "from device"}
+_PARTS: dict[Source, str] = {
+    "page_cache": "page cache",
+    "readahead_issued": "page cache",
+    "device": "device",
+    "unknown": _HIDDEN,
+}
 _NOTHING = "Nothing was read: all was found in shared_buffers, or nobody asked."
 _SHARE, _TIME, _SIZE, _NUMBER, _CLIENTS = ">99.9 %", "9,999 ms", "1,023.9 MiB", "1,234,567", "9,999"
 """As wide as they get, but for the extraordinary."""
@@ -31,11 +39,18 @@ class _Said(NamedTuple):
     widest: Sequence[str]
 
 
+class _Served(NamedTuple):
+    """As sums.Timed."""
+
+    source: Source
+    total_ns: int
+
+
 def lines(begin: Begin, window: Window, kept: Kept, *, width: int, back: int = 0) -> list[str]:
     """Return them, folded at words to fit `width`; as many whatever the numbers are."""
     heads = list(kept.heads)[: max(len(kept) - back, 0)]
     found = []
-    for text, widest in (*_server(begin, window, _ago(window, kept)), *_answer(begin, window)):
+    for text, widest in (*_server(begin, window, kept), *_answer(begin, window, kept)):
         now, *others = (folded(each, width) for each in (text, *widest))
         found += now + [""] * (max(map(len, others), default=0) - len(now))
     return [*found, *filter(None, [sparkline(heads, width)])]
@@ -46,79 +61,115 @@ def folded(text: str, width: int) -> list[str]:
     return wrap(escape(text), max(width, 1), break_on_hyphens=False) or [""]
 
 
-def _said(form: str, *parts: tuple[str, str]) -> _Said:
-    """Of what is said in each place, and what is the widest there."""
-    now, widest = zip(*parts, strict=True)
-    return _Said(form.format(*now), [form.format(*widest)])
-
-
 def _ago(window: Window, kept: Kept) -> str:
     """How long before the newest second this was, if it was."""
     ago = kept.heads[-1].at - window.ended if kept.heads else 0.0
     return f", {units.duration(ago * 1e9, 2)} ago" if ago >= 0.5 else ""
 
 
-def _server(begin: Begin, window: Window, ago: str) -> list[_Said]:
+def _server(begin: Begin, window: Window, kept: Kept) -> list[_Said]:
     version = f"PostgreSQL {begin.version}, " if begin.version else ""
     server = _Said(f"{version}{begin.server}.", [])
     if not window.ended:
         return [server]
     ended = datetime.fromtimestamp(window.ended, UTC)
     clients = f"{units.count(window.clients)} client{'' if window.clients == 1 else 's'}"
-    active = sum(each.state == "active" for each in window.doing)
-    said = "the server is away" if window.away else f"{clients}, {units.count(active)} active"
-    widest = f"{_CLIENTS} clients, {_CLIENTS} active"
-    return [_said(f"{ended:%H:%M:%S} UTC{{}}: {{}}.", (ago, ago), (said, widest)), server]
+    # As clients are counted: an autovacuum worker may be active, too
+    types = {number: each.backend_type for number, each in kept.names.processes.items()}
+    doing = (each for each in window.doing if types.get(each.process) == "client backend")
+    active = units.count(sum(each.state == "active" for each in doing))
+    least = "" if window.saw_all else "at least "
+    said = "the server is away" if window.away else f"{clients}, {least}{active} active"
+    widest = f"{_CLIENTS} clients, at least {_CLIENTS} active"
+    at = f"{ended:%H:%M:%S} UTC{_ago(window, kept)}"
+    return [_Said(f"{at}: {said}.", [f"{at}: {widest}."]), server]
 
 
-def _answer(begin: Begin, window: Window) -> list[_Said]:
+def _answer(begin: Begin, window: Window, kept: Kept) -> list[_Said]:
     if not window.ended:
         return [_Said("Tracing has begun; the first second is not over.", [])]
     if "read" not in begin.operations:
         return [_Said("Reads are not measured.", [])]
-    by_source: dict[Source, Sum] = {}
-    for fact, total in window.facts.items():
-        if fact.operation == "read":
-            of = by_source.setdefault(fact.source, Sum())
-            of.add(total.count, total.bytes, total.total_ns)
-    every = _sum(by_source.values())
-    cached = _sum(by_source[source] for source in _CACHED if source in by_source)
-    device = by_source.get("device", Sum())
-    seconds = window.seconds or 1.0
-    reads = units.number(every.count / seconds)
-    times = "none"
-    if every.total_ns:
-        shares = (units.share(each.total_ns / every.total_ns) for each in (device, cached))
-        times = "{} device, {} page cache".format(*shares)
-    waited = _said(
-        "Waiting for the device: {} a second{}.",
-        (units.duration(device.total_ns / seconds), _TIME),
-        _share_of_all(begin, window, device.total_ns),
-    )
-    said = [
-        waited._replace(widest=[*waited.widest, _NOTHING]),
-        _said(
-            "Reads: {}/s, {}/s from page cache, {}/s from device.",
-            (reads, _NUMBER),
-            (units.size(cached.bytes / seconds), _SIZE),
-            (units.size(device.bytes / seconds), _SIZE),
-        ),
-        _levels(begin, window, cached, device),
-        _said("Time of reads: {}.", (times, f"{_SHARE} device, {_SHARE} page cache")),
+    reads = {fact: total for fact, total in window.facts.items() if fact.operation == "read"}
+    # From the first read from where is not known on there is room for such a part
+    names = [name for name in _NAMES if name != _HIDDEN or any(h.hidden for h in kept.heads)]
+    return [
+        _waiting(begin, window, reads),
+        _rates(window, reads, names),
+        _levels(begin, window, _of_relations(reads, kept.names), names),
+        _times(reads, names),
     ]
-    if not every.count:
-        said[0] = said[0]._replace(text=_NOTHING)
-    elif not by_source.keys() - {"unknown"}:
-        texts = f"{reads} reads/s; devices are not measured.", "", "", ""
-        said = [each._replace(text=text) for each, text in zip(said, texts, strict=True)]
-    return said
 
 
-def _sum(several: Iterable[Sum]) -> Sum:
-    found = Sum()
-    for each in several:
-        found.add(each.count, each.bytes, each.total_ns)
+def _waiting(begin: Begin, window: Window, reads: Mapping[Fact, Sum]) -> _Said:
+    """As reports have it."""
+    served = [_Served(fact.source, total.total_ns) for fact, total in reads.items()]
+    waited, least = waited_ns(served), at_least(served)
+    share, widest_share = _share_of_all(begin, window, waited or 0)
+    form = "Waiting for the device: {}."
+    if not reads:
+        text = _NOTHING
+    elif waited is None:
+        text = form.format("not measured")
+    elif least and not waited:
+        text = form.format("none, as far as is known")
+    else:
+        took = units.duration(waited / (window.seconds or 1.0))
+        text = form.format(f"{least}{took} a second{share}")
+    return _Said(text, [form.format(f"at least {_TIME} a second{widest_share}"), _NOTHING])
+
+
+def _rates(window: Window, reads: Mapping[Fact, Sum], names: Sequence[str]) -> _Said:
+    """How many reads there were, and how much came from where."""
+    seconds = window.seconds or 1.0
+
+    def sentence(number: str, sizes: Mapping[str, str]) -> str:
+        told = (f"{sizes[name]}/s {_FROM.get(name, name)}" for name in sizes)
+        return f"Reads: {', '.join([f'{number}/s', *told])}."
+
+    number = units.number(sum(total.count for total in reads.values()) / seconds)
+    sizes = {name: units.size(part.bytes / seconds) for name, part in _parts(reads).items()}
+    return _Said(sentence(number, sizes), [sentence(_NUMBER, dict.fromkeys(names, _SIZE))])
+
+
+def _times(reads: Mapping[Fact, Sum], names: Sequence[str]) -> _Said:
+    """Where reads spent their time, the device first."""
+
+    def sentence(shares: Mapping[str, str]) -> str:
+        order = sorted(shares, key=lambda name: name != "device")
+        return f"Time of reads: {_listed({name: shares[name] for name in order})}."
+
+    whole = sum(total.total_ns for total in reads.values())
+    parts = _parts(reads) if whole else {}
+    shares = {name: units.share(part.total_ns / whole) for name, part in parts.items()}
+    return _Said(sentence(shares), [sentence(dict.fromkeys(names, _SHARE))])
+
+
+def _listed(shares: Mapping[str, str]) -> str:
+    return ", ".join(f"{share} {name}" for name, share in shares.items()) or "none"
+
+
+def _parts(reads: Mapping[Fact, Sum]) -> dict[str, Sum]:
+    """By where they were served. Of a part without any nothing is said if that is not known of all:
+    they may be of it.
+    """
+    found = {name: Sum() for name in _NAMES}
+    for fact, total in reads.items():
+        if name := _PARTS.get(fact.source):
+            found[name].add(total.count, total.bytes, total.total_ns)
+    if found[_HIDDEN].count:
+        return {name: part for name, part in found.items() if part.count}
+    del found[_HIDDEN]
     return found
+
+
+def _of_relations(reads: Mapping[Fact, Sum], names: Names) -> dict[Fact, Sum]:
+    """Those of what shared buffers may hold, as reports count blocks: temporary files and WAL are
+    never found there.
+    """
+    kinds = {number: place.kind for number, place in names.places.items()}
+    of = {*RELATIONS, "unknown"}
+    return {fact: sums for fact, sums in reads.items() if kinds.get(fact.place, "unknown") in of}
 
 
 def _share_of_all(begin: Begin, window: Window, device_ns: int) -> tuple[str, str]:
@@ -130,23 +181,22 @@ def _share_of_all(begin: Begin, window: Window, device_ns: int) -> tuple[str, st
     return now, form.format(_SHARE)
 
 
-def _levels(begin: Begin, window: Window, cached: Sum, device: Sum) -> _Said:
+def _levels(begin: Begin, window: Window, reads: Mapping[Fact, Sum], names: Sequence[str]) -> _Said:
     """How many of all blocks were found at each of three levels."""
     seconds = window.seconds or 1.0
     hit = window.buffers[0] / window.buffers_s if window.buffers and window.buffers_s else None
     blocks = {} if hit is None else {"shared_buffers": hit}
-    blocks["page cache"] = cached.bytes / begin.block_size / seconds
-    blocks["device"] = device.bytes / begin.block_size / seconds
+    for name, part in _parts(reads).items():
+        blocks[name] = part.bytes / begin.block_size / seconds
     whole = sum(blocks.values())
-    shares = [f"{units.share(rate / whole)} {name}" for name, rate in blocks.items() if whole]
+    shares = {name: units.share(rate / whole) for name, rate in blocks.items() if whole}
     unknown = f"; shared_buffers not known {begin.no_buffers}"
-    names = "shared_buffers", "page cache", "device"
-    widest = [f"{_SHARE} {name}" for name in names]
+    widest = dict.fromkeys(names, _SHARE)
     return _Said(
-        f"Blocks found: {', '.join(shares) or 'none'}{unknown if hit is None else ''}.",
+        f"Blocks found: {_listed(shares)}{unknown if hit is None else ''}.",
         [
-            f"Blocks found: {', '.join(widest)}.",
-            f"Blocks found: {', '.join(widest[1:])}{unknown}.",
+            f"Blocks found: {_listed({'shared_buffers': _SHARE, **widest})}.",
+            f"Blocks found: {_listed(widest)}{unknown}.",
         ],
     )
 
@@ -157,7 +207,10 @@ def sparkline(heads: Sequence[Head], width: int) -> str:
         return ""
     first = "Device wait "
     most = max(head.device_ns / head.length_s for head in heads)
-    last = f" (█: {units.duration(most, 2)} a second)" if most else " (none)"
+    hides = any(head.hidden for head in heads)
+    last = " (none known)" if hides else " (none)"
+    if most:
+        last = f" (█: {'at least ' if hides else ''}{units.duration(most, 2)} a second)"
     if len(first) + len(last) + _LEAST > width:
         last = ""
     room = max(width - len(first) - len(last), 1)

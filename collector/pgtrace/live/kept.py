@@ -56,6 +56,8 @@ class Window:
     """Blocks that were found in shared_buffers, and that were not, as far as it was asked."""
     buffers_s: float = 0.0
     clients: int = 0
+    saw_all: bool = True
+    """Whether `doing` is of all."""
     away: bool = False
 
 
@@ -66,6 +68,8 @@ class Head(NamedTuple):
     length_s: float
     device_ns: int
     reads: int
+    hidden: int
+    """Reads of which it is not known where they were served."""
 
 
 class _Sums:
@@ -130,7 +134,8 @@ class Kept:
         reads = [cell for cell in frame.cells if cell.operation == "read"]
         waited = sum(cell.total_ns for cell in reads if cell.source == "device")
         count = sum(cell.count for cell in reads)
-        self.heads.append(Head(frame.at, frame.length_s, waited, count))
+        hidden = sum(cell.count for cell in reads if cell.source == "unknown")
+        self.heads.append(Head(frame.at, frame.length_s, waited, count, hidden))
         frame.processes, frame.statements, frame.places, frame.events = {}, {}, {}, {}
         frame.devices = []
         self._frames.append(zlib.compress(msgspec.msgpack.encode(frame), 1))
@@ -158,6 +163,7 @@ class Kept:
             buffers=(sums.buffers[0], sums.buffers[1]) if sums.buffers_asked else None,
             buffers_s=sums.buffers_s,
             clients=last.clients,
+            saw_all=last.saw_all,
             away=last.away,
         )
 

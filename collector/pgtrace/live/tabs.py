@@ -7,6 +7,7 @@ from typing import NamedTuple
 from .. import units
 from ..model.capture import Tablespace
 from ..reporters.document import Column, Table, Value
+from ..reporters.sections.sums import MOST_HIDDEN
 from ..terminal_text import escape
 from .frame import Begin, Doing, Kind
 from .kept import Fact, Kept, Sum, Window
@@ -180,13 +181,17 @@ def _columns(begin: Begin) -> list[Column]:
 def _values(did: _Did, whole_ns: int, seconds: float, begin: Begin) -> list[Value]:
     values: list[Value] = []
     if "read" in begin.operations:
-        knows = bool(did.told) or not did.reads.count
+        count = did.reads.count
+        knows = bool(did.told) or not count
+        cached: Value = None
+        if count - did.told <= MOST_HIDDEN * count:
+            cached = did.cached / did.told if count else ""
         values = [
             did.waited_ns / seconds if knows else None,
-            did.waited_ns / whole_ns if whole_ns else 0,
-            did.reads.count / seconds,
+            did.waited_ns / max(1, whole_ns) if knows else None,
+            count / seconds,
             did.reads.bytes / seconds,
-            did.cached / did.told if did.told else ("" if knows else None),
+            cached,
         ]
     if "write" in begin.operations:
         values.append(did.writes.total_ns / seconds)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from .. import terminal_text
 from ..engines import StatementName
 from ..model.capture import Tablespace, waits_for_work
-from ..postgres.names_of_servers import NamesOfServers
 from ..reporters.losses import Watch
 from ..tracing.recorder import Recorder, Row
 from ..tracing.statements import shown_text
@@ -39,7 +38,7 @@ class Teller:
         self._used = Used()
         self._activities = Activities(tracer.registry.servers)
         self._devices: list[str] = []
-        self._buffers = Buffers()
+        self._buffers = Buffers(tracer.target.filters.datnames)
         self.notices: list[str] = []
         """What is to be said with the next frame."""
         self._losses = Watch(tracer.lost, tracer.kept, self.notices.append)
@@ -56,7 +55,7 @@ class Teller:
             times=tracer.engine.times,
             queries=tracer.engine.query_source,
             by_relation=by_relation,
-            no_buffers=_no_buffers(tracer.names),
+            no_buffers=_no_buffers(tracer),
         )
 
     def frame(self) -> Frame | None:
@@ -91,7 +90,8 @@ class Teller:
             spent=spent,
             doing=doing,
             clients=sum(each.title.backend_type == "client backend" for each in here.values()),
-            buffers=self._buffers.look(self._tracer.names),
+            saw_all=self._activities.saw_all,
+            buffers=self._hits(),
             buffers_s=self._buffers.seconds,
             away=registry.servers.are_away(),
             became=became,
@@ -118,6 +118,12 @@ class Teller:
         """Which of the devices that were told a file lies on; -1: none."""
         name = self._tracer.places.place(file).tablespace
         return self._devices.index(name) if name in self._devices else -1
+
+    def _hits(self) -> tuple[int, int] | None:
+        """See Frame.buffers."""
+        if not self._tracer.target.is_of_databases:
+            return None  # the server counts those of others with them
+        return self._buffers.look(self._tracer.names)
 
     def _cell(self, row: Row, sums: Sequence[int], taken: Recorder) -> Cell:
         count, size, total_ns = sums
@@ -193,7 +199,7 @@ class Teller:
             if place.kind == "unknown" and file in self._places:
                 continue  # it is gone by now
             name = f"{place.relation} ({place.kind})" if place.relation else place.kind
-            told = Place(name, place.tablespace)
+            told = Place(name, place.tablespace, place.kind)
             if self._places.get(file) != told:
                 self._places[file] = found[file] = told
         return found
@@ -216,10 +222,12 @@ class Teller:
         return found
 
 
-def _no_buffers(names: NamesOfServers | None) -> str:
-    if names is None:
+def _no_buffers(tracer: Tracer) -> str:
+    if tracer.names is None:
         return "without a connection"
-    return "yet" if names.only else "of several servers"
+    if not tracer.target.is_of_databases:
+        return "but of whole databases"
+    return "yet" if tracer.names.only else "of several servers"
 
 
 def _heaviest(cells: Sequence[Cell]) -> list[int]:

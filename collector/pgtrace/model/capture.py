@@ -44,6 +44,10 @@ Kind = Literal[
 ]
 """What a file holds. relation: a heap, an index, TOAST or a sequence; which, is known only with a
 database connection."""
+RELATIONS: frozenset[Kind] = frozenset(
+    {"relation", "heap", "index", "toast", "visibility map", "free space map"}
+)
+"""What shared buffers hold, or may."""
 EngineName = Literal["libbpf", "bcc"]
 GapReason = Literal["stop", "crash"]
 Protocol = Literal["simple", "extended", "unknown"]

@@ -1,6 +1,7 @@
 """What a PostgreSQL binary holds, and what a process of it has in memory.
 
-Paths are `/proc/PID/exe`: the file that runs, whatever became of its name on disk.
+Paths are `/proc/PID/exe`: the file that runs, whatever became of its name on disk; or such a file,
+held open.
 Addresses are those of the ELF file; offsets are bytes from the start of the file.
 """
 
@@ -10,11 +11,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
-from ..linux import capabilities, in_time
+from ..linux import capabilities, in_time, program_file
+from ..linux.program_file import Program
 from . import program
 from .symbols import offset_of
 
@@ -28,7 +30,7 @@ _NAMES = {3: "x86", 8: "MIPS", 21: "PowerPC", 22: "S/390", 40: "ARM", 62: "x86-6
 _AT_ENTRY = 9  # include/uapi/linux/auxvec.h
 
 
-def sites(path: Path | str) -> "list[Site]":
+def sites(path: program.Where) -> "list[Site]":
     """Read the notes of provider `postgresql`; empty for a build without --enable-dtrace.
 
     Raise TargetError when the file is gone, UnsupportedError when this host cannot run it.
@@ -36,12 +38,12 @@ def sites(path: Path | str) -> "list[Site]":
     return _contents(path).sites
 
 
-def probes(path: Path | str) -> set[str]:
+def probes(path: program.Where) -> set[str]:
     """Names of the USDT probes, such as `query__start`. Errors as sites()."""
     return {site.name for site in sites(path)}
 
 
-def symbol_address(path: Path | str, name: str) -> int | None:
+def symbol_address(path: program.Where, name: str) -> int | None:
     """Address of a symbol that the file defines; None when it has none of that name.
 
     Asks the hash table of the dynamic symbols, then, if need be, the debugger's table.
@@ -50,14 +52,14 @@ def symbol_address(path: Path | str, name: str) -> int | None:
     return _contents(path, name).addresses.get(name)
 
 
-def symbol_offset(path: Path | str, name: str) -> int | None:
+def symbol_offset(path: program.Where, name: str) -> int | None:
     """Offset of a symbol in the file, as a uprobe wants it. As symbol_address() otherwise."""
     found = _contents(path, name)
     address = found.addresses.get(name)
     return None if address is None else offset_of(found.loads, address)
 
 
-def probe_offset(path: Path | str, name: str) -> int | None:
+def probe_offset(path: program.Where, name: str) -> int | None:
     """Offset in the file of where a probe at a function's entry is put: where it costs least, else
     where the function begins. As symbol_address() otherwise.
     """
@@ -65,17 +67,17 @@ def probe_offset(path: Path | str, name: str) -> int | None:
     return symbol_offset(path, name) if cheap is None else cheap
 
 
-def submission_offset(path: Path | str) -> int | None:
+def submission_offset(path: program.Where) -> int | None:
     """Offset in the file of where a probe sees what is handed to I/O workers; None: not known."""
     return _contents(path).submission
 
 
-def has_symbol(path: Path | str, name: str) -> bool:
+def has_symbol(path: program.Where, name: str) -> bool:
     """Whether the file defines this symbol. Errors as symbol_address()."""
     return symbol_address(path, name) is not None
 
 
-def is_foreign(path: Path | str) -> bool:
+def is_foreign(path: program.Where) -> bool:
     """Whether a program is of another architecture than this one; False if it may not be read."""
     headers = []
     for file in path, "/proc/self/exe":
@@ -93,6 +95,7 @@ def variable_address(pid: int, name: str) -> int:
     Raise TargetError when the process is gone, PermissionDeniedError when it may not be looked
     into, UnsupportedError when its binary does not export the variable.
     """
+    vector = _vector(pid)
     found = _contents(f"/proc/{pid}/exe", name)
     address = found.addresses.get(name)
     if address is None:
@@ -100,7 +103,11 @@ def variable_address(pid: int, name: str) -> int:
             f"The PostgreSQL binary of process {pid} does not export {name}: its symbols were "
             "stripped. Use the packages of your distribution or of postgresql.org."
         )
-    return address + _running_entry(pid) - found.entry
+    # A place in one program must not be looked for in another, which may have secrets there. Each
+    # start of a program has its memory at other addresses
+    if _vector(pid) != vector:
+        raise TargetError(f"Process {pid} runs another program by now.")
+    return address + _running_entry(pid, vector) - found.entry
 
 
 def known_address(pid: int, name: str) -> int:
@@ -181,12 +188,16 @@ def pointer(pid: int, address: int) -> int:
     return int.from_bytes(read_memory(pid, address, 8), sys.byteorder)
 
 
-def _running_entry(pid: int) -> int:
+def _vector(pid: int) -> bytes:
+    """What the kernel told a process of its program, when it started that."""
+    with _told_apart(pid):
+        return Path(f"/proc/{pid}/auxv").read_bytes()
+
+
+def _running_entry(pid: int, vector: bytes) -> int:
     # The entry point that the kernel wrote down tells where the binary was loaded; unlike
     # /proc/PID/maps it needs no comparing of file names, nor of devices, which btrfs and
     # overlayfs report differently there.
-    with _told_apart(pid):
-        vector = Path(f"/proc/{pid}/auxv").read_bytes()
     for key, value in struct.iter_unpack("=QQ", vector[: len(vector) // 16 * 16]):
         if key == _AT_ENTRY:
             return int(value)
@@ -203,7 +214,7 @@ def _told_apart(pid: int | str) -> Iterator[None]:
         raise may_not_look(f"Process {pid} may not be looked into", error) from error
 
 
-def unreadable(path: Path | str) -> str | None:
+def unreadable(path: program.Where) -> str | None:
     """Why what a program holds cannot be known; None if it can, or if it may not be read."""
     try:
         return program.look(path).contents.problem or None
@@ -211,18 +222,32 @@ def unreadable(path: Path | str) -> str | None:
         return None
 
 
-def _contents(path: Path | str, name: str | None = None) -> "Contents":
-    path = Path(path)
-    pid = path.parts[2] if path.parts[:2] == ("/", "proc") and len(path.parts) > 3 else None
-    try:
+class Programs:
+    """Those into which probes go, each held open once, until all are."""
+
+    def __init__(self) -> None:
+        self._open: dict[program_file.Identity, Program] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def of(self, path: Path) -> Program:
+        """What is there now. Errors as sites()."""
+        with _said(path):
+            found = Program(path)
+        known = self._open.setdefault(found.identity, found)
+        if known is not found:
+            found.close()
+        return known
+
+
+def _contents(path: program.Where, name: str | None = None) -> "Contents":
+    with _said(path):
         found = program.look(path, name).contents
-    except (FileNotFoundError, ProcessLookupError) as error:
-        what = f"Process {pid} has ended" if pid else f"There is no file {path}"
-        raise TargetError(f"{what}.") from error
-    except PermissionError as error:
-        raise may_not_look(f"{path} may not be read", error) from error
-    except OSError as error:
-        raise TargetError(f"{path} cannot be read: {error.strerror or error}.") from error
     if found.problem:
         raise TargetError(f"{path} is not a program that can be read: {found.problem}.")
     machine = platform.machine()
@@ -233,3 +258,19 @@ def _contents(path: Path | str, name: str | None = None) -> "Contents":
             "only programs of the kernel's own architecture can be probed."
         )
     return found
+
+
+@contextmanager
+def _said(path: program.Where) -> Iterator[None]:
+    """Say in our words what is wrong with a program's file."""
+    _, *parts = str(path).split("/")
+    pid = parts[1] if len(parts) == 3 and parts[0] == "proc" else None
+    try:
+        yield
+    except (FileNotFoundError, ProcessLookupError) as error:
+        what = f"Process {pid} has ended" if pid else f"There is no file {path}"
+        raise TargetError(f"{what}.") from error
+    except PermissionError as error:
+        raise may_not_look(f"{path} may not be read", error) from error
+    except OSError as error:
+        raise TargetError(f"{path} cannot be read: {error.strerror or error}.") from error

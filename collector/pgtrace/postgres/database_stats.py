@@ -1,5 +1,6 @@
 """How each database fared with shared_buffers during a session, as pg_stat_database has it."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from ..model.capture import Buffers
@@ -20,6 +21,11 @@ class Row(NamedTuple):
 def ask(connection: Asked) -> list[Row]:
     """All databases now."""
     return [Row(*row) for row in connection.ask("buffers")]
+
+
+def of_databases(every: list[Buffers], datnames: Collection[str]) -> list[Buffers]:
+    """Those of these databases; all if none is named."""
+    return [each for each in every if not datnames or each.datname in datnames]
 
 
 def between(first: list[Row], last: list[Row]) -> list[Buffers]:

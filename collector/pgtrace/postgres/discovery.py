@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
 from ..linux import foreign_files, in_time
 from ..linux.other_root import inside
@@ -189,7 +190,7 @@ def server(pid: int) -> Server:
     if postmaster is None:
         raise TargetError(
             f"Process {pid} is PostgreSQL, but its postmaster is gone or it never had one. "
-            "`pgtrace list` shows the servers that run."
+            f"`{sudo.as_root('list')}` shows the servers that run."
         )
     return _server(postmaster)
 

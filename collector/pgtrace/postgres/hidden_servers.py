@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError
-from ..linux import capabilities, in_time
+from ..linux import capabilities, in_time, namespaces
 from . import discovery, proc, program
 
 _TITLE = b"postgres: "
@@ -50,11 +50,22 @@ def _not_to_be_looked_into() -> str | None:
         return (
             f"{what} like PostgreSQL, but what {'it works' if count == 1 else 'they work'} in may "
             "not be looked into, although pgtrace has all capabilities for it: a network file "
-            "system that squashes root, FUSE without allow_other, or a security module denies it"
+            "system that squashes root or does not answer, FUSE without allow_other, or a security "
+            "module denies it"
         )
     return (
         f"{what} like PostgreSQL, but {belong} to another user, and you lack {lacking}. "
         f"{sudo.how()}"
+    )
+
+
+def no_server() -> str:
+    """What to say where none was found."""
+    if namespaces.in_first_pid_namespace():
+        return "No PostgreSQL server runs here, as far as the processes of this host show."
+    return (
+        "No PostgreSQL server runs in this container, whose processes alone pgtrace sees: "
+        f"{namespaces.SEE_ALL}."
     )
 
 

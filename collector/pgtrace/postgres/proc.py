@@ -6,17 +6,17 @@ never executed, and never looked up by its path, which may be another root's or 
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
-from ..linux import foreign_files, in_time
+from ..linux import foreign_files, in_time, namespaces
 from . import binary, program
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
-_FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _MOST_PIDS = 4 << 20  # PID_MAX_LIMIT, include/linux/threads.h
 _MOST_HEAD = 128
 """Of /proc/PID/stat, in bytes: the pid, 64 of the name, which may hold anything, and the parent."""
@@ -27,7 +27,6 @@ _OF_STATUS = re.compile(rb"^(Tgid|Uid|NSpid):\t(.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
 Family = dict[int, list[int]]
 """Pids of children, by their parent's."""
-_LIST = "`pgtrace list` shows PostgreSQL's processes."
 
 
 class _NoneSuchError(TargetError):
@@ -118,7 +117,7 @@ def process(pid: int) -> Process:
         comm, fields = _stat(pid)
         if int(fields[6]) & _KERNEL_THREAD:
             what = f"Process {pid} ({_shown(comm)}) is a kernel thread"
-            raise _NoneSuchError(lambda: f"{what}. {_hint(pid)}")
+            raise _NoneSuchError(lambda: f"{what}. {_meant(pid) or _list()}")
         if fields[0] in "ZX":
             raise TargetError(
                 f"Process {pid} ({_shown(comm)}) has ended, and its parent {fields[1]} has not "
@@ -126,7 +125,7 @@ def process(pid: int) -> Process:
             )
         status = _status(pid)
         if (process_id := int(status[b"Tgid"])) != pid:
-            raise TargetError(f"{pid} is a thread of process {process_id}. {_LIST}")
+            raise TargetError(f"{pid} is a thread of process {process_id}. {_list()}")
         title, end = _title(pid)
         exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115  # as in parent()
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -163,7 +162,8 @@ def postgresql(pid: int) -> Process:
     found = process(pid)
     if version(found) is None:
         what = f"{_shown(found.exe)} ({_shown(found.comm)})"
-        raise _NoneSuchError(lambda: f"Process {pid} is not PostgreSQL but {what}. {_hint(pid)}")
+        what = f"Process {pid} is not PostgreSQL but {what}"
+        raise _NoneSuchError(lambda: f"{what}. {_meant(pid) or _list()}")
     return found
 
 
@@ -213,23 +213,34 @@ def _no_such(pid: int) -> PgtraceError:
 
 
 def _no_process(pid: int) -> str:
-    hint = _hint(pid)
-    if hint is _LIST and Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE:
+    hint = _meant(pid)
+    if not hint and not namespaces.in_first_pid_namespace():
         return (
-            f"No process {pid} in this PID namespace: pgtrace runs in a container. Run it on the "
-            "host, or in the host's namespace (docker run --pid=host …)."
+            f"No process {pid} in this PID namespace, as pgtrace runs in a container: "
+            f"{namespaces.SEE_ALL}."
         )
-    return f"No process {pid}. {hint}"
+    return f"No process {pid}. {hint or _list()}"
 
 
-def _hint(pid: int) -> str:
+def _meant(pid: int) -> str:
+    """What to say where servers in containers have a process of that pid; nothing if none has."""
     outer = [str(other.pid) for other in _known_inside_as(pid)]
-    if outer:
-        return (
-            f"PostgreSQL process {' or '.join(outer)} has that pid in a PID namespace of its own "
-            f"(a container). Type: pgtrace … {outer[0]}"
-        )
-    return _LIST
+    if not outer:
+        return ""
+    return (
+        f"PostgreSQL process {' or '.join(outer)} has that pid in a PID namespace of its own "
+        f"(a container). Type: {_with_pid(pid, outer[0])}"
+    )
+
+
+def _with_pid(named: int, meant: str) -> str:
+    """What was typed, with that pid in the place of this one."""
+    words = [meant if word == str(named) else word for word in sys.argv[1:]]
+    return sudo.as_root(*(words if meant in words else ("attach", meant)))
+
+
+def _list() -> str:
+    return f"`{sudo.as_root('list')}` shows PostgreSQL's processes."
 
 
 def _hidden(pid: int) -> bool:

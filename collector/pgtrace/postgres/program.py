@@ -1,7 +1,7 @@
 """A program's file, which may be anybody's: opened here, parsed by a child without privileges.
 
 A path is `/proc/PID/exe`, the file that runs, whatever became of its name on disk; or one of
-pgtrace's own choice.
+pgtrace's own choice. Probes are put where a file is that is held open for them.
 """
 
 import errno
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..linux import forked, in_time, unprivileged
 from ..linux.process_user import who_answers_for
+from ..linux.program_file import Program
 
 if TYPE_CHECKING:
     from . import elf
@@ -47,6 +48,7 @@ MOST_SECONDS = 5.0
 """For the programs of one user in a minute: of a server's a child reads what is needed in 40 ms."""
 _MINUTE_S = 60.0
 
+Where = Path | str | Program
 _Key = tuple[int, ...]
 
 
@@ -71,7 +73,7 @@ _spent: dict[int, tuple[float, float]] = {}
 _left_out: set[int] = set()
 
 
-def look(path: Path | str, name: str | None = None) -> Known:
+def look(path: Where, name: str | None = None) -> Known:
     """What a program's file holds, with the address of a symbol `name`, if it is to be known.
 
     Raise OSError when there is no such file, or it may not be read; NotLookedAtError when what
@@ -79,11 +81,10 @@ def look(path: Path | str, name: str | None = None) -> Known:
     which takes its child seconds: that costs this user's servers, and little of anybody's time.
     """
     wanted = _ALWAYS | ({name} if name else set())
-    parts = str(path).split("/")
-    if parts[:2] != ["", "proc"] or len(parts) != 4:
+    pid = _process_of(path)
+    if pid is None or isinstance(path, Program):
         with _opened(path) as file:
-            return _remembered((0, *in_time.as_program(file)), wanted, file)
-    pid = int(parts[2])
+            return _remembered((_payer(pid), *_key(path, os.fstat(file))), wanted, file)
     program = in_time.program(pid)
 
     def open_it() -> int:
@@ -92,8 +93,19 @@ def look(path: Path | str, name: str | None = None) -> Known:
             raise OSError(errno.ESTALE, "another program by now")
         return file
 
-    # Who runs it pays: it may be another user's file
-    return _remembered((who_answers_for(pid), *program), wanted, open_it)
+    return _remembered((_payer(pid), *program), wanted, open_it)
+
+
+def _process_of(path: Where) -> int | None:
+    """That of `/proc/PID/exe`; None for a file of pgtrace's own choice."""
+    parts = str(path).split("/")
+    is_one = parts[:2] == ["", "proc"] and len(parts) == 4 and parts[2].isdecimal()
+    return int(parts[2]) if is_one else None
+
+
+def _payer(pid: int | None) -> int:
+    """Who runs it: it may be another user's file."""
+    return 0 if pid is None else who_answers_for(pid)
 
 
 def _remembered(key: _Key, wanted: frozenset[str], file: int | Callable[[], int]) -> Known:
@@ -137,20 +149,38 @@ def _forget_one() -> None:
     del _known[next(key for key in _known if key[0] == most)]
 
 
-def header(path: Path | str) -> bytes:
+def header(path: Where) -> bytes:
     """The first 20 bytes of its ELF header. Raise OSError as look()."""
     with _opened(path) as file:
         return os.pread(file, 20, 0)
 
 
 @contextmanager
-def _opened(path: Path | str) -> Iterator[int]:
-    file = in_time.open_program(path)
+def _opened(path: Where) -> Iterator[int]:
+    if isinstance(path, Program):
+        yield path.file
+        return
+    program = Program(path)
     try:
-        in_time.as_program(file)  # or it is no regular file
-        yield file
+        yield program.file
     finally:
-        os.close(file)
+        program.close()
+
+
+def _key(path: Where, status: os.stat_result) -> _Key:
+    """By what a file is known again. The number of a device that the kernel made up, as for FUSE
+    and overlays, may be another's after an unmount, and FUSE says of a file whatever its owner
+    wants: what was found there is believed of no other file into which probes go.
+    """
+    if isinstance(path, Program) and not os.major(status.st_dev):
+        return (path.number,)
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 def _look(file: int | Callable[[], int], names: frozenset[str]) -> Known:

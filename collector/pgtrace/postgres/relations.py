@@ -16,6 +16,9 @@ from .connection import Asked, Connect
 
 LEAST_PAUSE_S = 1.0
 _MOST_PAUSE_S = 60.0
+_REST = 20
+"""So many times as long as an answer took, the database is not asked again, whatever is read
+there: of hundreds of thousands of relations all are listed, and that is the server's work."""
 
 
 class Relation(NamedTuple):
@@ -42,6 +45,14 @@ class _Pending:
     pause_s: float = LEAST_PAUSE_S
 
 
+@dataclass
+class _Rest:
+    """How long a database is left alone, whatever is read there."""
+
+    length_s: float = LEAST_PAUSE_S
+    until_s: float = 0
+
+
 class Relations:
     """All that there are, and of files that were read also those of who was dropped or rewritten.
 
@@ -58,6 +69,7 @@ class Relations:
         self._forgotten: deque[str] = deque()
         self._wanted: set[str] = set()
         self._pending: dict[int, _Pending] = {}
+        self._rests: dict[int, _Rest] = {}
         self.known: dict[str, Relation] = {}
         self.tablespaces: dict[int, str] = {}
         self.missing: dict[str, str] = {}
@@ -99,17 +111,25 @@ class Relations:
             if asked:
                 asked.paths.discard(path)
         now = time.monotonic()
-        due = [oid for oid, p in self._pending.items() if last or p.due_s <= now]
+        due = [oid for oid in self._pending if last or self._is_due(oid, now)]
         if any(oid not in self._databases for oid in due):
             self._look(connection)
         for oid in due:
             self._ask(connection, oid)
+
+    def _is_due(self, oid: int, now: float) -> bool:
+        rest = self._rests.get(oid)
+        return self._pending[oid].due_s <= now and (rest is None or rest.until_s <= now)
+
+    def _leave_alone(self, oid: int, length_s: float) -> None:
+        self._rests[oid] = _Rest(length_s, time.monotonic() + length_s)
 
     def _ask(self, connection: Asked, oid: int) -> None:
         pending, database = self._pending[oid], self._databases.get(oid)
         if database is None:  # dropped, or a template that nobody may enter
             del self._pending[oid]
             return
+        began = time.monotonic()
         try:
             if oid == self._own:
                 self._learn(connection, oid)
@@ -117,10 +137,13 @@ class Relations:
                 with self._connect(database.name, self._opened) as other:
                     self._learn(other, oid)
             self.missing.pop(database.name, None)
+            self._leave_alone(oid, _REST * (time.monotonic() - began))
         except DatabaseError as error:
             if oid == self._own:
                 raise
             self.missing[database.name] = str(error)
+            before = self._rests.get(oid, _Rest()).length_s
+            self._leave_alone(oid, min(2 * max(before, LEAST_PAUSE_S), _MOST_PAUSE_S))
         pending.paths -= self.known.keys()
         if not pending.paths:
             del self._pending[oid]

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-from ..errors import TargetError
+from ..errors import UsageError
 from ..model.capture import Capture
 from ..terminal_text import escape
 from .document import Table, Value
@@ -32,7 +32,7 @@ def report(capture: Capture, view: View) -> Iterator[str]:
         # One file is one table: of those that read, where that was measured
         tables = top.statement_table(every, whole) or top.writing_table(every, capture, whole)
     if not tables:
-        raise TargetError(f"there are no {view.part or 'statements'} in it, of those that read")
+        raise UsageError(f"there are no {view.part or 'statements'} in it, of those that read")
     for table in tables:
         yield from _lines(table)
 

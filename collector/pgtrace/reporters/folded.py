@@ -14,7 +14,7 @@ _NS = 1000
 
 
 def report(capture: Capture, _: View) -> Iterator[str]:
-    """Yield a line for each stack, in their order. Raise TargetError if time was not measured."""
+    """Yield a line for each stack, in their order. Raise UsageError if time was not measured."""
     found: Counter[str] = Counter()
     for frames, ns in stacks(capture).items():
         found[";".join(frame.replace(";", ",") for frame in frames)] += ns

@@ -16,7 +16,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 def report(capture: Capture, _: View) -> Iterator[str]:
     """Yield it: one profile, in nanoseconds, those stacks first that took longest. They have no
-    order in time. Raise TargetError if time was not measured.
+    order in time. Raise UsageError if time was not measured.
     """
     found = sorted(stacks(capture).items(), key=lambda item: (-item[1], item[0]))
     names = list(dict.fromkeys(frame for frames, _ in found for frame in frames))

@@ -4,8 +4,9 @@ import copy
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from ..engines import Engine, QueryEvent, TaskSnapshot, add_reads, fold_files
+from ..engines import Engine, QueryEvent, Request, TaskSnapshot, add_reads, fold_files
 from ..model.capture import COUNT_CALLS, Lost
 from ..postgres.discovery import Backend
 from ..postgres.names_of_servers import NamesOfServers
@@ -24,6 +25,9 @@ _MOST_WAIT_NS = 2_000_000_000
 _NEVER_NS = 1 << 63
 _MOST_ENDS = 4 * MOST_ENDED
 """Processes of which it is known when they ended, until that was heard of again."""
+MOST_KINDS = 1000
+"""So many users and databases of those that are added up are told apart: anybody who can reach the
+port names others, without being let in."""
 _NOT_TOLD = (
     "processes that neither read nor ran a query: they are not told from backends that there was "
     "no room for"
@@ -38,7 +42,8 @@ class Registry:
         engine: Engine,
         target: Target,
         options: TraceOptions,
-        names: NamesOfServers | None = None,
+        names: NamesOfServers | None,
+        request: Request,
     ) -> None:
         self._engine = engine
         self.options = options
@@ -57,7 +62,7 @@ class Registry:
         """By their serials, who has parallel workers that ended."""
         self._ended: deque[TracedProcess] = deque()
         self._merged: dict[tuple[str | None, str | None, str | None], Account] = {}
-        self.servers = Servers(engine, target)
+        self.servers = Servers(engine, target, request)
         self.identities = Identities(engine, target, options, self.servers, names)
         self._accounts = Accounts(engine, options)
         self.let_go_of: Callable[[Iterable[TaskSnapshot]], None] = lambda finals: None
@@ -269,17 +274,23 @@ class Registry:
     def _meet(self, serial: int) -> TracedProcess:
         task = self._engine.task(serial)
         title = self.identities.title(task.title, task.postmaster)
+        now = None
         if not task.title or not title.backend_type:
-            title = self.identities.title_now(task.tgid) or title
+            now = self.identities.title_now(task.tgid)
         process = TracedProcess(
             serial,
             task.tgid,
             task.inner_tgid,
             task.postmaster,
-            title,
+            now or title,
             task.began_ns,
             born_ns=task.born_ns,
+            leader_is_inner=now is None,
         )
+        title = process.title
+        if not title.backend_type and self.identities.is_stranger(process):
+            process.is_stranger = True
+            self._engine.ignore(serial)
         self._processes[serial] = process
         self._note_end(process, _NEVER_NS)
         self.identities.name(process)
@@ -386,7 +397,15 @@ class Registry:
             return
         account = self._accounts.of(process, process.final, {})
         account.tell_version(self.servers.major(process.postmaster) or 0)
-        kind = (process.title.backend_type, process.title.datname, process.title.usename)
+        title = process.title
+        kind = (title.backend_type, title.datname, title.usename)
+        if kind not in self._merged and len(self._merged) >= MOST_KINDS:
+            # Types are few; but of what only looks like a server anybody makes them, too
+            few = len(self._merged) < 2 * MOST_KINDS
+            process.title = replace(
+                title, backend_type=title.backend_type if few else None, datname=None, usename=None
+            )
+            kind = (process.title.backend_type, None, None)
         known = self._merged.get(kind)
         if known is None:
             account.merged = 1
@@ -405,7 +424,8 @@ class Registry:
 
 def _may_lead(process: TracedProcess, helper: TracedProcess) -> bool:
     same = process.postmaster == helper.postmaster or not process.postmaster
-    return same and helper.title.leader_pid in {process.inner_pid, process.pid}
+    pid = process.inner_pid if helper.leader_is_inner else process.pid
+    return same and helper.title.leader_pid == pid
 
 
 def _lead(leader: TracedProcess, helper: TracedProcess) -> None:

@@ -1,5 +1,6 @@
 """Which connection there is for names."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -49,8 +50,15 @@ def _by_dsn(
         try:
             made = stack.enter_context(connect(dsn, dbname, opened))
         except DatabaseError as error:
-            if '"root"' in str(error):  # sudo takes PGUSER away, and peer lets no other role in
-                better = "leave --dsn out: then pgtrace connects as the server's owner"
-                raise DatabaseError(f"{error}; {better}") from error
-            raise
+            raise DatabaseError(f"{error}{_better(str(error))}") from error
         yield made
+
+
+def _better(refused: str) -> str:
+    """sudo takes PGUSER away, and `peer` lets root in as nobody else."""
+    if os.geteuid() or not ('"root"' in refused or "Peer authentication" in refused):
+        return ""
+    return (
+        "; leave --dsn out: then pgtrace connects as the server's owner; or connect by TCP "
+        "(host=localhost) as a role whose password is in /root/.pgpass"
+    )

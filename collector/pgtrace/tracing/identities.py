@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..engines import Engine, TaskSnapshot
 from ..errors import PgtraceError, UnsupportedError
+from ..linux.program_file import identity
 from ..postgres import binary, titles
 from ..postgres.catalog import Names
 from ..postgres.discovery import Backend
@@ -89,6 +90,15 @@ class Identities:
         except PgtraceError:
             return None
 
+    def is_stranger(self, process: TracedProcess) -> bool:
+        """Whether it runs another program than its postmaster: that is process 1 of a container and
+        adopts who is left behind there, such as what `docker exec` began in the background.
+        """
+        if not process.postmaster:
+            return False
+        own, servers = (identity(f"/proc/{p}/exe") for p in (process.pid, process.postmaster))
+        return own is not None and servers is not None and own != servers
+
     def learn_database(self, process: TracedProcess, task: TaskSnapshot) -> None:
         """An autovacuum worker reads before it shows its database: it may have been met then."""
         if process.title.datname is None and process.title.backend_type == "autovacuum worker":
@@ -98,7 +108,7 @@ class Identities:
 
     def is_meant(self, process: TracedProcess) -> bool:
         """Whether it is one to tell of."""
-        if process.leader or self.is_own(process):
+        if process.leader or process.is_stranger or self.is_own(process):
             return False
         if not self._target.whole:
             if not self._target.backends:

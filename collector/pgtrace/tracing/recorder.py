@@ -61,12 +61,8 @@ class Recorder:
         sums[2] += total_ns
 
     def spend(self, serial: int, spent: tuple[TimeKind, Scope, int], ns: int) -> None:
-        """See timeline.Recorder. What parallel workers spend is their own."""
-        process = self._process(serial)
-        if process is None or process.leader:
-            return
-        self.processes[serial] = process
-        key = (serial, *spent)
+        """See timeline.Recorder. As of reads: else these would be a share of time without them."""
+        key = (self._payer(serial), *spent)
         self.spent[key] = self.spent.get(key, 0) + ns
 
     def rename(self, running: Told, who: Who) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
 from typing import Literal
 
-from .. import interrupts
+from .. import interrupts, sudo
 from ..errors import LeftError, NothingCapturedError, TargetError
 from ..failures import Failures
 from .tracer import POLL_S
@@ -93,7 +93,7 @@ class Watched:
             except ProcessLookupError:
                 self.close()
                 raise TargetError(
-                    f"no process {pid}; `pgtrace list` shows PostgreSQL's processes"
+                    f"no process {pid}; `{sudo.as_root('list')}` shows PostgreSQL's processes"
                 ) from None
 
     def ended(self, wait_s: float, *wakes: int) -> bool:

@@ -7,17 +7,19 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from ..engines import Engine
+from ..engines import Engine, Request
 from ..errors import PgtraceError
-from ..linux import capabilities, foreign_files, program_file
+from ..linux import capabilities, foreign_files
 from ..linux.process_events import Event, Life
+from ..linux.program_file import Program
 from ..model.capture import Gap
 from ..postgres import discovery, proc
+from ..postgres.binary import Programs
 from ..postgres.discovery import Backend, Server
 from ..postgres.titles import Title
 from . import traced_process
 from .gaps import Gaps
-from .targets import Target, all_unfollowed, has_aio, postmaster, unfollowed
+from .targets import Target, has_aio, postmaster, unfollowed
 from .traced_process import TracedProcess
 
 _LOOK_EVERY_S = 0.5
@@ -29,18 +31,16 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Servers:
     """All servers of the target; of whole ones also their successors and their processes."""
 
-    def __init__(self, engine: Engine, target: Target) -> None:
+    def __init__(self, engine: Engine, target: Target, request: Request) -> None:
         self._engine = engine
         self._target = target
         self._servers = {server.postmaster_pid: server for server in target.servers}
         self._majors = {server.postmaster_pid: server.major for server in target.servers}
         """Of all that were ever traced."""
-        self._unfollowed = set(all_unfollowed(target.servers))
+        self._unfollowed = set(request.unfollowed)
         self._aio = any(self.follows(s.postmaster_pid) for s in target.servers if has_aio(s))
         """Whether what is needed for asynchronous reads was loaded."""
-        self._binaries = {
-            program_file.identity(server.postmaster.binary) for server in target.servers
-        }
+        self._binaries = set(request.programs)
         """Those that have probes. After an upgrade a server runs another."""
         self._first: dict[int, int] = {}
         """Of successors, the postmaster that their server had when tracing began."""
@@ -275,21 +275,30 @@ class Servers:
         old, new = server.postmaster_pid, successor.postmaster_pid
         if self._life:
             self._life.follow(old, new)  # whoever starts meanwhile is heard of
-        reason, path = unfollowed(successor), successor.postmaster.binary
-        is_another = not reason and program_file.identity(path) not in self._binaries
-        with capabilities.raised():
-            self._engine.follow_postmaster(
-                old,
-                postmaster(successor, memory=self._engine.query_source != "none"),
-                str(path) if is_another else None,
-            )
-        self._say_missing(server, successor, reason)
-        if is_another:
-            self._binaries.add(program_file.identity(path))
+        with Programs() as programs:
+            program, reason = self._opened(successor, programs)
+            is_another = program and not reason and program.identity not in self._binaries
+            with capabilities.raised():
+                self._engine.follow_postmaster(
+                    old,
+                    postmaster(successor, memory=self._engine.query_source != "none"),
+                    program if is_another else None,
+                )
+            self._say_missing(server, successor, reason)
+            if program and is_another:
+                self._binaries.add(program.identity)
         self._first[new] = self.first(old)
         self._gaps.started(self.name(server), time.monotonic_ns())
         del self._servers[old]
         self._servers[new], self._majors[new] = successor, successor.major
+
+    def _opened(self, server: Server, programs: Programs) -> tuple[Program | None, str | None]:
+        """What it runs, held open, and why nothing but reads can be measured there."""
+        try:
+            program = programs.of(server.postmaster.binary)
+        except PgtraceError as error:
+            return None, str(error)
+        return program, unfollowed(server, program)
 
     def _say_missing(self, server: Server, successor: Server, reason: str | None) -> None:
         """What is not measured of it that was of the one before."""

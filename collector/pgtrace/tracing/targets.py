@@ -1,13 +1,15 @@
 """What a user means to trace, and the request for an engine that follows from it."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..engines import BLOCK_SIZE, Member, Postmaster, Request, Tier
+from ..engines import BLOCK_SIZE, Member, Postmaster, Probed, Request, Tier
 from ..errors import PgtraceError, TargetError
-from ..linux import program_file
+from ..linux.program_file import Program
 from ..postgres import binary, discovery
+from ..postgres.binary import Programs
 from ..postgres.discovery import Backend, Server
 from ..postgres.versions import too_old
 from .options import TraceOptions
@@ -65,6 +67,11 @@ class Target:
         """Whether nothing of the servers is left out."""
         return self.whole and self.filters.is_empty
 
+    @property
+    def is_of_databases(self) -> bool:
+        """Whether it is all that runs in some databases, or in all: the server counts by these."""
+        return self.whole and not (self.filters.usenames or self.filters.backend_types)
+
     def __str__(self) -> str:
         if self.whole:
             names = discovery.told_apart(self.servers)
@@ -107,14 +114,16 @@ class Target:
         return replace(self, servers=tuple(server for server in self.servers if server.runs()))
 
     def tier(self) -> Tier:
-        """How much of queries is measured if nobody asks: of a whole server what costs it no probe,
-        if each that can be followed shows what its backends run.
+        """How much of queries is measured if nobody asks: of whole servers what costs no probe,
+        if any that can be followed shows what its backends run. One that does not is no reason for
+        probes in the queries of all others: of it, request() says that it is not measured.
         """
         if not self.whole:
             return "full"
         why = all_unfollowed(self.servers)
         followed = [s for s in self.servers if s.postmaster_pid not in why]
-        return "full" if why_not_light(followed) else "light"
+        hidden = why_not_light(followed)
+        return "full" if hidden and len(hidden) == len(followed) else "light"
 
     def times(self) -> bool:
         """Whether it is measured where the rest of time goes if nobody asks: unless each switch of
@@ -126,9 +135,12 @@ class Target:
         """All processes of its servers, as they are now, without what they do."""
         return [b for server in self.servers for b in server.backends(activity=False)]
 
-    def request(self, options: TraceOptions, family: Sequence[Backend] | None = None) -> Request:
+    def request(
+        self, options: TraceOptions, programs: Programs, family: Sequence[Backend] | None = None
+    ) -> Request:
         """What the engine has to do. ValueError if the light tier is to tell each query.
 
+        `programs` keep the files open that get probes: until then, what they run may be another.
         `family` is family(), where it was looked at already.
         """
         light = options.queries == "light"
@@ -145,7 +157,8 @@ class Target:
         charge = options.charge
         family = self.family() if family is None else family
         children = [b for b in family if b.backend_type != "postmaster"]
-        why = all_unfollowed(self.servers)
+        opened = _opened(self.servers, programs)
+        why = all_unfollowed(self.servers, opened)
         followed = [s for s in self.servers if s.postmaster_pid not in why]
         reading = charge and "read" in options.operations
         newer = {s.postmaster_pid: s for s in followed if has_aio(s)}
@@ -155,13 +168,16 @@ class Target:
         io_workers = [b for b in helping if asynchronous and b.backend_type == "io worker"]
         if self.whole:
             members = sorted(children, key=lambda b: b.backend_type == "io worker")
-            binaries, waiters = _binaries(followed), _binaries(newer.values())
+            binaries = _binaries(followed, opened)
+            waiters = _binaries(newer.values(), opened)
         else:
             helpers = [b for b in helping if b.leader_pid in self.pids]
             members = [*self.backends, *helpers, *io_workers]
-            own = {(f"/proc/{b.pid}/exe", b.pid): b.postmaster_pid for b in self.backends}
-            binaries = tuple(each for each, master in own.items() if master not in why)
-            waiters = tuple(each for each, master in own.items() if master in newer)
+            own = [b for b in self.backends if b.postmaster_pid not in why]
+            binaries = tuple((programs.of(b.process.binary), b.pid) for b in own)
+            waiters = tuple(
+                each for each, b in zip(binaries, own, strict=True) if b.postmaster_pid in newer
+            )
         meant = {b.pid for b in members}
         hidden = why_not_light(followed) if light else {}
         computing = options.queries != "none" and any(map(computes_query_ids, followed))
@@ -173,11 +189,11 @@ class Target:
             tuple(_member(backend) for backend in members),
             masters,
             binaries if options.queries == "full" else (),
-            checkpoints=_binaries(followed) if options.checkpoints else (),
+            checkpoints=_binaries(followed, opened) if options.checkpoints else (),
             only=0 if self.whole or len(self.pids) > 1 else self.pids[0],
             listed=any(b.postmaster_pid is None for b in self.backends),
             # Parallel workers to come ask too: no probe can wait in them alone
-            askers=_binaries(newer.values()),
+            askers=_binaries(newer.values(), opened),
             waiters=waiters if options.queries == "full" else (),
             ignored=tuple(_member(b) for b in children if b.pid not in meant),
             helpers_only=not self.whole,
@@ -190,6 +206,7 @@ class Target:
             by_file=options.by_file,
             light=light,
             calibrate=binaries if light and any(master.entry for master in masters) else (),
+            programs=frozenset(program.identity for program in opened.values()),
             query_ids=computing,
             unfollowed=frozenset(why),
             not_measured=(
@@ -208,24 +225,35 @@ class Target:
         )
 
 
-def unfollowed(server: Server) -> str | None:
-    """Why of a server nothing but reads can be measured; None if that is not so."""
+def unfollowed(server: Server, program: Program | None = None) -> str | None:
+    """Why of a server nothing but reads can be measured; None if that is not so. `program` is what
+    it runs, if that is held open.
+    """
     if reason := too_old(server.version):
         return reason
-    if binary.is_foreign(f"/proc/{server.postmaster_pid}/exe"):
+    file = program or server.postmaster.binary
+    if binary.is_foreign(file):
         return "the server's program is of another architecture than the kernel"
-    if problem := binary.unreadable(server.postmaster.binary):
+    if problem := binary.unreadable(file):
         return f"the server's program cannot be read: {problem}"
     return None
 
 
-def all_unfollowed(servers: Sequence[Server]) -> dict[int, str]:
+def all_unfollowed(
+    servers: Sequence[Server], opened: Mapping[int, Program] | None = None
+) -> dict[int, str]:
     """The same of all servers that are traced together, by their postmasters' pids."""
-    why = {each.postmaster_pid: reason for each in servers if (reason := unfollowed(each))}
-    return why | _unlike_others([each for each in servers if each.postmaster_pid not in why])
+    opened = opened or {}
+    why = {
+        each.postmaster_pid: reason
+        for each in servers
+        if (reason := unfollowed(each, opened.get(each.postmaster_pid)))
+    }
+    others = [each for each in servers if each.postmaster_pid not in why]
+    return why | _unlike_others(others, opened)
 
 
-def _unlike_others(servers: Sequence[Server]) -> dict[int, str]:
+def _unlike_others(servers: Sequence[Server], opened: Mapping[int, Program]) -> dict[int, str]:
     """Of several servers, those without a way to see queries: they are not to cost the others'."""
     if len(servers) < 2:
         return {}
@@ -233,7 +261,7 @@ def _unlike_others(servers: Sequence[Server]) -> dict[int, str]:
 
     lacking = {}
     for server in servers:
-        file = server.postmaster.binary
+        file = opened.get(server.postmaster_pid) or server.postmaster.binary
         try:
             functions = (name.split()[0] for name in FUNCTIONS_OF_QUERIES)
             absent = [name for name in functions if not binary.has_symbol(file, name)]
@@ -312,11 +340,16 @@ def _servers_of(backends: Sequence[Backend]) -> tuple[Server, ...]:
     return tuple(discovery.server(pid) for pid in masters.values())
 
 
-def _binaries(servers: Iterable[Server]) -> tuple[tuple[str, int], ...]:
-    """Each binary once: probes in it count for every process that runs it."""
-    found: dict[program_file.Identity, tuple[str, int]] = {}
+def _opened(servers: Iterable[Server], programs: Programs) -> dict[int, Program]:
+    """What those run that have not ended, by their postmasters' pids."""
+    opened = {}
     for server in servers:
-        path = f"/proc/{server.postmaster_pid}/exe"
-        if identity := program_file.identity(path):
-            found.setdefault(identity, (path, -1))
-    return tuple(found.values())
+        with contextlib.suppress(PgtraceError):
+            opened[server.postmaster_pid] = programs.of(server.postmaster.binary)
+    return opened
+
+
+def _binaries(servers: Iterable[Server], opened: Mapping[int, Program]) -> tuple[Probed, ...]:
+    """Each binary once: probes in it count for every process that runs it."""
+    found = (opened.get(server.postmaster_pid) for server in servers)
+    return tuple((program, -1) for program in dict.fromkeys(found) if program)

@@ -20,11 +20,11 @@ from ..engines.layout import OTHERS
 from ..engines.slot_sums import add_powers, add_reads_powers
 from ..engines.slot_table import add_time
 from ..model.capture import (
+    RELATIONS,
     Cost,
     Interval,
     IntervalIo,
     IntervalTime,
-    Kind,
     Operation,
     Pattern,
     Performer,
@@ -48,9 +48,6 @@ _ROLLING = 660
 """So many are kept of a session that is only shown."""
 MOST_OF_TIME = 0.05
 """Share of a CPU that looking may take; where it takes more, intervals are longer."""
-_RELATIONS: frozenset[Kind] = frozenset(
-    {"relation", "heap", "index", "toast", "visibility map", "free space map"}
-)
 
 
 class Summing(Protocol):
@@ -342,7 +339,7 @@ class Intervals:
             if self._recorder:
                 self._recorder.count(serial, whose[query], gain)
             file = files.get(key.file, UNKNOWN_FILE)
-            if file.kind in _RELATIONS and key.operation == "read":
+            if file.kind in RELATIONS and key.operation == "read":
                 space = _Space(file.device, file.space)
                 self._files.setdefault(space, key.file)
                 kind = _Kind(space, key.pattern, key.source, key.size, key.performed_by)

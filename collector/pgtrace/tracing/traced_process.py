@@ -44,6 +44,10 @@ class TracedProcess:
     """What the database said of it, all of which was taken over."""
     is_own: bool | None = None
     """Whether it served pgtrace alone; None while that is not settled."""
+    is_stranger: bool = False
+    """No process of the server's, though a child of its postmaster."""
+    leader_is_inner: bool = True
+    """Its title has the leader's pid in the server's own PID namespace, as the server wrote it."""
     was_there: bool = False
     """It ran when tracing began."""
     was_idle: bool = False

@@ -23,6 +23,8 @@ from ..engines import select as engines
 from ..errors import DatabaseError
 from ..linux.priority import soon
 from ..model.capture import Buffers, Capture, Host, Lost, Operation, Probes, Server, Total
+from ..postgres import database_stats
+from ..postgres.binary import Programs
 from ..postgres.blockers import Blocker
 from ..postgres.catalog import Names
 from ..postgres.lock_holders import LockHolders
@@ -77,18 +79,19 @@ class Tracer:
         options = options or TraceOptions()
         self._by_file = options.by_file
         family = target.family()
-        request = target.request(options, family)
+        # Before anything is opened or attached: the child that connects has nothing of it
+        self._connecting = connecting(options, target.servers)
+        try:
+            with Programs() as programs:
+                request = target.request(options, programs, family)
+                self.engine: Engine = engines.start(request)
+        except BaseException:
+            self._connecting.close()
+            raise
         self.block_size = request.block_size
         self._no_query_ids = None if request.query_ids else NO_QUERY_IDS
         if options.queries == "none":
             self._no_query_ids = "queries were not asked for"
-        # Before anything is attached: the child that connects has nothing of it
-        self._connecting = connecting(options, target.servers)
-        try:
-            self.engine: Engine = engines.start(request)
-        except BaseException:
-            self._connecting.close()
-            raise
         self.failures = self.engine.failures
         """What went wrong of our own: the capture is partial then."""
         # One moment: to attach may take seconds, and times of processes are told by both
@@ -109,7 +112,7 @@ class Tracer:
             for connect, servers in connects
         ]
         self.names = NamesOfServers(each) if each else None
-        self.registry = Registry(self.engine, target, options, self.names)
+        self.registry = Registry(self.engine, target, options, self.names, request)
         self.places = Places(
             self.engine.files,
             self.registry.servers.all,
@@ -381,14 +384,12 @@ class Tracer:
     def _buffers(self) -> list[Buffers]:
         """Of the databases that are traced, or of which a part is."""
         buffers = self.names.buffers if self.names else []
-        datnames = self.target.filters.datnames
-        return [each for each in buffers if not datnames or each.datname in datnames]
+        return database_stats.of_databases(buffers, self.target.filters.datnames)
 
     def _no_buffers(self) -> str | None:
-        filters = self.target.filters
         if not self.names:
             return None
-        if not self.target.whole or filters.usenames or filters.backend_types:
+        if not self.target.is_of_databases:
             return "of whole databases"
         return self.names.no_buffers
 

@@ -21,11 +21,14 @@ class RestoreCommand:
         """Undo, and say what was done."""
         import os
 
+        from ... import sudo
         from ...errors import PermissionDeniedError
         from ...lab.core.undo_log import restore
 
         if os.geteuid() != 0:
-            raise PermissionDeniedError("what an experiment left is root's: run it as root")
+            raise PermissionDeniedError(
+                f"what an experiment left is root's. Type: {sudo.as_root()}"
+            )
         said = False
         for line in restore():
             print(f"{line[0].upper()}{line[1:]}")

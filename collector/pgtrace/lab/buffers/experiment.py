@@ -39,7 +39,7 @@ class BuffersExperiment:
             type=command_options.number,
             default=65_000,
             metavar="N",
-            help="of the table, each of which is a page (65,000, 508 MiB)",
+            help="rows of the table, each on a page of its own (65,000, 508 MiB)",
         )
 
     def prepare(

@@ -87,7 +87,8 @@ def _add_given(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shared-host",
         action="store_true",
-        help="although others use the server of --dsn, or a device whose settings are changed",
+        help="measure even though others use the server of --dsn, or a device whose settings are "
+        "changed",
     )
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from ... import units
+from ... import sudo, units
 from ...engines import ProbeType
 from ...errors import PermissionDeniedError, UnsupportedError, UsageError
 from ...model.capture import Host
@@ -46,7 +46,7 @@ def check_root() -> None:
     if os.geteuid() != 0:
         raise PermissionDeniedError(
             "an experiment traces, empties page caches and starts a server as another user: "
-            "run it as root"
+            f"type: {sudo.as_root()}"
         )
 
 

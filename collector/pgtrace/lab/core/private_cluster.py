@@ -59,9 +59,10 @@ def find_bindir(version: int | None = None) -> Path:
                 return bindir
     wanted = str(version) if version else KNOWN
     package = f"postgresql-{version}" if version else "postgresql"
+    package_of_pgdg = f"postgresql{version or max(SUPPORTED)}-server"
     raise UnsupportedError(
-        f"no PostgreSQL server binaries found (version {wanted}, below /usr/lib/postgresql): "
-        f"apt-get install {package}"
+        f"no PostgreSQL server binaries found (version {wanted}, below /usr/lib/postgresql and "
+        f"/usr/pgsql-*): apt-get install {package}, or dnf install {package_of_pgdg}"
     )
 
 

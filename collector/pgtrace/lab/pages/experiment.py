@@ -38,7 +38,7 @@ class PagesExperiment:
             type=command_options.number,
             default=10_000_000,
             metavar="N",
-            help="of the table (10,000,000, about 1 GiB with its index)",
+            help="rows of the table (10,000,000, about 1 GiB with its index)",
         )
         parser.add_argument(
             "--direct-io",

@@ -39,7 +39,7 @@ class ReadaheadExperiment:
             type=command_options.number,
             default=1_500_000,
             metavar="N",
-            help="of the table (1,500,000, about 1 GiB with its index)",
+            help="rows of the table (1,500,000, about 1 GiB with its index)",
         )
 
     def prepare(

@@ -44,9 +44,13 @@ class SyncExperiment:
             )
         for option, default, text in (
             ("rows", 200_000, "users in the table, from which wide keys are drawn"),
-            ("transactions", 4_000, "of all writers together in each load; as many are read"),
+            (
+                "transactions",
+                4_000,
+                "transactions of all writers together in each load; as many are read",
+            ),
             ("clients", 8, "writers, and as many readers"),
-            ("bulk-rows", 500_000, "of the bulk insert"),
+            ("bulk-rows", 500_000, "rows of the bulk insert"),
         ):
             parser.add_argument(
                 f"--{option}",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ... import units
-from ...model.capture import Backend, Capture, Io, Operation, of_operation
+from ...model.capture import RELATIONS, Backend, Capture, Io, Operation, of_operation
 from ..document import Column, Paragraph, Section, Table, Value
 from ..view import Choice
 from . import time_parts, top
@@ -13,9 +13,6 @@ from .answer import verdict
 from .over_time import over_time
 from .statements import Statement, statements
 from .sums import device_ns, found_in_buffers, reads_of, time_of
-
-_RELATIONS = frozenset({"relation", "heap", "index", "toast", "visibility map", "free space map"})
-"""What shared buffers hold, or may."""
 
 
 def sections(capture: Capture, choice: Choice) -> list[Section]:
@@ -43,7 +40,7 @@ def sections_of(
 
 def found(capture: Capture, reads: Iterable[Io]) -> Table:
     """At which of three levels the blocks of relations were found."""
-    reads = [r for r in reads if r.kind in _RELATIONS or r.kind == "unknown"]
+    reads = [r for r in reads if r.kind in RELATIONS or r.kind == "unknown"]
     hits = found_in_buffers(capture)
     levels: list[tuple[str, list[Io]]] = [
         ("page cache", [r for r in reads if r.source in ("page_cache", "readahead_issued")]),

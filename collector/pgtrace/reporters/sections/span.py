@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ... import units
-from ...errors import TargetError, UsageError
+from ...errors import UsageError
 from ...model.capture import Capture, Heaviest, Interval, Operation
 from ...model.time_of_day import is_time, moment, second_of
 from ..document import Column, Paragraph, Section, Table, Value
@@ -33,7 +33,7 @@ def check(span: Span) -> None:
 def sections(capture: Capture, span: Span, choice: Choice) -> list[Section]:
     """Return what was done in it.
 
-    Raises TargetError if the session was not then, or its file has no seconds.
+    Raises UsageError if the session was not then, or its file has no seconds.
     """
     first, end = _seconds(capture, span)
     chosen = [i for i in capture.intervals if i.second < end and i.second + (i.length or 0) > first]
@@ -56,11 +56,11 @@ def sections(capture: Capture, span: Span, choice: Choice) -> list[Section]:
 
 def _seconds(capture: Capture, span: Span) -> tuple[float, float]:
     if not has_course(capture, least_s=0):
-        raise TargetError("the capture was not kept second by second: leave --since and --until")
+        raise UsageError("the capture was not kept second by second: leave --since and --until")
     first = 0.0 if span.since is None else _second(capture, span.since)
     end = capture.duration_s if span.until is None else _second(capture, span.until)
     if first >= capture.duration_s or end <= 0 or first >= end:
-        raise TargetError(
+        raise UsageError(
             f"the capture lasted from {moment(capture, 0)} to "
             f"{moment(capture, capture.duration_s)} (UTC): --since and --until lie within that, "
             "one after the other"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from ...errors import TargetError
+from ...errors import UsageError
 from ...model.capture import Capture, Time
 from ...terminal_text import escape, without_end
 from .time_parts import NAMES, is_idle
@@ -13,10 +13,10 @@ BETWEEN = "(between statements)"
 
 def stacks(capture: Capture) -> Counter[tuple[str, ...]]:
     """Nanoseconds of each; waits for work are left out. A process without a database has its type
-    in the place of that. Raise TargetError if time was not measured.
+    in the place of that. Raise UsageError if time was not measured.
     """
     if not capture.probes.times:
-        raise TargetError("where time went was not measured: capture it with --time")
+        raise UsageError("where time went was not measured: capture it with --time")
     found: Counter[tuple[str, ...]] = Counter()
     for backend in capture.backends:
         who = _frame(backend.datname or backend.backend_type or "(not known)")

@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import get_args
+from typing import Protocol, get_args
 
 from ... import units
-from ...model.capture import Backend, Call, Capture, Io, Operation, of_operation
+from ...model.capture import Backend, Call, Capture, Io, Operation, Source, of_operation
 
 PERFORMERS = {
     "backend": "backend",
@@ -24,7 +24,19 @@ MOST_HIDDEN = 0.1
 PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 
 
-def time_of(reads: Iterable[Io]) -> int:
+class Timed(Protocol):
+    """What is needed of reads to tell how long they waited for a device."""
+
+    @property
+    def source(self) -> Source:
+        """Where they were served."""
+
+    @property
+    def total_ns(self) -> int:
+        """How long they took in all."""
+
+
+def time_of(reads: Iterable[Timed]) -> int:
     """Nanoseconds of all of them."""
     return sum(r.total_ns for r in reads)
 
@@ -92,19 +104,19 @@ def found_in_buffers(capture: Capture) -> int | None:
     return sum(each.hit for each in capture.buffers)
 
 
-def device_ns(reads: Sequence[Io]) -> int | None:
+def device_ns(reads: Sequence[Timed]) -> int | None:
     """How long those waited for a device of which it is known; None if it is known of none."""
     if reads and all(r.source == "unknown" for r in reads):
         return None
     return sum(r.total_ns for r in reads if r.source == "device")
 
 
-def hidden_ns(reads: Iterable[Io]) -> int:
+def hidden_ns(reads: Iterable[Timed]) -> int:
     """How long those took of which it is not known where they were served."""
     return sum(r.total_ns for r in reads if r.source == "unknown")
 
 
-def waited_ns(reads: Sequence[Io]) -> int | None:
+def waited_ns(reads: Sequence[Timed]) -> int | None:
     """As device_ns(), of which at_least() is to be said; None also where nobody waited, but too
     much is hidden to say so.
     """
@@ -112,7 +124,7 @@ def waited_ns(reads: Sequence[Io]) -> int | None:
     return waited if waited or hidden_ns(reads) <= MOST_HIDDEN * time_of(reads) else None
 
 
-def at_least(reads: Iterable[Io]) -> str:
+def at_least(reads: Iterable[Timed]) -> str:
     """What stands before a sum of which more may be hidden."""
     return "at least " if hidden_ns(reads) else ""
 

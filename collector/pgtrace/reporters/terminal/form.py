@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...errors import TargetError
+from ...errors import UsageError
 from ...model.capture import Capture
 from ..sections import span
 from ..view import View
@@ -14,19 +14,19 @@ _OF_PART = {"statements": ("top-statements", "top-writing"), "relations": ("top-
 def report(capture: Capture, view: View) -> Iterator[str]:
     """Yield it.
 
-    Raises TargetError if there is no such backend, statement or time in the capture.
+    Raises UsageError if there is no such backend, statement or time in the capture.
     """
     if view.backend is not None:
         backends = [each for each in capture.backends if each.pid == view.backend]
         if not backends:
-            raise TargetError(
+            raise UsageError(
                 f"the capture has no backend {view.backend}: --backends shows those that it has"
             )
         yield capture_report.render_backends(capture, backends, width=view.width)
     elif view.statement is not None:
         found = capture_report.render_statements(capture, view.statement, width=view.width)
         if found is None:
-            raise TargetError(
+            raise UsageError(
                 f"the capture has no statement {view.statement!r}: --statements shows those that "
                 "it has"
             )

@@ -84,7 +84,7 @@ def render_some(
 
 
 def render_span(capture: Capture, wanted: span.Span, choice: Choice, *, width: int = WIDTH) -> str:
-    """Return what was done in a part of the session. Raises TargetError if it was not then."""
+    """Return what was done in a part of the session. Raises UsageError if it was not then."""
     notices = [*capture_report.partial(capture), *capture_report.lost_of(capture)]
     found = span.sections(capture, wanted, choice)
     head = _said("head", [capture_report.head(capture), *notices])
