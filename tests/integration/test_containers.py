@@ -31,6 +31,7 @@ from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Query
 from pgtrace.postgres import discovery
+from pgtrace.postgres.catalog import Name
 from pgtrace.postgres.owners_connection import OwnersConnections
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
@@ -262,7 +263,7 @@ def check_asked(owners: OwnersConnections) -> None:
     """It is that server which answers, and by one backend that is asked for nobody else."""
     own: list[int] = []
     with owners.connect(opened=own.append) as asked:
-        pids = {row[0] for row in asked.ask("activity") if row[3] == "pgtrace"}
+        pids = {row.pid for row in asked.ask("activity", Name) if row.application_name == "pgtrace"}
     assert pids == {*own}
 
 

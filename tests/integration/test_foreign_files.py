@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from child import children_of
 from fix_cluster import Connection
 from hostile import SECRET, Pretended, compiled, pretended, section
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -81,6 +83,49 @@ def test_no_file_of_a_server(
         (found,) = [each for each in listed(cluster) if each["postmaster_pid"] == process.pid]
         assert (found["version"], found["block_size"]) == (None, None)
         assert run("doctor", "--pid", process.pid, command=MEASURED).code in {0, 4, 5}
+
+
+def test_no_title_of_its_children(cluster: PrivateCluster, attacker: Pretended) -> None:
+    """CPython refuses to read 5,000 digits, and the kernel a path of 300."""
+    titles = [
+        *(f"postgres: parallel worker for PID {'1' * digits}" for digits in (300, 5000)),
+        f"postgres: alice shop 10.0.0.1({'1' * 5000}) idle",
+        "postgres: " + "io worker : " * 680 + "a(1) " * 1600,
+    ]
+    with attacker.running(*titles) as process:
+        for option in "--json", "--all":
+            done = run("list", option, command=MEASURED)
+            assert done.code == 0, done.err
+        (found,) = [each for each in listed(cluster) if each["postmaster_pid"] == process.pid]
+        backends = found["backends"]
+        assert isinstance(backends, list)
+        assert len(backends) == 1 + len(titles)
+        assert not any(each["leader_pid"] or each["client_port"] for each in backends)
+
+
+def test_a_child_whose_program_has_a_path_that_is_too_long_for_the_kernel(
+    cluster: PrivateCluster, attacker: Pretended
+) -> None:
+    """/proc/PID/exe cannot be read, and it is no permission that is missing."""
+    with ExitStack() as stack:
+        directory = os.open(attacker.place, os.O_RDONLY)
+        stack.callback(lambda: os.close(directory))
+        for _ in range(20):
+            os.mkdir("d" * 250, 0o755, dir_fd=directory)
+            inner = os.open("d" * 250, os.O_RDONLY, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        here = f"/proc/self/fd/{directory}"
+        shutil.copy(attacker.program, f"{here}/postgres")
+        running = attacker.running(f"{here}/postgres", pass_fds=[directory])
+        process = stack.enter_context(running)
+        (child,) = children_of(process.pid)
+        with pytest.raises(OSError, match="name too long"):
+            Path(f"/proc/{child}/exe").readlink()
+        (found,) = [each for each in listed(cluster) if each["postmaster_pid"] == process.pid]
+        assert isinstance(found["backends"], list)
+        done = run("attach", child)
+        assert done.code == 3, done
 
 
 def test_what_it_says_of_itself_is_bounded(cluster: PrivateCluster, attacker: Pretended) -> None:

@@ -256,7 +256,7 @@ def test_no_setting_of_a_databases_owner_leads_a_connection_of_ours_astray(
     dsn = cluster.dsn(dbname=own_database)
     with connection.connect(dsn) as own:
         for query in ("relations", "extension", "databases", "cluster", "activity"):
-            own.ask(query)
+            own.rows(connection.query_text(query), {})
     with pytest.raises(PgtraceError):
         existing_server.find(dsn, shared_host=False)
     assert not mark.exists()
@@ -277,7 +277,7 @@ def test_every_question_is_asked_quietly(
     monkeypatch.setattr(connection, "_QUERIES", tmp_path)
     (tmp_path / "settings.sql").write_text(SETTINGS)
     with connection.connect(cluster.dsn()) as own:
-        asked = [value for (value,) in own.ask("settings")]
+        asked = [value for (value,) in own.ask("settings", tuple[str])]
         with own.undone() as session:
             undone = [value for (value,) in session.execute(SETTINGS).fetchall()]
     assert asked == ["pgtrace", "pg_catalog, pg_temp", "on", "off", "0", "10s", "1s"]

@@ -40,7 +40,7 @@ def attacker(program: Path, request: pytest.FixtureRequest) -> Iterator[Child]:
     """In the second case already its title cannot be read."""
     with (
         pretended(program) as place,
-        place.running(*with_memory_that_never_comes(*request.param)) as process,
+        place.running(by=with_memory_that_never_comes(*request.param)) as process,
     ):
         if request.param:
             wait_for(
@@ -73,7 +73,7 @@ def test_a_directory_that_never_answers(cluster: PrivateCluster, program: Path) 
     """FUSE without allow_other lets root not look, but an overlay over it does."""
     with (
         pretended(program) as place,
-        place.running(*in_a_directory_that_never_answers()) as process,
+        place.running(by=in_a_directory_that_never_answers()) as process,
     ):
         began = time.monotonic()
         done = run("list", "--json")

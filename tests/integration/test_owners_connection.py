@@ -20,6 +20,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from child import children_of, wait_until_gone
@@ -28,18 +29,29 @@ from fix_cluster import SETTINGS
 from fix_markers import PG_VERSION
 from pgtrace.errors import DatabaseError
 from pgtrace.failures import Failures
+from pgtrace.files.documents import load
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.linux.other_root import inside
 from pgtrace.postgres import discovery, owners_child, owners_connection
-from pgtrace.postgres.catalog import Names
+from pgtrace.postgres.catalog import Name, Names
 from pgtrace.postgres.connection import Asked
 from pgtrace.postgres.discovery import Server
 from pgtrace.postgres.owners_connection import OwnersConnections
-from pgtrace_command import PGTRACE, Pgtrace, run, wait_for
+from pgtrace.postgres.owners_messages import Answer, send
+from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, wait_for
 
 TABLE = f"public.{benchmark_table.TABLE}"
 OWN_BACKENDS = "select count(*) from pg_stat_activity where application_name = 'pgtrace'"
+LYING = """
+from pgtrace.postgres import connection
+def rows(self, text, parameters, true=connection.Connection.rows):
+    found = true(self, text, parameters)
+    lies = text == connection.query_text({query!r}) and self.peer_pid() == {pid}
+    return [row[:1] + (1,) + row[2:] for row in found] if lies else found
+connection.Connection.rows = rows
+"""
+"""Code that lets the child of one server hand back a number in the place of a name."""
 GREETING = (
     b"R\0\0\0\x08\0\0\0\0"  # AuthenticationOk
     b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x08"  # BackendKeyData
@@ -52,6 +64,12 @@ def restartable(disk_directory: Path) -> Iterator[PrivateCluster]:
     settings = SETTINGS | {"log_connections": True}
     with CopiedCluster(settings, table=True, version=PG_VERSION, directory=disk_directory) as own:
         yield own
+
+
+@pytest.fixture(scope="module")
+def other(disk_directory: Path) -> Iterator[PrivateCluster]:
+    with CopiedCluster(table=True, version=PG_VERSION, directory=disk_directory) as second:
+        yield second
 
 
 @pytest.fixture
@@ -369,6 +387,22 @@ def test_another_process_at_the_socket_is_asked_nothing(elsewhere: Server) -> No
         pass
 
 
+@pytest.mark.parametrize("name", ["@nobody,127.0.0.1", "@nobody,@nobody,127.0.0.1"])
+def test_no_second_host_is_tried(server: Server, name: str) -> None:
+    """libpq takes a list: the owner of a server in a container would connect from the host."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        listed = replace(server, socket_directory=name, port=listener.getsockname()[1])
+        with (
+            closing(OwnersConnections(listed)) as owners,
+            pytest.raises(DatabaseError, match="is no directory of a socket"),
+            owners.connect(),
+        ):
+            pass
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 def test_a_socket_that_never_answers_holds_up_nobody(
     elsewhere: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +441,49 @@ def test_what_the_child_hands_back_is_not_trusted(
         theirs.close()
 
 
+def test_what_the_child_says_of_an_error_is_no_file_of_its_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in the capture of all servers."""
+    owners = OwnersConnections(server)
+    ours, theirs = socket.socketpair()
+    said = msgspec.msgpack.encode(Answer("x" * 100_000))
+    with closing(owners), theirs:
+        send(theirs, said, [])
+        monkeypatch.setattr(owners, "_socket", ours)
+        with pytest.raises(DatabaseError) as raised, owners.connect():
+            pass
+    assert len(str(raised.value)) == 1000
+
+
+@pytest.mark.parametrize("query", ["activity", "relations", "tablespaces"])
+def test_an_answer_of_another_kind_costs_the_names_of_its_server_alone(
+    restartable: PrivateCluster, other: PrivateCluster, tmp_path: Path, query: str
+) -> None:
+    """One file has the names of all, and nobody would read it any more."""
+    file = tmp_path / "capture.json"
+    both = seeing(restartable.postmaster_pid, other.postmaster_pid)
+    command = patched(both + LYING.format(query=query, pid=restartable.postmaster_pid))
+    arguments = ("capture", "--all", "--by", "relation", "-o", file)
+    with Pgtrace(*arguments, command=command, connects=True) as started:
+        started.attached()
+        for each in restartable, other:
+            with each.connect(application_name="the shop") as client:
+                client.execute(f"select count(*) from {TABLE}")
+                time.sleep(2.5)  # a look comes about each second
+        started.send(signal.SIGINT)
+        ended = started.ended()
+    assert ended.code == 0, ended
+    taken = load(file)
+    assert taken.partial == []
+    missing = [text for text in taken.probes.not_measured if "names" in text]
+    assert [text.partition(": ")[0] for text in missing] == [f"names in {restartable.datadir}"], (
+        missing
+    )
+    assert missing[0].endswith(f"no answer to the query for {query}")
+    assert "the shop" in {backend.application_name for backend in taken.backends}
+
+
 def test_an_answer_that_is_too_long_costs_nothing_but_itself(
     restartable: PrivateCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,8 +491,8 @@ def test_an_answer_that_is_too_long_costs_nothing_but_itself(
     monkeypatch.setattr(owners_child, "MOST_ANSWERED", 10_000)
     with closing(OwnersConnections(server)) as owners, owners.connect() as asked:
         with pytest.raises(DatabaseError, match="more than"):
-            asked.ask("relations")
-        assert asked.ask("cluster")
+            asked.ask("relations", tuple[str | None, str, str])
+        assert asked.ask("cluster", tuple[int, int, int])
 
 
 def test_the_owner_himself_needs_no_right_to_become_anybody(
@@ -432,7 +509,7 @@ def test_the_owner_himself_needs_no_right_to_become_anybody(
         "import sys; from pgtrace.postgres import discovery; "
         "from pgtrace.postgres.owners_connection import OwnersConnections; "
         "own = OwnersConnections(discovery.server(int(sys.argv[1]))).connect(); "
-        "print(own.__enter__().ask('cluster')[0][0] > 0)"
+        "print(own.__enter__().ask('cluster', tuple[int, int, int])[0][0] > 0)"
     )
     ran = subprocess.run(
         [*owner, code, str(server.postmaster_pid)], capture_output=True, text=True, check=False
@@ -468,7 +545,7 @@ def test_the_name_is_that_in_the_servers_own_list_of_users(restartable: PrivateC
     """peer compares it with the role's."""
     target = discovery.server(restartable.postmaster_pid)
     with closing(OwnersConnections(target)) as owners, owners.connect() as asked:
-        names = {row[0]: row[2] for row in asked.ask("activity")}
+        names = {row.pid: row.usename for row in asked.ask("activity", Name)}
     assert pwd.getpwuid(target.postmaster.uid).pw_name in names.values()
 
 

@@ -1,14 +1,18 @@
-/* Runs, and holds what a PostgreSQL server's binary is known by.
-
-   With a file of 4 KiB as argument, that is what it has in the place of two variables, as has a
-   child of it. Both map something again and again: who does that keeps others out while somebody
-   reads there. With a second argument the child reads there itself. */
+/*
+ * Runs, and holds what a PostgreSQL server's binary is known by. Each argument is the title of a
+ * child; of a path that begins with a slash it is the program of one.
+ *
+ * With --held-up and a file of 4 KiB, that is what it has in the place of two variables, as has a
+ * child of it. Both map something again and again: who does that keeps others out while somebody
+ * reads there. With one argument more the child reads there itself.
+ */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <unistd.h>
 
 char update_process_title[4096] __attribute__((aligned(4096))) = {1};
@@ -69,25 +73,25 @@ static void hold_up(const char *name, int itself)
 
 #ifdef CHANGES
 /* Has what probes of queries go into, and runs another program when it is told to. */
+#define PROBE(name)                                                                                \
+	__asm__ volatile("990: nop\n"                                                              \
+			 ".pushsection .note.stapsdt,\"\",%%note\n"                                \
+			 ".balign 4\n"                                                             \
+			 ".4byte 992f - 991f, 994f - 993f, 3\n"                                    \
+			 "991: .asciz \"stapsdt\"\n"                                               \
+			 "992: .balign 4\n"                                                        \
+			 "993: .8byte 990b, 0, 0\n"                                                \
+			 ".asciz \"postgresql\"\n"                                                 \
+			 ".asciz \"" name "\"\n"                                                   \
+			 ".asciz \"8@%%rdi\"\n"                                                    \
+			 "994: .balign 4\n"                                                        \
+			 ".popsection\n"                                                           \
+			 :)
 
-#define PROBE(name) \
-	__asm__ volatile("990: nop\n" \
-		".pushsection .note.stapsdt,\"\",%%note\n" \
-		".balign 4\n" \
-		".4byte 992f - 991f, 994f - 993f, 3\n" \
-		"991: .asciz \"stapsdt\"\n" \
-		"992: .balign 4\n" \
-		"993: .8byte 990b, 0, 0\n" \
-		".asciz \"postgresql\"\n" \
-		".asciz \"" name "\"\n" \
-		".asciz \"8@%%rdi\"\n" \
-		"994: .balign 4\n" \
-		".popsection\n" :)
-
-#define FUNCTION(name, probe) \
-	void name(void) \
-	{ \
-		PROBE(probe); \
+#define FUNCTION(name, probe)                                                                      \
+	void name(void)                                                                            \
+	{                                                                                          \
+		PROBE(probe);                                                                      \
 	}
 
 FUNCTION(AbortCurrentTransaction, "statement__status")
@@ -104,15 +108,29 @@ static void change(int signal)
 }
 #endif
 
-int main(int count, char **arguments)
+static void run(const char *title)
 {
-	if (count > 1)
-		hold_up(arguments[1], count > 2);
+	const char *program = title[0] == '/' ? title : "/proc/self/exe";
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execl(program, title, NULL);
+	_exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	int held_up = argc > 2 && !strcmp(argv[1], "--held-up");
+
+	if (held_up)
+		hold_up(argv[2], argc > 3);
 #ifdef CHANGES
 	signal(SIGUSR1, change);
 #endif
+	for (int i = 1; i < argc && !held_up; i++)
+		if (!vfork()) /* which waits until the title is there */
+			run(argv[i]);
 	write(1, "ready\n", 6);
-	if (count > 2)
+	if (held_up && argc > 3)
 		write(start[1], "", 1);
 	for (;;)
 		pause();

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
@@ -110,12 +111,18 @@ class Pretended:
                 os.link(secret, path)
 
     @contextmanager
-    def running(self, *command: object) -> Iterator[Child]:
-        """Its process, which the lock file names unless something is there by that name. `command`
-        is what becomes its user and starts it."""
+    def running(
+        self, *children: str, by: tuple[object, ...] = (), **settings: Any
+    ) -> Iterator[Child]:
+        """Its process, which the lock file names unless something is there by that name.
+
+        It has children of these titles; of a path that begins with a slash they run that. `by`
+        is a command that becomes its user and starts it, in the place of the usual one.
+        """
         usual = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
-        with Child(*(command or usual), cwd=self.place) as child:
-            assert child.line() == "ready\n"
+        with Child(*(by or usual), *children, cwd=self.place, **settings) as child:
+            for _ in range(1 + len(children)):
+                assert child.line() == "ready\n"
             if not os.path.lexists(self.place / "postmaster.pid"):
                 lines = child.pid, self.place, 1, 61234, self.place, "*", "", "ready"
                 self.write("postmaster.pid", "".join(f"{line}\n" for line in lines))

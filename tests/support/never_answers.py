@@ -1,7 +1,7 @@
 """Becomes a user that runs a program, beside a file system of its own that never answers a read.
 
 As fusermount(1) does it, that is mounted by root for that user alone: nobody else may look into it.
-The program has its only file as an argument, before what is given for it.
+The program has its only file as an argument behind --held-up, before what is given for it.
 """
 
 import ctypes
@@ -72,7 +72,9 @@ def main() -> None:
             serve(device, uid)
         os._exit(0)
     become(uid)
-    os.execv(program, [program, f"{place}/file", *arguments])  # which closes the device
+    os.execv(
+        program, [program, "--held-up", f"{place}/file", *arguments]
+    )  # which closes the device
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ class Catalogs:
         self.clock, self.takes_s, self.refuse = clock, takes_s, refuse
         self.asked = 0
 
-    def ask(self, query: str, **_: Any) -> list[tuple[Any, ...]]:
+    def ask(self, query: str, row: type[Any], **_: Any) -> list[Any]:
         if query == "databases":
-            return [(OWN, "postgres", "postgres", True), (OTHER, "shop", "shop", True)]
+            return [row(OWN, "postgres", "postgres", True), row(OTHER, "shop", "shop", True)]
         if query == "relations":
             self.asked += 1
             self.clock.now_s += self.takes_s

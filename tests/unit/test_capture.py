@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -332,6 +333,37 @@ def test_a_key_that_is_there_twice_is_refused_wherever_it_is(tmp_path: Path, at:
     for text in again(at):
         path.write_bytes(text)
         assert outcome(path) == f"{path} is not to be trusted: it has the key {name!r} twice"
+
+
+def test_a_key_that_is_there_twice_is_found_among_many_at_once(tmp_path: Path) -> None:
+    """Each was looked for among all before it: a few megabytes took hours."""
+    path = tmp_path / "capture.json"
+    keys = ",".join(f'"{number}":0' for number in range(40_000))
+    path.write_text(f'{{{keys},"39999":1}}')
+    began = time.process_time()
+    assert outcome(path) == f"{path} is not to be trusted: it has the key '39999' twice"
+    assert time.process_time() - began < 2
+
+
+HASHED_ALIKE = [number * ((1 << 61) - 1) for number in range(20, 40_000)]
+"""CPython's hash of an int is its remainder by that."""
+NO_QUERY = {"text": None, "protocol": "simple", "calls": None, "errors": None, "latency": None}
+
+
+@pytest.mark.parametrize("field", ["powers", "query_id"])
+def test_numbers_that_have_one_hash_are_not_put_into_tables(tmp_path: Path, field: str) -> None:
+    """A table of them takes a time by their number's square."""
+    path, whole = tmp_path / "capture.json", json.loads(TEXT)
+    if field == "powers":
+        powers = dict.fromkeys(map(str, HASHED_ALIKE), 1)
+        io = {"operation": "read", "source": "device", "count": 1, "bytes": 1, "total_ns": 1}
+        whole["intervals"] = [{"second": 0, "costs": [], "io": [io | {"powers": powers}]}]
+    else:
+        whole["backends"][0]["queries"] = [NO_QUERY | {"query_id": n} for n in HASHED_ALIKE[:9]]
+    path.write_text(json.dumps(whole))
+    began = time.process_time()
+    assert field in str(outcome(path))
+    assert time.process_time() - began < 2
 
 
 def test_what_encode_writes_is_known_by_its_text_whatever_is_in_its_buckets() -> None:

@@ -1,5 +1,6 @@
 """How comparisons decide: intervals that hold the truth, verdicts that are seldom false."""
 
+import time
 from collections import Counter
 from math import exp, log
 
@@ -288,3 +289,14 @@ def test_every_ratio_holds_the_truth_as_often_as_it_says() -> None:
     assert held.keys() == {*truth, "p50", "p90"}
     for metric, number in held.items():
         assert number >= times * 0.93 - 3 * (times * 0.93 * 0.07) ** 0.5, metric
+
+
+def test_many_tablespaces_are_compared_in_linear_time() -> None:
+    """As many as a file that somebody sent may have, which took hours."""
+    costs = [Cost(f"t{n}", "random", "device", "1", 1, 1000 + n, 1) for n in range(4000)]
+    intervals = [Interval(0.0, costs, 1.0)]
+    a, b = (side_of(some_capture(intervals=intervals, duration_s=s)) for s in (1.0, 2.0))
+    began = time.process_time()
+    shares = compare(a, b).shares
+    assert time.process_time() - began < 4
+    assert len([share for share in shares if share.tablespace]) == 4000

@@ -50,6 +50,13 @@ def test_nobody_asked_for_others_and_some_may_not_be_seen() -> None:
     assert between([], last, [2]) == [Executions(2, 5, 1_000_000)]
 
 
+@pytest.mark.parametrize("row", [Row(1, 2, 10, 1 << 62, 1.0), Row(1, 2, 10, 1, 1e99)])
+def test_what_no_server_counts_is_left_out(row: Row) -> None:
+    """A file that says such a number is read by nobody."""
+    last = [row, row._replace(dbid=3), Row(2, 1, 10, 5, 1.0)]
+    assert between([], last, [1, 2]) == [Executions(2, 5, 1_000_000)]
+
+
 @given(st.integers(0, 4), st.integers(0, 4))
 def test_a_statement_that_was_reset_in_one_database_is_left_out(calls: int, ms: int) -> None:
     first = [Row(1, 1, 10, 5, 5.0), Row(1, 2, 10, 5, 5.0)]

@@ -371,7 +371,7 @@ def test_a_power_that_is_none(power: int) -> None:
     capture = session(*[QUIET] * 4)
     capture.intervals[0].io = [IntervalIo("read", "device", 1, 1, 1)]
     capture.intervals[0].io[0].powers = {power: 1}
-    with pytest.raises(ValueError, match="powers are from 3 to 40"):
+    with pytest.raises(ValueError, match="powers"):
         decode_capture(encoding.encode(capture))
 
 

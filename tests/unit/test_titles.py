@@ -1,10 +1,14 @@
 """Process titles of PostgreSQL 14 to 19, as `ps` showed them, and names that are odd."""
 
+import time
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fuzzing import fuzzed
 from pgtrace.postgres.titles import Title, cluster_name, parse
+from pgtrace.terminal_text import decode
 
 
 def client(activity: str | None = "idle", **fields: object) -> Title:
@@ -232,3 +236,61 @@ def test_no_title_is_an_error(text: str, cluster: str | None) -> None:
     parse(text, cluster)
     parse(f"postgres: {text}", cluster)
     cluster_name([text, f"postgres: {text}"])
+
+
+@pytest.mark.parametrize("cluster", [None, ""])
+@pytest.mark.parametrize("digits", ["", "1" * 8, "1" * 300, "1" * 5000, "\u0661\u0662"])
+def test_a_number_beyond_all_pids_and_ports_is_not_known(digits: str, cluster: str | None) -> None:
+    """CPython refuses some thousands of digits, and the kernel a path of some hundreds."""
+    assert parse(f"postgres: parallel worker for PID {digits} ", cluster).leader_pid is None
+    assert parse(f"postgres: alice shop 10.0.0.1({digits}) idle", cluster).client_port is None
+    assert parse(f"postgres: x({digits}) shop [local] idle", cluster).client_addr == "[local]"
+
+
+def test_the_last_pid_and_port_are_known() -> None:
+    assert parse("postgres: parallel worker for PID 4194304 ").leader_pid == 4194304
+    assert parse("postgres: parallel worker for PID 4194305 ").leader_pid is None
+    assert parse("postgres: alice shop 10.0.0.1(65535) idle").client_port == 65535
+    assert parse("postgres: alice shop 10.0.0.1(65536) idle").client_port is None
+
+
+def test_what_is_longer_than_any_title_is_none() -> None:
+    name = "\\xff" * 63  # of 63 bytes that are no UTF-8
+    longest = f"postgres: {name}: {name} {name} {'h' * 1025}(65535) idle in transaction (aborted)"
+    assert parse(longest).client_port == 65535
+    assert parse("postgres: " + "a" * 4096) == Title()
+    assert parse("postgres: checkpointer " + "a" * 4096, "") == Title()
+
+
+# What the grammar is made of, so that its parts meet in every order
+words = st.sampled_from(
+    (
+        b": ", b" ", b"[local] ", b"a(1) ", b"(1)", b"9", b"9" * 400, b"A ", b'"', b'" waiting',
+        b"idle ", b"waiting", b"walsender ", b"streaming ", b"sending backup ", b"io worker ",
+        b"autovacuum worker ", b"checkpointer", b"parallel worker for PID ",
+        b"logical replication ", b"apply ", b"worker", b" for subscription ", b"sync ",
+        b'REPACK decoding worker for relation "', b"\xff", b"\xd9\xa1",
+    )
+)  # fmt: skip
+often = st.just(1) | st.integers(1, 400)
+raw = st.lists(st.tuples(words | st.binary(max_size=5), often), max_size=12)
+
+
+@fuzzed
+@given(raw, st.one_of(st.none(), clusters))
+def test_any_bytes_are_judged_at_once(parts: list[tuple[bytes, int]], cluster: str | None) -> None:
+    """As many as are read of a process, which took seconds where hosts follow many colons."""
+    said = decode(b"postgres: " + b"".join(part * times for part, times in parts)[: 16 << 10])
+    began = time.process_time()
+    title = parse(said, cluster)
+    cluster_name([said])
+    assert time.process_time() - began < 0.5
+    assert title.leader_pid is None or title.leader_pid <= 1 << 22
+    assert title.client_port is None or title.client_port <= 65535
+
+
+def test_hosts_behind_many_colons() -> None:
+    said = "postgres: " + "io worker : " * 680 + "a(1) " * 1600
+    began = time.process_time()
+    parse(said)
+    assert time.process_time() - began < 0.5

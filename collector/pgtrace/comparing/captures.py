@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from ..model.capture import Operation, Source
-from ..stats.batch_means import Sum, add_up
+from ..stats.batch_means import Sum
 from . import cautions, percentiles, statistics
 from .comparison import Comparison, Finding, Metric, OneSide, Share, Subject
 from .decide import MARGIN, outcome, outcomes
@@ -171,10 +171,10 @@ def _value(metric: Metric, whole: Piece, side: Side) -> float | None:
 
 def _strata(a: Side, b: Side, wholes: Sequence[Piece], operation: Operation) -> list[Found]:
     """Each that takes a notable share of the time, and both have."""
-    shares = {}
+    shares, totals = {}, [max(1, whole.whole.total_ns) for whole in wholes]
     for key in wholes[0].sums.keys() & wholes[1].sums.keys():
         shares[key] = max(
-            whole.sums[key].total_ns / max(1, whole.whole.total_ns) for whole in wholes
+            whole.sums[key].total_ns / total for whole, total in zip(wholes, totals, strict=True)
         )
     notable = [(-share, key) for key, share in shares.items() if share >= _NOTABLE]
     found: list[Found] = []
@@ -300,9 +300,10 @@ def settle(
 def _shares(a: Side, b: Side) -> list[Share]:
     """Where blocks came from, how they followed each other, and how many came at once."""
     wholes = [_whole(side, lambda key: key.operation == "read") for side in (a, b)]
-    if not all(whole.whole.blocks for whole in wholes):
+    totals = [whole.whole for whole in wholes]
+    if not all(total.blocks for total in totals):
         return []
-    found = []
+    mean_time, found = _mean_time(totals), []
     kinds: tuple[tuple[str, Callable[[Stratum], str | None]], ...] = (
         ("source", lambda key: key.source),
         ("tablespace", lambda key: key.tablespace),
@@ -310,17 +311,23 @@ def _shares(a: Side, b: Side) -> list[Share]:
         ("size", lambda key: key.size),
     )
     for name, told in kinds:
-        values = {told(key) for whole in wholes for key in whole.sums} - {None}
-        for value in sorted(filter(None, values)):
-            own = [
-                add_up(each for key, each in whole.sums.items() if told(key) == value)
-                for whole in wholes
-            ]
+        parts = [_parts(whole, told) for whole in wholes]
+        for value in sorted(parts[0].keys() | parts[1].keys()):
+            own = [part.get(value, Sum()) for part in parts]
             one, other = (
-                each.blocks / whole.whole.blocks for each, whole in zip(own, wholes, strict=True)
+                each.blocks / total.blocks for each, total in zip(own, totals, strict=True)
             )
-            effect = (other - one) * (_mean_time(own) - _mean_time([w.whole for w in wholes]))
+            effect = (other - one) * (_mean_time(own) - mean_time)
             found.append(Share(a=one, b=other, effect=effect, **{name: value}))  # type: ignore[arg-type]
+    return found
+
+
+def _parts(whole: Piece, told: Callable[[Stratum], str | None]) -> dict[str, Sum]:
+    """Its sums by that, where it is told."""
+    found: dict[str, Sum] = {}
+    for key, each in whole.sums.items():
+        if value := told(key):
+            found[value] = found.get(value, Sum()).plus(each)
     return found
 
 

@@ -143,10 +143,11 @@ def _check_keys(name: str, raw: bytes) -> None:
     """
 
     def look(members: list[tuple[str, object]]) -> None:
-        if len(dict(members)) != len(members):
-            keys = [key for key, _ in members]
-            again = next(key for at, key in enumerate(keys) if key in keys[:at])
-            raise UsageError(f"{name} is not to be trusted: it has the key {again[:80]!r} twice")
+        seen = set[str]()
+        for key, _ in members if len(dict(members)) != len(members) else ():
+            if key in seen:
+                raise UsageError(f"{name} is not to be trusted: it has the key {key[:80]!r} twice")
+            seen.add(key)
 
     try:
         json.loads(raw.decode(), object_pairs_hook=look)  # which keeps nothing of it

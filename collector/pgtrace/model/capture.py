@@ -7,7 +7,7 @@ What is kept by operation has no key for an operation that was not asked for.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import msgspec
 
@@ -53,6 +53,10 @@ GapReason = Literal["stop", "crash"]
 Protocol = Literal["simple", "extended", "unknown"]
 """unknown: the query began before tracing did, and nothing has told since; or, without USDT probes,
 no message of its kind had been right before; or it is of the light tier."""
+QueryId = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Within a word. Of longer numbers thousands can be made that have one hash, and every table of
+statements would take hours to fill; so it is with the next."""
+Power = Annotated[int, msgspec.Meta(ge=3, le=MAX_BITS)]
 
 COUNT_CALLS = ("usdt", "uprobe")
 """Of Probes.queries those by which calls are counted."""
@@ -249,7 +253,7 @@ class Query(msgspec.Struct):
     latency: Latencies | None
     io: list[Io] = []
     times: list[Time] = []
-    query_id: int | None = None
+    query_id: QueryId | None = None
     """The server's own; None where it computes none, or for several statements in one query."""
     text_hash: str | None = None
     """Of the text without its literals: the same text has the same, in this capture."""
@@ -320,13 +324,9 @@ class IntervalIo(msgspec.Struct, gc=False):
     count: int
     bytes: int
     total_ns: int
-    powers: dict[int, int] = {}
+    powers: dict[Power, int] = {}
     """How long each took, coarsely: of n, how many took 2^n ns and longer, but less than 2^(n+1).
     Of 3 also what was shorter, of 40 also what was longer."""
-
-    def __post_init__(self) -> None:
-        if any(not 3 <= power <= MAX_BITS for power in self.powers):
-            raise ValueError(f"powers are from 3 to {MAX_BITS}, not {[*self.powers]}")
 
 
 class Heaviest(msgspec.Struct, gc=False):
@@ -341,7 +341,7 @@ class Heaviest(msgspec.Struct, gc=False):
     device_count: int = 0
     """Of the reads those that waited for the device."""
     device_ns: int = 0
-    query_id: int | None = None
+    query_id: QueryId | None = None
     """As Query.query_id; where that and text_hash are missing, it was outside queries, or its
     statement is not known."""
     text_hash: str | None = None
@@ -393,7 +393,7 @@ class Buffers(msgspec.Struct):
 class Executions(msgspec.Struct, gc=False):
     """How often one statement ran while tracing, of anybody on the server."""
 
-    query_id: int
+    query_id: QueryId
     calls: int
     """Those that ended."""
     total_ns: int

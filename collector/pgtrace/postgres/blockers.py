@@ -4,17 +4,17 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..errors import ConnectionLostError, DatabaseError
-from .connection import Asked
+from .connection import Asked, Number, Pid
 
 
 class Blocker(NamedTuple):
     """One row of pg_stat_activity; None is what the role may not see, or what there is not."""
 
-    pid: int
+    pid: Pid
     usename: str | None
     application_name: str | None
     state: str | None
-    state_s: float | None
+    state_s: Number | None
     """For how long it is in that state, seconds."""
     query: str | None
     """What it runs, or ran last."""
@@ -56,7 +56,7 @@ class Blockers:
         if not of:
             return
         try:
-            self._found = of, [Blocker(*row) for row in connection.ask("blockers", pid=of)]
+            self._found = of, connection.ask("blockers", Blocker, pid=of)
         except ConnectionLostError:
             raise
         except DatabaseError:

@@ -13,7 +13,7 @@ from ..failures import Failures
 from ..model.capture import Buffers, Executions
 from . import database_stats, executions
 from .blockers import Blockers
-from .connection import TIMEOUT_S, Asked, Connect, system_identifier
+from .connection import TIMEOUT_S, Asked, Connect, Id, Oid, Pid, only, system_identifier
 from .discovery import Server
 from .relations import Relations
 
@@ -33,12 +33,12 @@ _MOST_OWN = 1000
 class Name(NamedTuple):
     """One row of pg_stat_activity; None is what the role may not see, or what there is not."""
 
-    pid: int
+    pid: Pid
     datname: str | None
     usename: str | None
     application_name: str | None
     backend_type: str | None
-    leader_pid: int | None
+    leader_pid: Pid | None
 
 
 class _Seen(NamedTuple):
@@ -261,7 +261,7 @@ class Names:
         self._own_pids = frozenset(own for own, _ in (*self._own, *self._lasting))
 
     def _begin(self, connection: Asked) -> None:
-        ((identifier, database, pid),) = connection.ask("cluster")
+        identifier, database, pid = only(connection.ask("cluster", tuple[Id, Oid, Pid]))
         for server, its_own in self._servers_identifiers if self.server is None else ():
             if its_own == identifier and _may_have(server, pid):
                 self.server = server
@@ -308,20 +308,23 @@ class Names:
         some time after it."""
         look = self.looks + 1
         self._came, self._looked_ns = False, time.monotonic_ns()
-        rows = connection.ask("activity")
+        names = connection.ask("activity", Name)
         answered_ns = time.monotonic_ns()
-        for row in rows:
-            self._seen[row[0]] = _Seen(Name(*row), self._looked_ns, answered_ns, look)
+        for name in names:
+            self._seen[name.pid] = _Seen(name, self._looked_ns, answered_ns, look)
         for pid in [pid for pid, seen in self._seen.items() if seen.look < look - _REMEMBERED]:
             del self._seen[pid]
         self.looks = look
 
     def _ask_texts(self, connection: Asked) -> None:
         """Where pg_stat_statements is installed and loaded; else texts stay those of the probes."""
-        for (schema,) in connection.ask("extension") if self._query_ids else ():
+        for (schema,) in connection.ask("extension", tuple[str]) if self._query_ids else ():
             with contextlib.suppress(DatabaseError):
                 ids = list(self._query_ids)
-                self.texts |= dict(connection.ask("statements", schema=schema, query_ids=ids))
+                texts = connection.ask(
+                    "statements", tuple[Id, str | None], schema=schema, query_ids=ids
+                )
+                self.texts |= {query_id: text for query_id, text in texts if text is not None}
 
 
 def _may_have(server: Server, pid: int) -> bool:

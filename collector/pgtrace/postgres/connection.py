@@ -4,11 +4,13 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+
+import msgspec
 
 from ..errors import ConnectionLostError, DatabaseError, UsageError
 from ..linux import foreign_files
@@ -17,6 +19,8 @@ from .discovery import Server
 
 if TYPE_CHECKING:
     import psycopg
+
+_R = TypeVar("_R")
 
 TIMEOUT_S = 10
 _QUERIES = Path(__file__).parent / "queries"
@@ -44,6 +48,14 @@ set local lock_timeout = '500ms';
 """
 
 
+Oid = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+Pid = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Id = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Number = Annotated[float, msgspec.Meta(ge=-1e100, le=1e100)]
+"""Neither NaN nor infinite."""
+
+
 class Asked(Protocol):
     """A connection that is asked what queries/ has. Every failure is a DatabaseError of one line,
     a ConnectionLostError if nothing more can be asked.
@@ -51,8 +63,9 @@ class Asked(Protocol):
     One is closed by the context manager that gave it.
     """
 
-    def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
-        """The rows of queries/QUERY.sql; `schema`, quoted, is put where the query has {schema}."""
+    def ask(self, query: str, row: type[_R], *, schema: str = "", **parameters: object) -> list[_R]:
+        """The rows of queries/QUERY.sql, each of which has to be a `row`; `schema`, quoted, is put
+        where the query has {schema}."""
 
 
 class Connect(Protocol):
@@ -71,6 +84,23 @@ def query_text(query: str, schema: str = "") -> str:
     return (_QUERIES / f"{query}.sql").read_text().replace("{schema}", schema)
 
 
+def checked(rows: Iterable[tuple[Any, ...]], row: type[_R], query: str) -> list[_R]:
+    """The same rows, if they are what the query gives: a server may be anybody's, and one file has
+    the names of all. What it said stays out of the error.
+    """
+    try:
+        return [msgspec.convert(each, row) for each in rows]
+    except msgspec.ValidationError:
+        raise DatabaseError(f"what came is no answer to the query for {query}") from None
+
+
+def only(rows: list[_R]) -> _R:
+    """The one row that there is. Raises DatabaseError."""
+    if len(rows) != 1:
+        raise DatabaseError(f"{len(rows)} rows came in the place of one")
+    return rows[0]
+
+
 class Connection:
     """One connection. Every failure is a DatabaseError of one line."""
 
@@ -80,9 +110,9 @@ class Connection:
         # What is in a database of no encoding may be no UTF-8: then it is handed over as it is
         self._encoding = "SQL_ASCII" if server == "SQL_ASCII" else "UTF8"
 
-    def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
+    def ask(self, query: str, row: type[_R], *, schema: str = "", **parameters: object) -> list[_R]:
         """As Asked.ask()."""
-        return self.rows(query_text(query, schema), parameters)
+        return checked(self.rows(query_text(query, schema), parameters), row, query)
 
     def rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         """What a query of ours gives; bytes are made text, as they are shown."""

@@ -4,23 +4,23 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from ..model.capture import Buffers
-from .connection import Asked
+from .connection import Asked, Count, Number, Oid
 
 
 class Row(NamedTuple):
     """One row of pg_stat_database; of database 0 are relations that all share."""
 
-    datid: int
-    stats_reset: float | None
+    datid: Oid
+    stats_reset: Number | None
     """In seconds since the epoch."""
     datname: str | None
-    hit: int
-    read: int
+    hit: Count
+    read: Count
 
 
 def ask(connection: Asked) -> list[Row]:
     """All databases now."""
-    return [Row(*row) for row in connection.ask("buffers")]
+    return connection.ask("buffers", Row)
 
 
 def of_databases(every: list[Buffers], datnames: Collection[str]) -> list[Buffers]:

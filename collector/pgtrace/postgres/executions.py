@@ -10,17 +10,19 @@ from typing import NamedTuple
 
 from ..errors import ConnectionLostError, DatabaseError
 from ..model.capture import Executions
-from .connection import Asked
+from .connection import Asked, Count, Id, Number, Oid, only
+
+_MOST = 1 << 63
 
 
 class Row(NamedTuple):
     """One row of pg_stat_statements; the id is None of what the role may not see."""
 
-    query_id: int | None
-    dbid: int
-    userid: int
-    calls: int
-    total_exec_ms: float
+    query_id: Id | None
+    dbid: Oid
+    userid: Oid
+    calls: Count
+    total_exec_ms: Number
 
 
 class Look(NamedTuple):
@@ -60,16 +62,17 @@ class Counter:
 
     def _look(self, connection: Asked) -> Look | None:
         try:
-            found = connection.ask("executions_of")
+            found = connection.ask("executions_of", tuple[str, bool])
             if not found:
                 self.missing = "pg_stat_statements is not in the connection's database"
                 return None
-            ((schema, is_new_enough),) = found
+            schema, is_new_enough = only(found)
             if not is_new_enough:
                 self.missing = "pg_stat_statements is older than 1.9: alter extension … update"
                 return None
-            ((reset, dealloc),) = connection.ask("executions_since", schema=schema)
-            rows = [Row(*row) for row in connection.ask("executions", schema=schema)]
+            since = connection.ask("executions_since", tuple[Number, Count], schema=schema)
+            reset, dealloc = only(since)
+            rows = connection.ask("executions", Row, schema=schema)
         except ConnectionLostError:
             raise
         except DatabaseError as error:  # such as: it is not loaded
@@ -83,7 +86,7 @@ def between(
     first: Collection[Row], last: Collection[Row], query_ids: Collection[int]
 ) -> list[Executions]:
     """What came between of these statements, over all databases and roles; ids that were reset
-    meanwhile are left out.
+    meanwhile are left out, and those of which there is more than a capture may say.
     """
     before = {row[:3]: row for row in first}
     wanted, reset = frozenset(query_ids), set[int]()
@@ -100,5 +103,5 @@ def between(
     return [
         Executions(query_id, calls[query_id], round(total_ms[query_id] * 1e6))
         for query_id in sorted(calls, key=lambda each: -total_ms[each])
-        if query_id not in reset
+        if query_id not in reset and max(calls[query_id], total_ms[query_id] * 1e6) < _MOST
     ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConnectionLostError, DatabaseError
 from ..model.capture import Capture, Query
-from .connection import Connection, connect
+from .connection import Connection, Number, connect, only
 from .explain_roles import own_role
 from .redaction import UNPARSED
 
@@ -76,9 +76,10 @@ def explain(dsn: str, capture: Capture) -> Plans:
     lent to the functions in statements.
     """
     with connect(dsn) as connection:
-        ((database, version, current, sequential),) = connection.ask("page_costs")
+        costs = connection.ask("page_costs", tuple[str, str, Number, Number])
+        database, version, current, sequential = only(costs)
         role = own_role(connection, _roles(capture, database), database)
-        own = [name for (name,) in connection.ask("own_page_costs")]
+        own = [name for (name,) in connection.ask("own_page_costs", tuple[str])]
         plans = Plans(database, role, version, current, ladder(current, sequential), own)
         failed: Counter[str] = Counter()
         statements = list(_statements(capture, plans, failed))

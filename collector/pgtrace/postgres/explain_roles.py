@@ -24,11 +24,9 @@ def own_role(connection: "Connection", ran: Collection[str], database: str) -> s
     UsageError if it is a superuser, or could become one or a role that may have the server run
     programs, read or write files; the message names a connection of another role of `ran`.
     """
-    found = {
-        name: (own, superuser, could_become)
-        for name, own, superuser, could_become in connection.ask("roles", names=list(ran))
-    }
-    role: str | None = next((name for name, (own, _, _) in found.items() if own), None)
+    rows = connection.ask("roles", tuple[str, bool, bool, str | None], names=list(ran))
+    found = {name: (own, superuser, could_become) for name, own, superuser, could_become in rows}
+    role = next((name for name, (own, _, _) in found.items() if own), None)
     if role is None:
         raise DatabaseError("its role is gone")
     _, superuser, could_become = found[role]

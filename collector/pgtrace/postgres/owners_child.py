@@ -128,6 +128,8 @@ class Child:
 def _directory(root: Path, name: str) -> Iterator[str]:
     """What libpq can take for the socket's directory, in the server's own view."""
     if name.startswith("@"):
+        if "," in name:  # libpq's list of hosts, of which the next may be anywhere in the network
+            raise DatabaseError(f"{name} is no directory of a socket")
         yield name
         return
     try:

@@ -2,7 +2,8 @@
 
 Root connects to nothing that another user made, and parses nothing that comes from there: a child
 that has become the owner does it, who can do to the server no more than its own processes can. The
-child hands back rows of plain values. It stays for as long as there is something to ask.
+child hands back rows of plain values, of which each is checked here. It stays for as long as there
+is something to ask.
 """
 
 import os
@@ -11,20 +12,24 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
 from ..errors import ConnectionLostError, DatabaseError
 from ..linux import as_user, capabilities, forked
 from . import discovery
-from .connection import TIMEOUT_S, Asked, query_text
+from .connection import TIMEOUT_S, Asked, checked, query_text
 from .discovery import Server
 from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, receive, send
+
+_R = TypeVar("_R")
 
 _PATIENCE_S = 3 * TIMEOUT_S
 """For one answer: the time to connect, or of a statement and its transaction."""
 _END_S = 0.2
+_MOST_SAID = 1000
+"""Of an error, in characters: it is in the capture of all servers."""
 
 
 class OwnersConnections:
@@ -100,7 +105,8 @@ class OwnersConnections:
             why = "gave no answer" if isinstance(error, TimeoutError) else "is gone"
             raise ConnectionLostError(f"the child that asks as the server's owner {why}") from error
         if answer.error is not None:
-            raise (ConnectionLostError if answer.is_lost else DatabaseError)(answer.error)
+            kind = ConnectionLostError if answer.is_lost else DatabaseError
+            raise kind(answer.error[:_MOST_SAID])
         return answer
 
 
@@ -115,6 +121,6 @@ class _Asked:
         self._answer = answer
         self._number = number
 
-    def ask(self, query: str, *, schema: str = "", **parameters: object) -> list[tuple[Any, ...]]:
+    def ask(self, query: str, row: type[_R], *, schema: str = "", **parameters: object) -> list[_R]:
         text = query_text(query, schema)  # which the owner may not be able to read
-        return list(self._answer(Ask(self._number, text, parameters)).rows)
+        return checked(self._answer(Ask(self._number, text, parameters)).rows, row, query)

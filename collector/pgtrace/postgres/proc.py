@@ -4,6 +4,7 @@ A process is PostgreSQL by what its binary holds, whatever the file is called. T
 never executed, and never looked up by its path, which may be another root's or replaced.
 """
 
+import errno
 import os
 import re
 import sys
@@ -132,6 +133,12 @@ def process(pid: int) -> Process:
         raise _no_such(pid) from error
     except PermissionError as error:
         raise binary.may_not_look(f"The binary of process {pid} may not be read", error) from error
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        # Of its program: whoever starts one chooses how deep it lies, and it is to cost him alone
+        what = f"Process {pid} cannot be looked at, by the path of its program"
+        raise TargetError(f"{what}: {error.strerror}.") from error
     room = int(fields[48]) - int(fields[45])  # env_end - arg_start, 0 when not shown to us
     return Process(
         pid=pid,

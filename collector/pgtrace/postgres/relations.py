@@ -8,17 +8,21 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import Meta
 
 from ..errors import DatabaseError
 from ..model.capture import Kind
-from .connection import Asked, Connect
+from .connection import Asked, Connect, Oid
 
 LEAST_PAUSE_S = 1.0
 _MOST_PAUSE_S = 60.0
 _REST = 20
 """So many times as long as an answer took, the database is not asked again, whatever is read
 there: of hundreds of thousands of relations all are listed, and that is the server's work."""
+_PATH = r"^(?:[^/]+/)*(?:global|[0-9]{1,10})/[^/]+$"
+"""Above the file is the oid of its database."""
 
 
 class Relation(NamedTuple):
@@ -30,7 +34,16 @@ class Relation(NamedTuple):
     kind: Kind
 
 
+class _Row(NamedTuple):
+    """One of queries/relations.sql."""
+
+    path: Annotated[str, Meta(pattern=_PATH)] | None
+    name: str
+    kind: Literal["heap", "index", "toast"]
+
+
 class _Database(NamedTuple):
+    oid: Oid
     name: str
     quoted: str
     allowed: bool
@@ -152,14 +165,13 @@ class Relations:
         pending.pause_s = min(2 * pending.pause_s, _MOST_PAUSE_S)
 
     def _look(self, connection: Asked) -> None:
-        rows = connection.ask("databases")
-        self._databases = {oid: _Database(*database) for oid, *database in rows}
-        self.tablespaces |= dict(connection.ask("tablespaces"))
+        self._databases = {each.oid: each for each in connection.ask("databases", _Database)}
+        self.tablespaces |= dict(connection.ask("tablespaces", tuple[Oid, str]))
 
     def _learn(self, connection: Asked, oid: int) -> None:
         before = "" if oid == self._own else f"{self._databases[oid].quoted}."
         found = {}
-        for path, name, kind in connection.ask("relations"):
+        for path, name, kind in connection.ask("relations", _Row):
             if path:  # of one that was dropped meanwhile there is none
                 shared = path.startswith("global/")
                 found[path] = Relation(name if shared else before + name, kind)

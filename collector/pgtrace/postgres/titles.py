@@ -12,8 +12,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+_MOST = 4096
+"""In characters: three names of 63 bytes, a host's name of 1,025 and a command are half of it, also
+where each byte is shown by four."""
+_MOST_PID = 4 << 20  # PID_MAX_LIMIT, include/linux/threads.h
+_MOST_PORT = 65535
 _PREFIX = re.compile(r"[\w-]*postgres: ")
-_HOST = re.compile(r"(?<![^ ])(?:(\[local\])|([^ ()]+)\((\d+)\))(?![^ ])")
+_HOST = re.compile(r"(?<![^ ])(?:(\[local\])|([^ ()]+)\(([0-9]+)\))(?![^ ])")
 _ACTIVITY = re.compile(
     r"(?:|[A-Z][A-Z ]*|idle(?: in transaction(?: \(aborted\))?)?|initializing|authentication"
     r"|startup|notify interrupt|streaming .*|sending backup .*)(?: ?waiting.*)?",
@@ -39,7 +44,7 @@ _TYPES = (
     "stats collector",
     "walreceiver",
 )
-_LEADER = re.compile(r"parallel worker for PID (\d+) ?(.*)", re.DOTALL)
+_LEADER = re.compile(r"parallel worker for PID ([0-9]+) ?(.*)", re.DOTALL)
 _LOGICAL = re.compile(
     r"(logical replication (?:(?:apply |tablesync |sequencesync |parallel )*)worker)"
     r" for subscription [\d ]+(?:sync \d+ ?)?(.*)",
@@ -85,12 +90,13 @@ def cluster_name(titles: Iterable[str]) -> str | None:
 
 
 def parse(title: str, cluster: str | None = None, major: int | None = None) -> Title:
-    """Read a title; all None when it is none, as a process's is that has only just begun.
+    """Read a title; all None when it is none, as a process's is that has only just begun, or when
+    it is longer than any server's: whoever owns a process writes there what he likes.
 
     cluster: the cluster_name, or None when it is not known. major: version of the server.
     """
     body = _body(title)
-    if body is None:
+    if body is None or len(title) > _MOST:
         return Title()
     if cluster is None:
         return _guess(body, major)
@@ -118,7 +124,8 @@ def _guess(body: str, major: int | None) -> Title:
 def _background(body: str, major: int | None) -> Title | None:
     if match := _LEADER.fullmatch(body):
         leader, activity = match.groups()
-        return Title("parallel worker", leader_pid=int(leader), activity=activity or None)
+        pid = _number(leader, _MOST_PID)
+        return Title("parallel worker", leader_pid=pid, activity=activity or None)
     if match := _LOGICAL.fullmatch(body) or _REPACK.fullmatch(body):
         kind, activity = match.groups()
         kind = kind.replace("parallel apply", "parallel")
@@ -128,7 +135,7 @@ def _background(body: str, major: int | None) -> Title | None:
     for kind in _TYPES:
         if body == kind or body.startswith(f"{kind} "):
             detail = body[len(kind) + 1 :] or None
-            if detail and _client(body):
+            if detail and _HOST.search(body):
                 return None  # a user of that name
             if kind == "autovacuum worker":
                 return Title(kind, datname=detail)
@@ -147,7 +154,7 @@ def _client(body: str) -> Title | None:
     title = Title(
         "client backend",
         client_addr=local or address,
-        client_port=int(port) if port else None,
+        client_port=_number(port, _MOST_PORT) if port else None,
         activity=body[host.end() + 1 :] or None,
     )
     match body[: host.start()].removesuffix(" ").split(" "):
@@ -160,6 +167,12 @@ def _client(body: str) -> Title | None:
         case [user, database] if user and database:
             return replace(title, usename=user, datname=database)
     return title
+
+
+def _number(digits: str, most: int) -> int | None:
+    """None if it is more: CPython refuses to read some thousands of digits."""
+    number = int(digits) if len(digits) <= len(str(most)) else most + 1
+    return number if number <= most else None
 
 
 def _extension(body: str) -> Title:

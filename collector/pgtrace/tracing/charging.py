@@ -126,9 +126,9 @@ class Registry:
         with self._failures.kept("backends that ended, added up"):
             while len(self._ended) > MOST_ENDED:
                 self._merge(self._ended.popleft())
-        with self._failures.kept("names"):
-            if self.identities.are_new():
-                for process in self._processes.values():
+        if self.identities.are_new():
+            for process in self._processes.values():
+                with self._failures.kept("names"):
                     self.identities.name(process)
         with self._failures.kept("servers that are started again"):
             self.servers.watch(self._ends)
@@ -174,11 +174,11 @@ class Registry:
         self._still = False
         waiting, ended = False, []
         for serial, _, ended_ns in threads:
-            process = self._processes.get(serial) or self._meet(serial)
+            process = self._known(serial)
             # A leader's record may come a moment after its helpers' end, so they go last
-            if ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
+            if process and ended_ns and now - ended_ns > _MOST_WAIT_NS // 10:
                 ended.append(process)
-            elif ended_ns:
+            elif process and ended_ns:
                 waiting = True
         self._let_go(ended)
         self._threads = [] if waiting or ended else threads
@@ -198,8 +198,8 @@ class Registry:
 
     def finish(self) -> list[QueryEvent]:
         """Let go of all who ended, however lately: nothing more comes. Their last queries."""
-        ended = [serial for serial, _, ended_ns in self._engine.serials() if ended_ns]
-        self._let_go([self._processes.get(serial) or self._meet(serial) for serial in ended])
+        ended = (self._known(serial) for serial, _, ended_ns in self._engine.serials() if ended_ns)
+        self._let_go([process for process in ended if process])
         return self._take_cut_off()
 
     def look(self) -> Snapshot:
@@ -207,8 +207,7 @@ class Registry:
         found = Snapshot(lost=copy.copy(self._lost))
         live = {task.serial: task for task in self._engine.snapshot()}
         for serial in live.keys() - self._processes.keys():
-            with self._failures.kept("a process is in no number"):
-                self._meet(serial)  # all of them first: a worker's place may be before its leader's
+            self._known(serial)  # all of them first: a worker's place may be before its leader's
         for serial, task in live.items():
             with self._failures.kept(f"process {task.tgid} is in no number"):
                 process = self._processes.get(serial) or self._meet(serial)
@@ -270,6 +269,12 @@ class Registry:
         if _NOT_TOLD not in self._engine.not_measured:
             self._engine.not_measured.append(_NOT_TOLD)
         return True
+
+    def _known(self, serial: int) -> TracedProcess | None:
+        """Who that is. None if he cannot be met, which is to cost nobody else."""
+        with self._failures.kept("a process is in no number"):
+            return self._processes.get(serial) or self._meet(serial)
+        return None
 
     def _meet(self, serial: int) -> TracedProcess:
         task = self._engine.task(serial)
@@ -348,9 +353,9 @@ class Registry:
                     self._close(process, process.final)
             if process.leader is None:
                 self._ended.append(process)
-        with self._failures.kept("when servers were away"):
-            for process in sorted(processes, key=lambda process: process.ended_ns):
-                if process.final:
+        for process in sorted(processes, key=lambda process: process.ended_ns):
+            if process.final:
+                with self._failures.kept("when servers were away"):
                     self.servers.child_ended(process, process.final.exit_code)
 
     def _close(self, process: TracedProcess, final: TaskSnapshot) -> None:

@@ -1,9 +1,14 @@
 """What the file of a read-ahead experiment holds."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from ...model.capture import Source
 from ...model.lab_result import Details, Finding, QueryCell, TableOptions, TableResult
+
+Sectors = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""Bounded as a capture's QueryId."""
 
 
 class ReadaheadCell(QueryCell):
@@ -25,7 +30,7 @@ class KneeDetails(Details):
 
     best_sectors: int
     bytes_per_second: float | None = None
-    by_best: dict[int, tuple[float, float | None, float | None]] = {}
+    by_best: dict[Sectors, tuple[float, float | None, float | None]] = {}
 
 
 class KneeFinding(Finding, tag="knee", kw_only=True):
@@ -75,7 +80,7 @@ class RandomReads(Finding, tag="random", kw_only=True):
 class BytesDetails(Details):
     """The same of each step."""
 
-    by_sectors: dict[int, float]
+    by_sectors: dict[Sectors, float]
 
 
 class Bytes(Finding, tag="bytes", kw_only=True):
