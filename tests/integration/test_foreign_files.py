@@ -4,7 +4,6 @@ import io
 import json
 import os
 import shutil
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from child import children_of
 from fix_cluster import Connection
-from hostile import SECRET, Pretended, compiled, pretended
+from hostile import SECRET, Pretended, compiled, pretended, section
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.tracing.targets import MOST_SERVERS
 from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing
@@ -138,14 +137,6 @@ def test_what_it_says_of_itself_is_bounded(cluster: PrivateCluster, attacker: Pr
         assert (found["version"], found["block_size"], found["port"]) == (None, 8192, None)
 
 
-def _section(data: bytearray, name: str, field: int, value: int) -> None:
-    """Change a number in the header of a section: 0x18 is where it is, 0x20 its size."""
-    elf = ELFFile(io.BytesIO(bytes(data)))
-    number = elf.get_section_index(name)
-    at = elf["e_shoff"] + number * elf["e_shentsize"] + field
-    data[at : at + 8] = struct.pack("=Q", value)
-
-
 def _in_section(data: bytearray, name: str, offset: int, value: bytes) -> None:
     at = ELFFile(io.BytesIO(bytes(data))).get_section_by_name(name)["sh_offset"] + offset
     data[at : at + len(value)] = value
@@ -157,9 +148,9 @@ def _many_segments(data: bytearray) -> None:
 
 MUTATIONS: dict[str, Callable[[bytearray], None]] = {
     "a hash without buckets": lambda data: _in_section(data, ".gnu.hash", 0, b"\0" * 4),
-    "notes of a terabyte": lambda data: _section(data, ".note.stapsdt", 0x20, 1 << 40),
-    "notes of 4.3 GB": lambda data: _section(data, ".note.stapsdt", 0x20, 4300 << 20),
-    "notes beyond the end": lambda data: _section(data, ".note.stapsdt", 0x18, 1 << 62),
+    "notes of a terabyte": lambda data: section(data, ".note.stapsdt", 0x20, 1 << 40),
+    "notes of 4.3 GB": lambda data: section(data, ".note.stapsdt", 0x20, 4300 << 20),
+    "notes beyond the end": lambda data: section(data, ".note.stapsdt", 0x18, 1 << 62),
     "a note that is too long": lambda data: _in_section(data, ".note.stapsdt", 0, b"\xff" * 8),
     "a name that is no text": lambda data: _in_section(data, ".note.stapsdt", 44, b"\xff" * 24),
     "sections without end": _many_segments,

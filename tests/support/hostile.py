@@ -1,15 +1,20 @@
 """A process of another user that pretends to be a PostgreSQL server, and what it lays out."""
 
+import io
 import os
 import shutil
+import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from child import Child
+from elftools.elf.elffile import ELFFile
+
+from child import OWN_MOUNTS, Child
 
 UID = 61234
 """Nobody's and no account's."""
@@ -24,10 +29,18 @@ def compiled(to: Path, version: str | None = "15.18", *, changes: bool = False) 
     options += ["-DCHANGES"] if changes else []
     source = Path(__file__).with_name("hostile.c")
     subprocess.run(
-        ["gcc", "-w", "-rdynamic", "-Wl,--hash-style=gnu", *options, "-o", to, source],
+        ["gcc", "-w", "-pthread", "-rdynamic", "-Wl,--hash-style=gnu", *options, "-o", to, source],
         check=True,
     )
     return to
+
+
+def section(data: bytearray, name: str, field: int, value: int) -> None:
+    """Change a number in the header of a section: 0x18 is where it is, 0x20 its size."""
+    elf = ELFFile(io.BytesIO(bytes(data)))
+    number = elf.get_section_index(name)
+    at = elf["e_shoff"] + number * elf["e_shentsize"] + field
+    data[at : at + 8] = struct.pack("=Q", value)
 
 
 @contextmanager
@@ -43,6 +56,19 @@ def pretended(program: Path) -> Iterator["Pretended"]:
         yield Pretended(place)
     finally:
         shutil.rmtree(place)
+
+
+def with_memory_that_never_comes(*more: str) -> tuple[object, ...]:
+    """A command for running(): page faults in two variables of the process are served by a FUSE
+    daemon of the same user, which does not answer. With a word more the process reads there itself.
+    """
+    daemon = Path(__file__).with_name("never_answers.py")
+    return (*OWN_MOUNTS, sys.executable, daemon, UID, "./postgres", *more)
+
+
+def in_a_directory_that_never_answers() -> tuple[object, ...]:
+    """A command for running(): a look for `postmaster.pid` where it works asks that daemon."""
+    return (sys.executable, Path(__file__).with_name("overlaid.py"), UID, "postgres")
 
 
 class Pretended:
@@ -85,13 +111,16 @@ class Pretended:
                 os.link(secret, path)
 
     @contextmanager
-    def running(self, *children: str, **settings: Any) -> Iterator[Child]:
+    def running(
+        self, *children: str, by: tuple[object, ...] = (), **settings: Any
+    ) -> Iterator[Child]:
         """Its process, which the lock file names unless something is there by that name.
 
-        It has children of these titles; of a path that begins with a slash they run that.
+        It has children of these titles; of a path that begins with a slash they run that. `by`
+        is a command that becomes its user and starts it, in the place of the usual one.
         """
-        command = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
-        with Child(*command, *children, cwd=self.place, **settings) as child:
+        usual = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
+        with Child(*(by or usual), *children, cwd=self.place, **settings) as child:
             for _ in range(1 + len(children)):
                 assert child.line() == "ready\n"
             if not os.path.lexists(self.place / "postmaster.pid"):

@@ -52,11 +52,15 @@ class Watched:
         patch(server_watch, "unfollowed", lambda *_: None)
         patch(Server, "runs", lambda one: one.postmaster_pid in self.runs)
         patch(Servers, "_learn", lambda *_: None)
-        patch(discovery, "servers", lambda: list(self.runs.values()))
+        patch(discovery, "successor", self.successor)
         patch("time.monotonic", lambda: self.now)
         target: Any = SimpleNamespace(servers=servers, whole=True)
         programs = {found for each in BINARIES[:1] if (found := identity(each))}
         self.servers = Servers(self.engine, target, Request(programs=frozenset(programs)))
+
+    def successor(self, of: Server) -> Server | None:
+        there = (each for each in self.runs.values() if each.place.is_that_of(of.place))
+        return next(there, None)
 
     def follow(self, old: int, new: int, binary: Program | None) -> None:
         self.tried.append((old, new, str(binary) if binary else None))

@@ -102,6 +102,14 @@ def drop(reserve: Collection[str] = ()) -> None:
     _kept[:] = [(kept, whole)]
 
 
+def keep(names: Collection[str]) -> None:
+    """In a child: have no more than these, nor any in reserve. Raises OSError."""
+    kept = _bits(names) & _set("CapPrm")
+    bound(kept)
+    no_new_privileges()
+    take(kept, kept)
+
+
 @contextmanager
 def raised(names: Collection[str] = _BY_DEFAULT) -> Iterator[None]:
     """With these of the reserve, in this thread; before drop() nothing changes."""

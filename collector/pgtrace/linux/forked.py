@@ -15,6 +15,8 @@ _DONE = b"\0"
 _FIRST_S = 30.0
 _LOOK_S = 0.1
 _SLEEP_S = 0.01
+_END_S = 1.0
+"""For one that was killed to end in."""
 _MOST_BUSY = 12
 """So many times the seconds that it has to wait in are all that it gets."""
 
@@ -39,7 +41,7 @@ def told(work: Callable[[Tell], None], kept: Iterable[int], seconds: float) -> b
     finally:
         os.close(ours)
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        _collect(child)
 
 
 class End(NamedTuple):
@@ -138,6 +140,29 @@ def _all_of(pipe: int, child: int, seconds: float) -> bytes:
         elif not _is_runnable(child):
             left -= _LOOK_S
     return bytes(heard)
+
+
+def comes(poll: select.poll, child: int, seconds: float) -> bool:
+    """Whether there is something to read from a child in time. It has so many seconds to wait for
+    others in; those in which it waits for a processor are not its own.
+    """
+    left, end = seconds, time.monotonic() + _MOST_BUSY * seconds
+    while not (ready := bool(poll.poll(_LOOK_S * 1000))) and left > 0 and time.monotonic() < end:
+        if not _is_runnable(child):
+            left -= _LOOK_S
+    return ready
+
+
+def _collect(child: int) -> None:
+    """Once it has ended. One that waits for a file system of others may never do."""
+    handle = os.pidfd_open(child)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.poll(_END_S * 1000)
+    finally:
+        os.close(handle)
+    os.waitpid(child, os.WNOHANG)
 
 
 def close_up() -> None:

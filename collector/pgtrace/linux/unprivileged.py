@@ -18,19 +18,22 @@ MOST_MEMORY = 256 << 20
 MOST_SECONDS = 5
 
 
-def told(work: Callable[[int, Tell], None], file: int) -> bytes:
-    """What `work` tells of an open file in a child, until it ends or is ended.
+def told(work: Callable[[int, Tell], None], file: int | Callable[[], int]) -> bytes:
+    """What `work` tells of a file in a child, until it ends or is ended. It is open, or opened by
+    this in the child, before that has no privileges any more.
 
     It is to import nothing there, and to trust nothing that it finds. Raise OSError when there
     can be no child.
     """
 
     def unprivileged(tell: Tell) -> None:
+        handle = file if isinstance(file, int) else file()
         _drop_all()
-        work(file, tell)
+        work(handle, tell)
 
     with capabilities.raised():
-        return forked.told(unprivileged, {file}, MOST_SECONDS)
+        kept = {file} if isinstance(file, int) else set[int]()
+        return forked.told(unprivileged, kept, MOST_SECONDS)
 
 
 def _drop_all() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..errors import PgtraceError
-from ..linux import foreign_files
+from ..linux import in_time
 from ..postgres.activity import LOOKED_AT, Looker
 from ..postgres.discovery import Backend
 from ..tracing.server_watch import Servers
@@ -53,8 +53,7 @@ class Activities:
         try:
             backend = self._known.get(process.serial) or self._servers.backend(process.pid)
             self._known[process.serial] = backend
-            path = f"/proc/{process.pid}/cmdline"
-            raw = foreign_files.read_descriptor(path, _TITLE).partition(b"\0")[0]
+            raw = in_time.command_line(process.pid, _TITLE).partition(b"\0")[0]
         except (PgtraceError, OSError):  # it has ended
             return None
         server = self._servers.of(process.postmaster)

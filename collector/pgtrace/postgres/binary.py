@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
-from ..linux import capabilities, program_file
+from ..linux import capabilities, in_time, program_file
 from ..linux.program_file import Program
 from . import program
 from .symbols import offset_of
@@ -121,14 +121,13 @@ def known_address(pid: int, name: str) -> int:
 def read_memory(pid: int, address: int, size: int) -> bytes:
     """Read the memory of a process: at most `size` bytes, fewer where its mapping ends.
 
-    Raise TargetError when the process is gone or nothing is mapped there,
-    PermissionDeniedError when it may not be looked into.
+    Raise TargetError when the process is gone, nothing is mapped there or it does not come in
+    time, PermissionDeniedError when it may not be looked into.
     """
     try:
-        with _told_apart(pid), Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            memory.seek(address)
-            data = memory.read(size)
-    except (OSError, ValueError, OverflowError) as error:
+        with _told_apart(pid):
+            data = in_time.memory(pid, address, size)
+    except (OSError, OverflowError, ValueError) as error:
         raise TargetError(f"No memory at {address:#x} in process {pid}: {error}.") from error
     if not data:
         raise TargetError(f"Process {pid} ended while its memory was read.")

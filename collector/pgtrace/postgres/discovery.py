@@ -4,6 +4,7 @@ Files of a server
 are read through /proc/PID/cwd and /proc/PID/root, which lead into its own mount namespace.
 """
 
+import os
 import re
 import sys
 from collections import Counter
@@ -15,8 +16,9 @@ from typing import NamedTuple
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
-from ..linux import foreign_files
+from ..linux import foreign_files, in_time
 from ..linux.other_root import inside
+from ..linux.process_user import user_of
 from . import binary, proc, titles
 from .proc import Family, Process
 from .versions import major_of
@@ -214,6 +216,31 @@ def servers() -> list[Server]:
     return sorted(found, key=lambda server: server.postmaster_pid)
 
 
+def successor(server: Server) -> Server | None:
+    """Who runs now in the place of a server that has stopped, as the same user.
+
+    Of other processes nothing is looked at that they could make large, many, or slow.
+    """
+    for pid in proc.pids():
+        try:
+            if not _may_succeed(pid, server) or not has_lock_file(pid):
+                continue
+            postmaster = _postmaster_of(proc.postgresql(pid))
+            # A command of the server's may work there, too
+            if postmaster and _place(postmaster).is_that_of(server.place):
+                return _server(postmaster)
+        except (PgtraceError, OSError):
+            continue
+    return None
+
+
+def _may_succeed(pid: int, server: Server) -> bool:
+    """By its user and the name of its directory, which is not looked into. Raise OSError."""
+    if user_of(pid) != server.postmaster.uid:
+        return False
+    return os.readlink(f"/proc/{pid}/cwd") == server.data_directory  # noqa: PTH115
+
+
 def told_apart(servers: Sequence[Server]) -> dict[int, str]:
     """What each of them is called where there are several, by its postmaster's pid: its data
     directory, and if that is the name of another's too, as in containers, also that pid."""
@@ -231,8 +258,8 @@ def has_lock_file(pid: int) -> bool:
     It is opened only once the process is known to run PostgreSQL. Raise PermissionDeniedError.
     """
     try:
-        return foreign_files.is_file(f"/proc/{pid}/cwd", "postmaster.pid")
-    except PermissionError as error:
+        return in_time.is_file(pid, "postmaster.pid")
+    except (PermissionError, TimeoutError) as error:
         raise _may_not_read(pid, error) from error
 
 
@@ -257,9 +284,8 @@ def tablespaces(server: Server) -> list[Tablespace]:
 
 
 def _server(postmaster: Process, family: Family | None = None) -> Server:
-    directory = Path(f"/proc/{postmaster.pid}/cwd")
     try:
-        lock = foreign_files.read(directory, "postmaster.pid", postmaster.uid)
+        lock = in_time.read(postmaster.pid, "postmaster.pid", postmaster.uid)
         lines = lock.decode(errors="backslashreplace").splitlines() + [""] * 5
         return Server(
             postmaster,
@@ -278,7 +304,7 @@ def _server(postmaster: Process, family: Family | None = None) -> Server:
 
 def _place(postmaster: Process) -> Place:
     directory = Path(f"/proc/{postmaster.pid}/cwd")
-    path, inode = str(directory.readlink()), foreign_files.inode(directory)
+    path, inode = str(directory.readlink()), in_time.inode(postmaster.pid, "cwd")
     if inode is None:
         raise FileNotFoundError(directory)
     return Place(path, inode, foreign_files.inode(f"/proc/{postmaster.pid}/ns/mnt"))
@@ -287,7 +313,7 @@ def _place(postmaster: Process) -> Place:
 def _version(postmaster: Process) -> str | None:
     """The major one, where the binary says none."""
     try:
-        text = foreign_files.read(f"/proc/{postmaster.pid}/cwd", "PG_VERSION", postmaster.uid, 16)
+        text = in_time.read(postmaster.pid, "PG_VERSION", postmaster.uid, 16)
     except OSError:
         return None
     return text.strip().decode() if _VERSION.fullmatch(text.strip()) else None
@@ -300,10 +326,9 @@ def _port(text: str) -> int | None:
 
 def _block_size(postmaster: Process) -> int | None:
     """Read it from a page: pd_pagesize_version, src/include/storage/bufpage.h."""
-    directory = f"/proc/{postmaster.pid}/cwd"
-    for name in filter(_is_oid, _names_in(directory, "global")):
+    for name in filter(_is_oid, _names_in(postmaster.pid, "global")):
         try:
-            header = foreign_files.read(directory, f"global/{name}", postmaster.uid, 20)
+            header = in_time.read(postmaster.pid, f"global/{name}", postmaster.uid, 20)
         except OSError:
             continue
         size = int.from_bytes(header[18:20], sys.byteorder) & 0xFF00
@@ -312,9 +337,9 @@ def _block_size(postmaster: Process) -> int | None:
     return None
 
 
-def _names_in(directory: str, name: str) -> list[str]:
+def _names_in(pid: int, name: str) -> list[str]:
     try:
-        return foreign_files.names(directory, name)
+        return in_time.names(pid, name)
     except OSError:
         return []
 
@@ -401,12 +426,12 @@ def _cluster_name(postmaster: Process, family: Family | None = None) -> str | No
 def _children(postmaster: Process, family: Family | None = None) -> Iterator[Process]:
     """Yield the server's processes, without commands that it runs, such as archive_command. Those
     first that follow its own pid: which it starts itself, and whose titles tell most, are there."""
-    program = foreign_files.inode(postmaster.binary)
+    program = in_time.inode(postmaster.pid, "exe")
     pids = (proc.by_parent() if family is None else family).get(postmaster.pid, ())
     for pid in sorted(pids, key=lambda pid: (pid < postmaster.pid, pid)):
         try:
             process = proc.process(pid)
-            same = program is not None and foreign_files.inode(f"/proc/{pid}/exe") == program
+            same = program is not None and in_time.inode(pid, "exe") == program
             if process.ppid == postmaster.pid and (same or proc.version(process) is not None):
                 yield process
         except PgtraceError:
@@ -427,7 +452,7 @@ def _postmaster_of(process: Process) -> Process | None:
 def _is_postmaster(process: Process) -> bool:
     """By the pid in the lock file, which is negative for --single. Raise PermissionDeniedError."""
     try:
-        lock = foreign_files.read(f"/proc/{process.pid}/cwd", "postmaster.pid", process.uid)
+        lock = in_time.read(process.pid, "postmaster.pid", process.uid)
         return int(lock.partition(b"\n")[0]) == process.inner_pid
     except PermissionError as error:
         raise _may_not_read(process.pid, error) from error

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError
-from ..linux import capabilities, foreign_files, namespaces
-from . import discovery, proc
+from ..linux import capabilities, in_time, namespaces
+from . import discovery, proc, program
 
 _TITLE = b"postgres: "
 _USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
@@ -14,13 +14,25 @@ _USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
 
 def hidden_servers() -> str | None:
     """Words of what discovery.servers() cannot find, and what to type; None if nothing is."""
+    return "; ".join(filter(None, (_not_to_be_looked_into(), _left_out()))) or None
+
+
+def _left_out() -> str | None:
+    users = ", ".join(map(str, program.left_out()))
+    return users and (
+        f"servers of user {users}, if there are more: this user's processes run programs that take "
+        f"long to look at, {program.MOST_SECONDS:g} s in all"
+    )
+
+
+def _not_to_be_looked_into() -> str | None:
     count, veiled = 0, not Path("/proc/1").exists()
     for pid in proc.pids():
         if _may_look_into(pid):
             continue
         try:
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-            title = foreign_files.read_descriptor(f"/proc/{pid}/cmdline", len(_TITLE))
+            title = in_time.command_line(pid, len(_TITLE))
         except PermissionError:
             veiled = True
             continue
@@ -38,7 +50,8 @@ def hidden_servers() -> str | None:
         return (
             f"{what} like PostgreSQL, but what {'it works' if count == 1 else 'they work'} in may "
             "not be looked into, although pgtrace has all capabilities for it: a network file "
-            "system that squashes root, FUSE without allow_other, or a security module denies it"
+            "system that squashes root or does not answer, FUSE without allow_other, or a security "
+            "module denies it"
         )
     return (
         f"{what} like PostgreSQL, but {belong} to another user, and you lack {lacking}. "

@@ -89,12 +89,11 @@ class OwnersConnections:
         old = self._server
         if old.runs():
             return old
-        for server in discovery.servers():
-            same_owner = server.postmaster.uid == old.postmaster.uid
-            if same_owner and server.place.is_that_of(old.place):
-                self._server = server
-                return server
-        raise DatabaseError("the server has stopped")
+        new = discovery.successor(old)
+        if new is None:
+            raise DatabaseError("the server has stopped")
+        self._server = new
+        return new
 
     def _answer(self, wish: Connect | Ask | Close, files: list[int] | None = None) -> Answer:
         try:

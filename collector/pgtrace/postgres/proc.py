@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .. import sudo
 from ..errors import PermissionDeniedError, PgtraceError, TargetError
-from ..linux import foreign_files, namespaces
+from ..linux import foreign_files, in_time, namespaces
 from . import binary, program
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
@@ -61,7 +61,7 @@ class Process:
     title: str
     """First string of its command line: for PostgreSQL what `ps` shows."""
     title_cut: bool
-    """There was no room for the whole title."""
+    """There was no room for the whole title, or it could not be read in time."""
 
     @property
     def binary(self) -> Path:
@@ -127,9 +127,7 @@ def process(pid: int) -> Process:
         status = _status(pid)
         if (process_id := int(status[b"Tgid"])) != pid:
             raise TargetError(f"{pid} is a thread of process {process_id}. {_list()}")
-        title, end, _ = foreign_files.read_descriptor(
-            f"/proc/{pid}/cmdline", _MOST_TITLE
-        ).partition(b"\0")
+        title, end = _title(pid)
         exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115  # as in parent()
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _no_such(pid) from error
@@ -152,8 +150,18 @@ def process(pid: int) -> Process:
         exe=exe.removesuffix(_DELETED),
         exe_replaced=exe.endswith(_DELETED),
         title=title.decode(errors="backslashreplace"),
-        title_cut=0 < room <= len(title) + 1 or (not end and len(title) == _MOST_TITLE),
+        title_cut=0 < room <= len(title) + 1 or not end,
     )
+
+
+def _title(pid: int) -> tuple[bytes, bool]:
+    """And whether it is known to its end."""
+    try:
+        line = in_time.command_line(pid, _MOST_TITLE)
+    except TimeoutError:
+        return b"", False
+    title, end, _ = line.partition(b"\0")
+    return title, bool(end) or len(line) < _MOST_TITLE
 
 
 def postgresql(pid: int) -> Process:
@@ -170,10 +178,13 @@ def version(process: Process) -> str | None:
     """Version of the PostgreSQL server that a process runs, such as `15.18` or `18beta1`.
 
     Empty when the binary does not say; None when it is no PostgreSQL server, or has ended.
-    Raise PermissionDeniedError when it may not be read.
+    Raise PermissionDeniedError when it may not be read, TargetError when it was not looked at, as
+    others of its user took too long.
     """
     try:
         return version_of(process.binary)
+    except program.NotLookedAtError as error:
+        raise TargetError(f"The binary of process {process.pid}: {error.strerror}.") from error
     except PermissionError as error:
         what = f"The binary of process {process.pid} may not be read"
         raise binary.may_not_look(what, error) from error

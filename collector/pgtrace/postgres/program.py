@@ -4,13 +4,17 @@ A path is `/proc/PID/exe`, the file that runs, whatever became of its name on di
 pgtrace's own choice. Probes are put where a file is that is held open for them.
 """
 
+import errno
 import os
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..linux import forked, unprivileged
+from ..linux import forked, in_time, unprivileged
+from ..linux.process_user import who_answers_for
 from ..linux.program_file import Program
 
 if TYPE_CHECKING:
@@ -40,6 +44,9 @@ _ALWAYS = frozenset(
 """Symbols that are asked for of every server sooner or later: one look finds them all."""
 _UNREADABLE = "its headers make no sense"
 _MOST_KNOWN = 256
+MOST_SECONDS = 5.0
+"""For the programs of one user in a minute: of a server's a child reads what is needed in 40 ms."""
+_MINUTE_S = 60.0
 
 Where = Path | str | Program
 _Key = tuple[int, ...]
@@ -55,24 +62,91 @@ class Known(NamedTuple):
     contents: "elf.Contents"
 
 
+class NotLookedAtError(OSError):
+    """Programs of that user took too long already."""
+
+
 _known: dict[_Key, Known] = {}
+"""The user whose process runs it comes first in its key, 0 for a file of pgtrace's own choice."""
+_spent: dict[int, tuple[float, float]] = {}
+"""By users: when their minute began, and the seconds that were spent since."""
+_left_out: set[int] = set()
 
 
 def look(path: Where, name: str | None = None) -> Known:
     """What a program's file holds, with the address of a symbol `name`, if it is to be known.
 
-    Raise OSError when there is no such file, or it may not be read.
+    Raise OSError when there is no such file, or it may not be read; NotLookedAtError when what
+    that user's processes run took too long already. A local user may start many programs, each of
+    which takes its child seconds: that costs this user's servers, and little of anybody's time.
     """
     wanted = _ALWAYS | ({name} if name else set())
-    with _opened(path) as file:
-        key = _key(path, os.fstat(file))
-        before = _known.get(key)
-        if before is None or not wanted <= before.names:
-            wanted |= before.names if before else frozenset()
-            if len(_known) >= _MOST_KNOWN:
-                del _known[next(iter(_known))]
-            _known[key] = _look(file, wanted)
-        return _known[key]
+    pid = _process_of(path)
+    if pid is None or isinstance(path, Program):
+        with _opened(path) as file:
+            return _remembered((_payer(pid), *_key(path, os.fstat(file))), wanted, file)
+    program = in_time.program(pid)
+
+    def open_it() -> int:
+        file = in_time.open_program(path)
+        if in_time.as_program(file) != program:
+            raise OSError(errno.ESTALE, "another program by now")
+        return file
+
+    return _remembered((_payer(pid), *program), wanted, open_it)
+
+
+def _process_of(path: Where) -> int | None:
+    """That of `/proc/PID/exe`; None for a file of pgtrace's own choice."""
+    parts = str(path).split("/")
+    is_one = parts[:2] == ["", "proc"] and len(parts) == 4 and parts[2].isdecimal()
+    return int(parts[2]) if is_one else None
+
+
+def _payer(pid: int | None) -> int:
+    """Who runs it: it may be another user's file."""
+    return 0 if pid is None else who_answers_for(pid)
+
+
+def _remembered(key: _Key, wanted: frozenset[str], file: int | Callable[[], int]) -> Known:
+    before = _known.get(key)
+    if before is not None and wanted <= before.names:
+        return before
+    wanted |= before.names if before else frozenset()
+    with _charged(key[0]):
+        found = _look(file, wanted)
+    if len(_known) >= _MOST_KNOWN:
+        _forget_one()
+    _known[key] = found
+    return found
+
+
+def left_out() -> list[int]:
+    """Users of whom a program was not looked at lately, as they took too long."""
+    return sorted(_left_out)
+
+
+@contextmanager
+def _charged(uid: int) -> Iterator[None]:
+    began = time.monotonic()
+    since, seconds = _spent.get(uid, (began, 0.0))
+    if began - since >= _MINUTE_S:
+        since, seconds = began, 0.0
+        _left_out.discard(uid)
+    if seconds >= MOST_SECONDS:
+        _left_out.add(uid)
+        what = f"to look at programs of user {uid} took too long; try again in a minute"
+        raise NotLookedAtError(errno.EBUSY, what)
+    try:
+        yield
+    finally:
+        _spent[uid] = since, seconds + time.monotonic() - began
+
+
+def _forget_one() -> None:
+    """The oldest of the user who has most: nobody drives out another's."""
+    ((most, _),) = Counter(key[0] for key in _known).most_common(1)
+    del _known[next(key for key in _known if key[0] == most)]
 
 
 def header(path: Where) -> bytes:
@@ -109,7 +183,7 @@ def _key(path: Where, status: os.stat_result) -> _Key:
     )
 
 
-def _look(file: int, names: frozenset[str]) -> Known:
+def _look(file: int | Callable[[], int], names: frozenset[str]) -> Known:
     # What the child needs is imported by now: it can open no file.
     from . import elf  # noqa: F401
 

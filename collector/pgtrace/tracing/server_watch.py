@@ -206,10 +206,9 @@ class Servers:
         return self._next_look if self.are_away() else math.inf
 
     def _look_for_successor(self, server: Server) -> None:
-        for successor in discovery.servers():
-            if successor.place.is_that_of(server.place):
-                self._follow(server, successor)
-                return
+        successor = discovery.successor(server)
+        if successor:
+            self._follow(server, successor)
 
     def _look_at_servers(self) -> list[Server]:
         """Notice what is seen of gaps in /proc; those that do not run."""
