@@ -747,6 +747,8 @@ def draw(stage: Stage, scene: str) -> str:
     """What a page shows: without what is of the test machine alone."""
     command, output = SCENES[scene](stage)
     text = f"$ {command}\n{output}" if command else output
+    # What a message tells to type begins as whoever reads the page has typed it
+    text = text.replace(f"sudo {sys.executable} -m pgtrace", "sudo pgtrace")
     if UPDATE:
         text = text.replace(str(stage.cluster.datadir), "/var/lib/postgresql/15/main")
         release = platform.release()

@@ -21,7 +21,7 @@ from captures import HOSTILE, some_backend, some_capture
 from fuzzing import CORPUS, corpus, fuzzed
 from pgtrace.errors import UsageError
 from pgtrace.lab import result_file, result_report
-from pgtrace.linux import foreign_files
+from pgtrace.linux import in_time
 from pgtrace.model import encoding
 from pgtrace.model.capture import Capture
 from pgtrace.postgres import discovery, elf, proc, program, titles
@@ -73,13 +73,13 @@ def feed_titles(data: bytes) -> None:
 
 
 def feed_lock_file(data: bytes) -> None:
-    def read(_directory: object, name: str, _uid: int, most: int = 4096, begin: int = 0) -> bytes:
+    def read(_pid: int, name: str, _uid: int, most: int = 4096) -> bytes:
         if name != "postmaster.pid":
             raise FileNotFoundError
-        return data[begin : begin + most]
+        return data[:most]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(foreign_files, "read", read)
+        patch.setattr(in_time, "read", read)
         for each in "_cluster_name", "_block_size":  # which look elsewhere
             patch.setattr(discovery, each, lambda *_: None)
         server = discovery._server(OWN)

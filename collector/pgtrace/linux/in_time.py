@@ -218,7 +218,10 @@ def _too_late() -> TimeoutError:
 
 
 def _serve(channel: int) -> None:
-    capabilities.keep(capabilities.LOOKING)
+    names = capabilities.LOOKING
+    if capabilities.missing(["CAP_DAC_READ_SEARCH"]):
+        names = (*names, "CAP_DAC_OVERRIDE")  # which reads, too: containers have it by default
+    capabilities.keep(names)
     while request := os.read(channel, _MOST):
         number, found = 0, None
         try:
