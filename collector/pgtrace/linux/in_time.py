@@ -218,9 +218,9 @@ def _too_late() -> TimeoutError:
 
 
 def _serve(channel: int) -> None:
-    names = capabilities.LOOKING
+    names = [*capabilities.LOOKING]
     if capabilities.missing(["CAP_DAC_READ_SEARCH"]):
-        names = (*names, "CAP_DAC_OVERRIDE")  # which reads, too: containers have it by default
+        names.append("CAP_DAC_OVERRIDE")  # which reads, too: containers have it by default
     capabilities.keep(names)
     while request := os.read(channel, _MOST):
         number, found = 0, None
