@@ -217,5 +217,6 @@ def test_build_without_clang_says_so_in_one_line(
     said = [line for line in (done.stdout + done.stderr).splitlines() if "clang" in line]
     assert done.returncode != 0
     assert [line.strip() for line in said] == [
-        "pgtrace: clang is needed to build: apt-get install clang libbpf-dev"
+        "pgtrace: clang is needed to build: apt-get install clang libbpf-dev, or "
+        "dnf install clang libbpf-devel"
     ]
