@@ -157,7 +157,7 @@ def test_its_sums_are_those_of_a_capture(server: PrivateCluster, queries: Tier) 
         window = session.kept.window(len(session.kept))
         # The server's own processes may write at any time
         pids = {connection.info.backend_pid, other.info.backend_pid}
-    shown, true = Counter[Any](), Counter[Any]()
+    shown, true, most = Counter[Any](), Counter[Any](), 0.0
     for fact, total in window.facts.items():
         place = session.kept.names.places[fact.place].name
         pid = session.kept.names.processes[fact.process].pid
@@ -181,10 +181,12 @@ def test_its_sums_are_those_of_a_capture(server: PrivateCluster, queries: Tier) 
             count = sum(io.count for io in query.io if io.operation == "read")
             if query.text and count:
                 true["text", query.text, "count"] += count
+                most = max(most, count / (query.calls or count))
     assert true["text", SCAN, "count"] > 100
     if queries == "full":  # one that ends as it is looked at may be taken for another statement's
+        # On a busy host there were 51 scans in all, so that one of them is 2 %
         for key in [key for key in true if key[0] == "text"]:
-            assert shown.pop(key) == pytest.approx(true.pop(key), rel=0.005)
+            assert shown.pop(key) == pytest.approx(true.pop(key), rel=0.005, abs=2 * most)
     assert +shown == +true
 
 

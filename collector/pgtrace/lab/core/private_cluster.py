@@ -17,6 +17,7 @@ import secrets
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -75,14 +76,20 @@ def find_bindir(version: int | None = None) -> Path:
     )
 
 
+_environment = threading.Lock()
+
+
 @contextmanager
 def _without_libpqs_environment() -> Iterator[None]:
-    """What libpq is not told otherwise it takes from there: passwords, hosts, services."""
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("PG")}
-    try:
-        yield
-    finally:
-        os.environ.update(kept)
+    """What libpq is not told otherwise it takes from there: passwords, hosts, services. Our own
+    variables begin with PGTRACE_."""
+    with _environment:
+        names = [n for n in os.environ if n.startswith("PG") and not n.startswith("PGTRACE_")]
+        kept = {name: os.environ.pop(name) for name in names}
+        try:
+            yield
+        finally:
+            os.environ.update(kept)
 
 
 class PrivateCluster:
