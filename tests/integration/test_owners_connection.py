@@ -293,25 +293,32 @@ def test_a_server_that_stops_before_it_lets_anybody_in_is_connected_to_again(
     assert tried[0] is not None
 
 
+@contextmanager
+def letting_in(server: PrivateCluster, how: str) -> Iterator[None]:
+    """Everybody by that, and nobody otherwise."""
+    hba = server.datadir / "pg_hba.conf"
+    before = hba.read_text()
+    hba.write_text(f"local all all {how}\n")
+    try:
+        os.kill(server.postmaster_pid, signal.SIGHUP)
+        time.sleep(0.5)
+        yield
+    finally:
+        hba.write_text(before)
+        os.kill(server.postmaster_pid, signal.SIGHUP)
+
+
 def test_a_role_that_is_not_let_in_costs_the_names_alone(
     restartable: PrivateCluster,
 ) -> None:
     """What was said, and what to type, in one line."""
-    hba = restartable.datadir / "pg_hba.conf"
-    before = hba.read_text()
-    hba.write_text("local all all reject\n")
-    try:
-        os.kill(restartable.postmaster_pid, signal.SIGHUP)
-        time.sleep(0.5)
-        target = f"--server={restartable.datadir}"
+    target = f"--server={restartable.datadir}"
+    with letting_in(restartable, "reject"):
         with Pgtrace("capture", target, connects=True) as started:
             # At once, and not at the end alone
             started.wait_for("pgtrace: no names: as role postgres")
             ended = started.stop()
         required = run("capture", target, "--require-names", "--duration", 1, connects=True)
-    finally:
-        hba.write_text(before)
-        os.kill(restartable.postmaster_pid, signal.SIGHUP)
     assert ended.code == 0, ended
     said = (
         r"names: as role postgres, by the socket in /\S+: FATAL: *pg_hba.conf rejects .*--dsn names"
@@ -321,18 +328,10 @@ def test_a_role_that_is_not_let_in_costs_the_names_alone(
 
 
 def test_root_whom_peer_does_not_let_in_is_told_what_to_type(restartable: PrivateCluster) -> None:
-    hba = restartable.datadir / "pg_hba.conf"
-    before = hba.read_text()
-    hba.write_text("local all all peer\n")
-    try:
-        os.kill(restartable.postmaster_pid, signal.SIGHUP)
-        time.sleep(0.5)
-        dsn = f"host={restartable.socket_dir} port={restartable.port} dbname=postgres user=postgres"
-        named = (f"--server={restartable.datadir}", "--dsn", dsn)
+    dsn = f"host={restartable.socket_dir} port={restartable.port} dbname=postgres user=postgres"
+    named = (f"--server={restartable.datadir}", "--dsn", dsn)
+    with letting_in(restartable, "peer"):
         ended = run("capture", *named, "--require-names", "--duration", 1)
-    finally:
-        hba.write_text(before)
-        os.kill(restartable.postmaster_pid, signal.SIGHUP)
     assert ended.code == 7
     assert re.search("Peer authentication failed .*leave --dsn out.*host=localhost", ended.err)
 

@@ -18,7 +18,8 @@ MOST_BYTES = 4096
 MOST_NAMES = 4096
 """Of one directory: `global` has less than a hundred, `pg_tblspc` one for each tablespace."""
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+"""How to open what is anybody's: at once, whatever it is."""
 
 
 def read(
@@ -39,7 +40,7 @@ def opened(directory: Path | str, name: str, uid: int | None = None) -> Iterator
     with _looked_up(directory, name) as found:
         _check(os.fstat(found), name, uid)
         # By its descriptor: what the name leads to may be another file by now
-        handle = os.open(f"/proc/self/fd/{found}", _READ)
+        handle = os.open(f"/proc/self/fd/{found}", READ)
     try:
         yield handle
     finally:
@@ -63,7 +64,7 @@ def read_descriptor(path: str, most: int = MOST_BYTES) -> bytes:
 
     Raise OSError as read().
     """
-    handle = os.open(path, _READ)
+    handle = os.open(path, READ)
     try:
         return os.read(handle, most)
     finally:
@@ -92,7 +93,7 @@ def is_file(directory: Path | str, name: str) -> bool:
 def names(directory: Path | str, name: str = "", most: int = MOST_NAMES) -> list[str]:
     """What a directory holds, in order: `most` names of it. Raise OSError as read()."""
     with _looked_up(directory, name) as found:
-        handle = os.open(f"/proc/self/fd/{found}", _READ | os.O_DIRECTORY)
+        handle = os.open(f"/proc/self/fd/{found}", READ | os.O_DIRECTORY)
         try:
             with os.scandir(handle) as entries:
                 return sorted(entry.name for entry in itertools.islice(entries, most))

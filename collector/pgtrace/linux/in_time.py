@@ -20,7 +20,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from . import capabilities, foreign_files, forked
@@ -37,7 +36,7 @@ _MOST_LEFT = 16
 _MOST = 128 << 10
 """Bytes of an answer; a socket takes more."""
 
-Program = tuple[int, int, int, int, int]
+Facts = tuple[int, int, int, int, int]
 """Device, inode, size, and when the file was written and changed."""
 
 
@@ -79,13 +78,13 @@ def inode(pid: int, name: str) -> tuple[int, int] | None:
     return found
 
 
-def program(pid: int) -> Program:
+def program(pid: int) -> Facts:
     """What the file is that a process runs. Raise OSError, also if it is no regular one."""
-    found: Program = _ask(pid, _FILE_S, "program", f"/proc/{pid}/exe")
+    found: Facts = _ask(pid, _FILE_S, "program", f"/proc/{pid}/exe")
     return found
 
 
-def as_program(file: int) -> Program:
+def facts(file: int) -> Facts:
     """The same of an open file. Raise OSError."""
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
@@ -93,15 +92,10 @@ def as_program(file: int) -> Program:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def open_program(path: Path | str) -> int:
-    """A descriptor to read it by. Raise OSError."""
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-
-
-def _program(path: str) -> Program:
-    file = open_program(path)
+def _program(path: str) -> Facts:
+    file = os.open(path, foreign_files.READ)
     try:
-        return as_program(file)
+        return facts(file)
     finally:
         os.close(file)
 

@@ -12,10 +12,11 @@ import os
 import stat
 from pathlib import Path
 
+from . import foreign_files
+
 _OVERLAY = 0x794C7630  # OVERLAYFS_SUPER_MAGIC, include/uapi/linux/magic.h
 _MOST = 256
 """More than the bytes of a struct statfs."""
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 Identity = tuple[int, ...]
 
@@ -31,7 +32,7 @@ class Program:
         """As its user knows it."""
         self.number = next(self._numbers)
         """No other's, also once it is closed."""
-        self.file = os.open(path, _READ)
+        self.file = os.open(path, foreign_files.READ)
         try:
             if not stat.S_ISREG(os.fstat(self.file).st_mode):
                 raise OSError(f"{path} is no regular file")

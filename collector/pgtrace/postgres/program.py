@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..linux import forked, in_time, unprivileged
+from ..linux import foreign_files, forked, in_time, unprivileged
 from ..linux.process_user import who_answers_for
 from ..linux.program_file import Program
 
@@ -84,12 +84,12 @@ def look(path: Where, name: str | None = None) -> Known:
     pid = _process_of(path)
     if pid is None or isinstance(path, Program):
         with _opened(path) as file:
-            return _remembered((_payer(pid), *_key(path, os.fstat(file))), wanted, file)
+            return _remembered((_payer(pid), *_key(path, file)), wanted, file)
     program = in_time.program(pid)
 
     def open_it() -> int:
-        file = in_time.open_program(path)
-        if in_time.as_program(file) != program:
+        file = os.open(path, foreign_files.READ)
+        if in_time.facts(file) != program:
             raise OSError(errno.ESTALE, "another program by now")
         return file
 
@@ -167,20 +167,14 @@ def _opened(path: Where) -> Iterator[int]:
         program.close()
 
 
-def _key(path: Where, status: os.stat_result) -> _Key:
+def _key(path: Where, file: int) -> _Key:
     """By what a file is known again. The number of a device that the kernel made up, as for FUSE
     and overlays, may be another's after an unmount, and FUSE says of a file whatever its owner
     wants: what was found there is believed of no other file into which probes go.
     """
-    if isinstance(path, Program) and not os.major(status.st_dev):
-        return (path.number,)
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
+    facts = in_time.facts(file)
+    made_up = not os.major(facts[0])
+    return (path.number,) if isinstance(path, Program) and made_up else facts
 
 
 def _look(file: int | Callable[[], int], names: frozenset[str]) -> Known:
