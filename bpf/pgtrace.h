@@ -480,7 +480,9 @@ struct pgt_task {
 	__u64 born_ns;	  /* when its process began; 0: before tracing */
 	__u32 missed;	  /* it left a CPU or came on one while it was ignored */
 	__u32 inner_tgid; /* as its own PID namespace has it */
-	__u64 padding[4]; /* as a slot's: all tasks have their fields on the same lines */
+	__u32 was_idle;	  /* by user space: it ran no query when tracing began */
+	__u32 unused;
+	__u64 padding[3]; /* as a slot's: all tasks have their fields on the same lines */
 };
 
 struct pgt_leader_key {

@@ -137,13 +137,14 @@ static __always_inline void count_call(struct pgt_calls *sums, struct pgt_query 
 	sums->calls++;
 }
 
-/* Adds the query that ended to its statement's calls. What was only prepared is no call, and
- * its reads were outside queries. */
+/* Adds the query that ended to its statement's calls. What was only prepared is no call, nor is
+ * what a backend did before its first query that was idle when tracing began: some signal may have
+ * woken it. What they read was outside queries. */
 __noinline int count_query(__u32 task_index)
 {
 	struct pgt_task *task = task_at(task_index);
 	struct pgt_statement *statement;
-	bool failed;
+	bool failed, prepared;
 	struct pgt_query *query;
 	__u32 index;
 
@@ -151,7 +152,8 @@ __noinline int count_query(__u32 task_index)
 		return 0;
 	query = &task->query;
 	failed = query->failed || (query->protocol == SIMPLE && !query->done);
-	if (!query->executed && !failed && query->protocol != SIMPLE && !query->begun_before) {
+	prepared = !query->executed && !failed && query->protocol != SIMPLE;
+	if (query->begun_before ? task->was_idle : prepared) {
 		fold_query(task, 0);
 		return 0;
 	}

@@ -1,14 +1,18 @@
 """Statements are added up in the kernel: by query id or by text, within a fixed number."""
 
+import os
 import random
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from child import wait_for
 from fix_cluster import Connection
 from pgtrace.engines import ProbeType, layout
 from pgtrace.engines.libbpf_engine import LibbpfEngine
@@ -192,6 +196,31 @@ def test_that_there_is_no_room_is_said_at_once_and_in_the_end(cluster: PrivateCl
     assert end.code == 6
     assert "7 calls lost their statement (--max-statements)" in end.err
     assert "Lost: the statements of 7 calls" in end.out
+
+
+def test_who_wakes_before_its_first_query_takes_no_statements_place(
+    cluster: PrivateCluster,
+) -> None:
+    """By a signal, as all do at times: its time is outside queries."""
+    with cluster.connect() as connection:
+        pid = connection.info.backend_pid
+        with trace(pid, probe_type=PROBE_TYPE, most_statements=2, times=True) as tracer:
+            woken = switches(pid)
+            os.kill(pid, signal.SIGUSR1)
+            wait_for(lambda: switches(pid) > woken)
+            connection.pgconn.exec_(distinct(1))
+            connection.pgconn.exec_(distinct(2))
+        taken = tracer.capture()
+    assert taken.lost.statements == 0
+    assert {text: query.calls for text, query in named(taken).items()} == {
+        f"select count(*) as {name}x from pg_class where oid = $1": 1 for name in "bc"
+    }
+
+
+def switches(pid: int) -> int:
+    """How often it has left a CPU by itself."""
+    (line,) = re.findall(r"^voluntary.*\t(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return int(line)
 
 
 def test_statements_and_records_say_the_same(cluster: PrivateCluster) -> None:

@@ -553,7 +553,9 @@ class Task(ctypes.Structure):
         ("born_ns", c_uint64),
         ("missed", c_uint32),
         ("inner_tgid", c_uint32),
-        ("padding", c_uint64 * 4),
+        ("was_idle", c_uint32),
+        ("unused", c_uint32),
+        ("padding", c_uint64 * 3),
     )
 
 

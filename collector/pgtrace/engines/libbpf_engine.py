@@ -155,6 +155,7 @@ class LibbpfEngine:
         if serial in self._tasks.ran:
             return
         self._pool.idle.add(serial)
+        self._tasks.was_idle(serial)
         if for_ever:
             self._tasks.close_scope(serial)
 

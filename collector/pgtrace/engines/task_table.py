@@ -30,6 +30,7 @@ _TIMES_AT = layout.Task.times.offset
 _QUERY_START_AT = layout.Task.query.offset + layout.QueryRecord.start_ns.offset
 _IGNORED_AT = layout.Task.ignored.offset
 _MISSED_AT = layout.Task.missed.offset
+_WAS_IDLE_AT = layout.Task.was_idle.offset
 _LOOKS = 5
 """A thread that runs already is looked at again if it fell asleep, or woke, meanwhile."""
 _COPIES = 5
@@ -264,6 +265,10 @@ class TaskTable:
     def ignore(self, serial: int) -> None:
         """Count nothing more of it."""
         self._set_ignored(self._place[serial], 1)
+
+    def was_idle(self, serial: int) -> None:
+        """What it did until its first query is none: it takes no place of a statement."""
+        self._set_number(self._place[serial], _WAS_IDLE_AT, 1)
 
     def close_scopes(self) -> None:
         """No scope is open after all: there are no probes to close it."""
