@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from captures import some_reads
 from pgtrace.comparing.captures import compare
 from pgtrace.comparing.comparison import Comparison, Finding, Share, Subject
 from pgtrace.comparing.selection import Selection
 from pgtrace.comparing.side import side_of
-from pgtrace.model.capture import Capture, Executions, Pattern
+from pgtrace.model.capture import Capture, Executions, Pattern, Query
 from pgtrace.reporters.comparison import text as drawn
 from pgtrace.reporters.sections.comparison_answer import answer
 from pgtrace.reporters.sections.comparison_causes import moved
@@ -225,6 +226,40 @@ def of_light_tier(name: str, **fields: Any) -> Capture:
     found.executions = [Executions(query.query_id, 10 * query.calls, 1)]
     query.calls = query.errors = query.latency = None
     return found
+
+
+def with_much_called(name: str, *, reads: int) -> Capture:
+    """Beside one that reads, one that is called fifty times as often, and reads so many blocks."""
+    found = seeded_capture(name)
+    (backend,) = found.backends
+    (query,) = backend.queries
+    assert query.calls is not None
+    io = [some_reads([(1000, 1)], blocks=reads)] if reads else []
+    other = Query("select 1", "extended", 50 * query.calls, 0, None, io, query_id=1)
+    backend.queries.append(other)
+    return found
+
+
+def test_calls_of_who_read_on_one_side_alone_are_counted_on_both() -> None:
+    """One of its 60,000 calls did not find its block in shared_buffers."""
+    found = compared(with_much_called("a", reads=0), with_much_called("b", reads=1))
+    assert found.factor
+    assert found.factor.calls == pytest.approx(1, rel=0.05)
+    assert found.factor.blocks_per_call == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize("reads", [1, 1_000_000])
+def test_who_is_in_no_list_of_the_light_tier_has_calls_all_the_same(reads: int) -> None:
+    """How many is not known: where it read little, that is left out; else nothing is said."""
+    a, b = of_light_tier("a"), of_light_tier("b")
+    io = some_reads([(1000, 1)], blocks=reads)
+    b.backends[0].queries.append(Query("select 1", "unknown", None, None, None, [io], query_id=1))
+    b.executions.append(Executions(1, 60_000, 1))
+    found = compared(a, b).factor
+    if reads == 1:
+        assert found and found.calls == pytest.approx(1, rel=0.05)
+    else:
+        assert found is None
 
 
 def test_calls_of_the_whole_server_are_not_those_of_one_backend() -> None:

@@ -109,10 +109,38 @@ def test_what_was_lost_not_measured_or_cut_short_is_told(result: PagesResult) ->
     del result.cells[18:]
     result.findings = []
     text = flat(result_report.render(result))
-    assert "Lost, and in no number here: 12 reads, 1 reads under way" in text
+    assert "Lost, and in no number here: 12 reads. Under way when tracing stopped: 1 read." in text
     assert "Not measured: queries: no probe" in text
     assert "Partial: 3 of 5 runs; it did not get to the rest." in text
     assert "3 of 5 runs of each query" in text
+
+
+TOLD = {
+    "read": "Lost, and in no number here: 2 reads.",
+    "write": "Lost, and in no number here: 2 writes.",
+    "fsync": "Lost, and in no number here: 2 fsyncs.",
+    "queries": "Lost, and in no number here: 2 queries.",
+    "backends": "Lost, and in no number here: 2 whole backends.",
+    "times": "Lost, and in no number here: 2 pieces of processes' time.",
+    "statements": "Told in part: 2 calls without their statement.",
+    "unplaced": "Told in part: 2 reads, writes and fsyncs without their file.",
+    "latencies": "Told in part: 2 calls in no histogram.",
+    "missed": "2 times the kernel left out a probe",
+    "in_flight": "Under way when tracing stopped: 2 fsyncs.",
+}
+
+
+def test_every_loss_has_its_words() -> None:
+    """But for the reasons of others."""
+    assert {*TOLD, "no_slot", "no_chunk"} == {*Lost.__struct_fields__}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_loss_is_told(result: PagesResult, name: str) -> None:
+    setattr(result.lost, name, {"fsync": 2} if name == "in_flight" else 2)
+    text = flat(result_report.render(result))
+    assert TOLD[name] in text
+    assert "Lost: nothing." not in text
 
 
 def test_a_run_that_was_not_cold_is_named_and_left_out(result: PagesResult) -> None:

@@ -5,6 +5,8 @@ from .side import Side, Statement
 
 _MOST = 20
 _MOST_READS = 6
+_NEARLY_ALL = 0.95
+"""Of the blocks, what those have read whose calls are known, for the others to be left out."""
 
 
 def changes(a: Side, b: Side) -> list[StatementChange]:
@@ -72,20 +74,32 @@ def _reads(one: Statement | None, other: Statement | None) -> list[Access]:
 
 
 def factor(a: Side, b: Side) -> Factor | None:
-    """What the time of reading for statements is made of; None where calls are not known."""
+    """What the time of reading for statements is made of; None where calls are not known.
+
+    Of the same statements on both sides, those that read on either: one that finds all it needs in
+    shared_buffers on one side is called there, too.
+    """
+    pairs = [pair for pair in paired(a, b) if any(each and each.blocks for each in pair)]
+    known = [(one, other) for one, other in pairs if _counts(a, one) and _counts(b, other)]
     sums = []
-    for side in (a, b):
-        own = [each for each in side.statements.values() if each.blocks]
-        if not own or not side.seconds or any(not each.calls for each in own):
+    for side, i in ((a, 0), (b, 1)):
+        every, own = ([pair[i] for pair in of if pair[i]] for of in (pairs, known))
+        calls = sum(each.calls or 0 for each in own if each)
+        blocks = sum(each.blocks for each in own if each)
+        total_ns = sum(each.total_ns for each in own if each)
+        if not (side.seconds and calls and total_ns):
             return None
-        calls = sum(each.calls or 0 for each in own)
-        sums.append(
-            (calls / side.seconds, sum(e.blocks for e in own) / calls,
-             sum(e.total_ns for e in own) / sum(e.blocks for e in own))
-        )  # fmt: skip
+        if blocks < _NEARLY_ALL * sum(each.blocks for each in every if each):
+            return None
+        sums.append((calls / side.seconds, blocks / calls, total_ns / blocks))
     (calls_a, blocks_a, time_a), (calls_b, blocks_b, time_b) = sums
-    if not time_a or not time_b:
-        return None
     return Factor(
         calls=calls_b / calls_a, blocks_per_call=blocks_b / blocks_a, block_time=time_b / time_a
     )
+
+
+def _counts(side: Side, did: Statement | None) -> bool:
+    """Whether its calls there are known: in the light tier who reads nothing is in no list."""
+    if did is None:
+        return side.capture.probes.queries != "memory"
+    return bool(did.calls) or (did.calls == 0 and not did.blocks)

@@ -45,16 +45,16 @@ def sentences(lost: Lost, totals: Mapping[Operation, Total], calls: int | None) 
             f"room. {_sentence(ROOM)}"
         )
     if lost.missed:
-        found.append(_missed(lost.missed))
+        found.append(missed(lost.missed))
     return found
 
 
-def _missed(times: int) -> str:
+def missed(times: int, where: str = "below") -> str:
     """What it means that the kernel left out programs."""
     how_often = "Once" if times == 1 else f"{units.count(times)} times"
     return (
         f"{how_often} the kernel left out a probe, since the same had been interrupted on that "
-        "CPU: in no number below may be as many reads, writes, fsyncs or queries, or they were "
+        f"CPU: in no number {where} may be as many reads, writes, fsyncs or queries, or they were "
         "other processes'. With preempt=lazy or voluntary in the kernel's command line it is rarer."
     )
 
