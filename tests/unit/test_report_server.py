@@ -71,6 +71,27 @@ def test_it_begins_with_how_much_of_the_time_was_waiting_for_which_device_and_fo
 
 
 @pytest.mark.parametrize(
+    ("of_statements", "said"),
+    [
+        ([SLOW, FAST], "67 % of all waiting was for one statement: select * from orders where id = "
+         "$1; 100 % was in public.orders (heap); 33 % was the autovacuum worker's."),
+        ([FAST], "100 % of all waiting was in public.orders (heap); 100 % was the autovacuum "
+         "worker's."),
+    ],
+)  # fmt: skip
+def test_shares_are_of_what_is_named(of_statements: list[Io], said: str) -> None:
+    """The statements' own waiting is not all, where an autovacuum worker waits as well."""
+    found = two()
+    for backend in found.backends[:2]:
+        backend.io = backend.queries[0].io = of_statements
+    found.backends.append(
+        some_backend(pid=4, backend_type="autovacuum worker", io=[SLOW], queries=[])
+    )
+    _, answer, *_ = server_report.render(found.add_up()).split("\n\n")
+    assert " ".join(answer.split()).endswith(said)
+
+
+@pytest.mark.parametrize(
     ("fields", "said"),
     [
         (

@@ -177,10 +177,11 @@ def test_the_longest_bar_fills_its_column(width: int) -> None:
 
 
 def test_a_report_begins_with_the_answer_and_ends_with_how_it_was_measured() -> None:
-    lines = capture_report.render(some_capture(some_backend())).splitlines()
+    backend = some_backend(queries=[some_query(io=[CACHED, DEVICE])])
+    lines = capture_report.render(some_capture(backend)).splitlines()
     assert lines[:2] == ["Capture of 2026-01-31 12:00:00 UTC, 10.0 s, kernel 6.1.0, 2 CPUs", ""]
-    backend = lines.index("Backend 5167  postgres@digoal  client backend  PostgreSQL 15.18  psql")
-    answer = " ".join(lines[2 : backend - 1])
+    begin = lines.index("Backend 5167  postgres@digoal  client backend  PostgreSQL 15.18  psql")
+    answer = " ".join(lines[2 : begin - 1])
     assert answer.startswith("Statements ran for 4.00 s in 10.0 s: they read for ")
     assert " of that waiting was for one statement: " in answer
     assert lines[-4:] == [

@@ -55,12 +55,11 @@ def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
     if not reads:
         return ["Nothing was read."]
     done, elapsed, all_known = timed(capture)
-    which = "that" if all_known or not elapsed else "all"
     return [
         _time_sentence(capture, reads, of_operation(done), elapsed, all_known=all_known),
         *_going_on(every),
         *_overlapped(every),
-        *_heaviest(capture, every, reads, which),
+        *_heaviest(capture, every, reads, of_operation(done) if elapsed else reads),
         *_most_often(capture, every),
     ]
 
@@ -162,10 +161,11 @@ def _device_in_words(capture: Capture, reads: Sequence[Io]) -> str:
 
 
 def _heaviest(
-    capture: Capture, every: Sequence[Statement], reads: Sequence[Io], which: str
+    capture: Capture, every: Sequence[Statement], reads: Sequence[Io], named: Sequence[Io]
 ) -> list[str]:
-    """Which statement and which relation most of `that` was for, or of `all`, where that is more;
-    of the reading, where little of it was waiting for a device.
+    """Which statement and which relation most of `that` was for, of which the sentence before has
+    `named` the time; or of `all`, where that is more. Of the reading, where little of it was
+    waiting for a device.
     """
 
     def length(own: Sequence[Io]) -> int:
@@ -175,25 +175,25 @@ def _heaviest(
     whole, what = length(reads), "waiting" if waiting else "reading"
     if not whole:
         return []
-    parts = []
-    listed = [s for s in every if s.reads]
-    if listed:
-        statement = max(listed, key=lambda s: length(s.reads))
-        share = units.percent(length(statement.reads), whole)
-        parts.append(f"{share} of {which} {what} was for one statement: {short(statement.text)}")
-    files = by_name(reads, file_of)
-    name, own = max(files, key=lambda item: length(item[1]))
+    parts: list[tuple[int, str]] = []
+    took, statement = max(
+        ((length(s.reads), s) for s in every), key=lambda each: each[0], default=(0, None)
+    )
+    if statement and took:
+        parts.append((took, f"for one statement: {short(statement.text)}"))
+    name, own = max(by_name(reads, file_of), key=lambda item: length(item[1]))
     if own[0].relation:
-        share = units.percent(length(own), whole)
-        of = "" if parts else f" of {which} {what}"
-        parts.append(f"{share}{of} was in {name}")
-    types = [(t, r) for t, r in _by_type(capture) if t != _CLIENT and length(r) > 0]
-    if types:
-        kind, own = max(types, key=lambda item: length(item[1]))
-        took = length(own)
-        if took > _NOT_LITTLE * whole:
-            parts.append(f"{units.percent(took, whole)} was the {kind}'s")
-    return [ended("; ".join(parts))] if parts else []
+        parts.append((length(own), f"in {name}"))
+    types = [(length(r), t) for t, r in _by_type(capture) if t != _CLIENT]
+    took, kind = max(types, default=(0, ""))
+    if took > _NOT_LITTLE * whole:
+        parts.append((took, f"the {kind}'s"))
+    which = "that" if length(named) >= _NEARLY_ALL * whole else "all"
+    words = [
+        f"{units.percent(took, whole)}{'' if i else f' of {which} {what}'} was {of_whom}"
+        for i, (took, of_whom) in enumerate(parts)
+    ]
+    return [ended("; ".join(words))] if words else []
 
 
 def _most_often(capture: Capture, every: Sequence[Statement]) -> list[str]:
