@@ -157,6 +157,24 @@ def test_what_a_short_scan_pushed_out_may_be_missed_in_the_next_second() -> None
     assert "just after it, all others waited for the device for 49.5 ms" in said(capture)[1]
 
 
+def test_a_scan_is_not_blamed_for_what_came_minutes_later() -> None:
+    """What lies between is in no interval: nothing was done."""
+    quiet = (io(1, 100), ())
+    capture = session(quiet, (io(10), [of_scan(10, GIB)]), (io(99, 100), ()), quiet, quiet)
+    for interval in capture.intervals[2:]:
+        interval.second += 290
+    capture.duration_s += 290
+    assert said(capture)[1:] == []
+
+
+def test_time_in_which_nothing_was_done_is_time_all_the_same() -> None:
+    quiet = (io(2, 100), ())
+    capture = session(quiet, (io(60, 100), [of_scan(10, GIB)]), quiet, quiet)
+    capture.duration_s += 4
+    (sentence,) = said(capture)[1:]
+    assert sentence.endswith("26.0 ms each second, otherwise for 667 µs.")
+
+
 def test_who_reads_more_all_the_time_is_not_taken_for_who_pushed_it_out() -> None:
     looked_up = Heaviest("read", 100, GIB, 0, text_hash="cc", relation="public.orders")
     quiet = (io(1, 100), [looked_up])

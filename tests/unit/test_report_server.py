@@ -265,6 +265,11 @@ def test_what_was_not_measured_is_no_zero() -> None:
     assert line.split()[:2] == ["?", "?"]
     page = HtmlPage(html_page.render(capture))
     assert page.table(top.STATEMENTS).rows["select $1"][:2] == ["not measured", "not measured"]
+    heap = [some_reads([(5_000, 10)], source="unknown", kind="heap")]
+    unknown = some_capture(some_backend(io=heap, queries=[]))
+    found = dict(tables(unknown)["Where blocks were found"].rows)
+    assert found["page cache"] == found["device"] == [None] * 5
+    assert found["not known"][0] == 10
 
 
 def test_blocks_are_told_by_level() -> None:

@@ -1,5 +1,6 @@
 """Reports of writes and fsyncs: beside reads, never among them."""
 
+import csv
 import json
 import re
 from itertools import pairwise
@@ -83,6 +84,24 @@ def test_what_was_not_asked_for_is_not_measured_and_not_none(
     assert f"\nNot measured: {missing}.\n" in capture_report.render(
         some_capture(some_backend(), probes=probes)
     )
+
+
+def test_reads_that_were_not_asked_for_are_not_none_in_any_form() -> None:
+    probes = Probes("libbpf", "fentry", "usdt", operations=["write", "fsync"])
+    of = [each for each in ALL if each.operation != "read"]
+    query = some_query(io=of)
+    taken = some_capture(
+        *(some_backend(pid=pid, io=of, queries=[query]) for pid in (1, 2)),
+        some_backend(pid=3, io=[], queries=[]),
+        probes=probes,
+    )
+    page = "".join(html_page.render(taken))
+    assert "Reads: not measured." in page and "No reads" not in page
+    assert "Nothing of what was measured: 3" in page
+    head, *rows = csv.reader("".join(csv_form.report(taken, View(part="backends"))).splitlines())
+    for row in rows:
+        found = dict(zip(head, row, strict=True))
+        assert {found[name] for name in head[head.index("device_ns") :]} == {""}
 
 
 def test_totals_keep_reads_apart() -> None:

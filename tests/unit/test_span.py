@@ -1,7 +1,10 @@
 """A part of a session: --since and --until."""
 
+import re
+
 import pytest
-from test_over_time import QUIET, io, of_scan, session
+from msgspec.structs import replace
+from test_over_time import QUIET, SYNC, io, of_scan, session, synced
 
 from pgtrace.errors import UsageError
 from pgtrace.model.capture import Capture
@@ -34,6 +37,19 @@ def test_what_was_done_then_is_added_up(capture: Capture) -> None:
         "Of each second the five that took longest are known; all else is in the sums",
         "alone.",
     ]
+
+
+def test_what_is_not_known_to_have_waited_for_the_device_is_no_zero() -> None:
+    """An fsync, which has no bytes either; and reads whose source no interval tells."""
+    stalled = session(QUIET, ([*io(40, 100), *synced(80)], [SYNC, of_scan(30)]), QUIET)
+    lines = [each for each in shown(stalled) if "fsyncs, " in each]
+    assert lines == [
+        " 400 ms   91 %     80             fsyncs, wait",
+        " 300 ms        ?     90             fsyncs, a process (wal)",
+    ]
+    hidden = [replace(each, source="unknown") for each in io(40, 100)]
+    (line,) = (each for each in shown(session((hidden, [of_scan(30)]))) if "select count" in each)
+    assert re.match(r"[\d.]+ ms +\? ", line)
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,8 @@ def _anchors(statements: Sequence[tuple[Statement, str]], drawn: Mapping[str, st
 
 
 def _missing(capture: Capture) -> list[str]:
-    return [missing.partition(":")[0] for missing in capture.probes.not_measured]
+    asked = [] if reading(capture) else ["reads"]
+    return [*asked, *(each.partition(":")[0] for each in capture.probes.not_measured)]
 
 
 def _reads(backend: Backend) -> list[Io]:
@@ -254,6 +255,7 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     if quiet:
         counted = capture.probes.queries in COUNT_CALLS
         nothing = "Neither reads nor queries" if counted else "No reads"
+        nothing = nothing if reading(capture) else "Nothing of what was measured"
         parts.append(paragraphs([f"{nothing}: {', '.join(quiet)}"]))
     for backend, where in zip(busy, anchors, strict=False):
         content = view(

@@ -4,7 +4,7 @@ the page cache.
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from ... import units
@@ -211,10 +211,8 @@ def _pushed_out_by(whose: "_Whose", capture: Capture, texts: dict[object, str]) 
     if sum(sizes) < _MUCH:
         return ""
     busy = [size > _BUSY * max(sizes) for size in sizes]
-    # What a scan of a moment pushes out at an interval's end is missed in the next
-    felt = [each or before for each, before in zip(busy, [False, *busy[:-1]], strict=True)]
-    then = _others(capture, whose, felt)
-    otherwise = _others(capture, whose, [not each for each in felt])
+    then = _others(capture, whose, _felt(capture.intervals, busy))
+    otherwise = _others(capture, whose, [True] * len(busy)).less(then, capture.duration_s)
     if not otherwise.seconds or then.waits < _ENOUGH or then.rate < _NOTABLE * 1e9:
         return ""
     if then.rate < _TIMES * otherwise.rate:
@@ -230,6 +228,17 @@ def _pushed_out_by(whose: "_Whose", capture: Capture, texts: dict[object, str]) 
     )
 
 
+def _felt(intervals: Sequence[Interval], busy: Sequence[bool]) -> list[bool]:
+    """Also the next: what a scan of a moment pushes out at an interval's end is missed there. But
+    not what comes after a pause: intervals in which nothing was done are not in the list.
+    """
+    found = list(busy)
+    for i, (one, after) in enumerate(pairwise(intervals)):
+        length = one.length or 0
+        found[i + 1] |= busy[i] and after.second <= one.second + 2 * length
+    return found
+
+
 class _Others(NamedTuple):
     """Reads of all but one that waited for the device."""
 
@@ -241,6 +250,14 @@ class _Others(NamedTuple):
     def rate(self) -> float:
         """Nanoseconds of waiting in a second."""
         return self.total_ns / max(self.seconds, SHORTEST_S)
+
+    def less(self, some: "_Others", whole_s: float) -> "_Others":
+        """All the others, in the rest of a session, in much of which nothing may have been done."""
+        return _Others(
+            max(self.waits - some.waits, 0),
+            max(self.total_ns - some.total_ns, 0),
+            max(whole_s - some.seconds, 0.0),
+        )
 
 
 def _others(capture: Capture, whose: "_Whose", chosen: Sequence[bool]) -> _Others:

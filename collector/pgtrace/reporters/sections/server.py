@@ -59,9 +59,13 @@ def found(capture: Capture, reads: Iterable[Io]) -> Table:
             [hits, hits and hits / max(1, whole), "", "", ""],
         )
     ]
+    nothing_known = blocks > 0 and all(r.source == "unknown" for r in reads)
     for name, own in levels:
         count, took = sum(r.blocks for r in own), time_of(own)
-        if count or name in ("page cache", "device"):
+        always = name in ("page cache", "device")
+        if always and nothing_known:
+            rows.append((name, [None] * 5))
+        elif count or always:
             shares: list[Value] = [count / max(1, whole), took, took / max(1, time)]
             rows.append((name, [count, *shares, took / count if count else ""]))
     columns = [

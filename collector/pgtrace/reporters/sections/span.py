@@ -85,12 +85,17 @@ def _sums(chosen: Sequence[Interval]) -> Table:
     columns = [Column("time", "ns"), Column("share", "share"), Column("calls"),
                Column("bytes", "bytes")]  # fmt: skip
     rows: list[tuple[str, list[Value]]] = [
-        (_named(operation, source), [took, took / max(1, whole), count, size])
+        (_named(operation, source), [took, took / max(1, whole), count, _bytes(operation, size)])
         for (operation, source), (took, count, size) in sorted(
             sums.items(), key=lambda item: -item[1][0]
         )
     ]
     return Table("What was done", "what, served where", columns, rows)
+
+
+def _bytes(operation: Operation, size: int) -> Value:
+    """Of an fsync there are none: nobody knows how many it had written."""
+    return "" if operation == "fsync" else size
 
 
 def _named(operation: Operation, source: str) -> str:
@@ -101,7 +106,11 @@ def _named(operation: Operation, source: str) -> str:
 
 
 def _heaviest(capture: Capture, chosen: Sequence[Interval], choice: Choice) -> Table:
+    """What writes and fsyncs waited for is not known; nor, on some file systems, what reads did."""
     texts = texts_of(capture)
+    known = any(
+        io.operation == "read" and io.source != "unknown" for each in chosen for io in each.io
+    )
     found: dict[str, list[Heaviest]] = {}
     for one in (one for interval in chosen for one in interval.heaviest):
         found.setdefault(f"{PLURALS[one.operation]}, {called(one, texts)}", []).append(one)
@@ -110,9 +119,9 @@ def _heaviest(capture: Capture, chosen: Sequence[Interval], choice: Choice) -> T
             name,
             [
                 sum(one.total_ns for one in own),
-                sum(one.device_ns for one in own),
+                sum(one.device_ns for one in own) if known and own[0].operation == "read" else None,
                 sum(one.count for one in own),
-                sum(one.bytes for one in own),
+                _bytes(own[0].operation, sum(one.bytes for one in own)),
             ],
         )
         for name, own in found.items()

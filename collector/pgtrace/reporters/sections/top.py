@@ -112,7 +112,10 @@ def backend_table(capture: Capture, choice: Choice) -> Table:
     for each in ordered[: choice.most]:
         who: list[Value] = [each.backend_type, each.datname, each.usename, each.application_name]
         group = groups[id(each)]
-        rows.append((group.name, [*who, *_row(group, whole, calls=False)]))
+        did = _row(group, whole, calls=False)
+        if "read" not in capture.probes.operations:
+            did = [None] * len(did)
+        rows.append((group.name, [*who, *did]))
     return Table("Backends", "pid", columns, rows)
 
 
