@@ -312,6 +312,19 @@ def test_a_part_of_two_captures(
         assert found.cautions[0].name == "no_intervals"
 
 
+def test_backends_that_ended_together_are_a_part_like_one() -> None:
+    """Their pid is 0; what their statements took, nearly all there was, is not their course."""
+    sides = []
+    for name, slower in (("a", 1.0), ("b", 2.0)):
+        capture = seeded_capture(name, slower=slower)
+        (backend,) = capture.backends
+        backend.pid, backend.merged = 0, 12
+        sides.append(side_of(capture, selection.parse(["backend 0"])))
+    found = compared.compare(*sides)
+    assert found.findings[0].outcome == "not_decided"
+    assert "of one backend is not kept" in (sides[0].no_pieces or "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -324,6 +337,7 @@ def test_a_part_of_two_captures(
         (["a.json", "same.json", "--a", "interval 12:00:30-12:00:10"], "ends before it begins"),
         (["a.json", "same.json", "--a", "interval 13:00-14:00"], "lasted from 12:00:00"),
         (["a.json", "same.json", "--b", "backend 1"], "--b: the capture has nothing of backend 1"),
+        (["a.json", "same.json", "--b", "backend 0"], "--b: the capture has nothing of backend 0"),
         (["a.json", "same.json", "--b", "backend x"], "no pid"),
         (["a.json", "same.json", "--b", "statement 99"], "has nothing of statement 99"),
         (["a.json", "same.json", "--b", "relation nobody"], "has nothing of relation nobody"),
@@ -426,6 +440,9 @@ def changed(capture: Capture, **fields: Any) -> Capture:
         ({"server": Server("15.18", 1, "/data", block_size=32768)}, "block_size", False),
         ({"lost": Lost(read=10)}, "lost", True),
         ({"lost": Lost(read=10_000)}, "lost", False),
+        ({"lost": Lost(backends=1)}, "lost", False),
+        ({"lost": Lost(missed=5)}, "lost", True),
+        ({"lost": Lost(missed=10_000)}, "lost", False),
         ({"partial": ["names: TypeError at x.py:1"]}, "partial", True),
         ({"so_far": True}, "partial", True),
         ({"host": Host("6.18.0", 2)}, "kernel", True),

@@ -53,8 +53,13 @@ class Counting:
         self.costs_ns = costs_ns
         self.counted: dict[Key, tuple[int, int, int]] = {}
         self.spent: TimeSums = {}
+        self.is_meant = True
         self.intervals = Intervals(
-            self, 0, clock=lambda: self.now_ns, busy_clock=lambda: self.now_ns
+            self,
+            0,
+            is_meant=lambda serial: self.is_meant,
+            clock=lambda: self.now_ns,
+            busy_clock=lambda: self.now_ns,
         )
 
     def files(self) -> Mapping[int, File]:
@@ -108,6 +113,18 @@ def test_each_second_with_reads_is_an_interval() -> None:
     listed = counting.listed()
     assert [round(i.second, 3) for i in listed] == [0, 3, 4]
     assert costs(listed) == [("one", 3, 3, 3000), ("one", 5, 5, 5000), ("two", 7, 7, 7000)]
+
+
+def test_who_is_not_meant_is_in_no_interval() -> None:
+    """As --datname leaves out, once that is known."""
+    counting = Counting()
+    counting.is_meant = False
+    counting.read(1, 3)
+    counting.wait(1.5)
+    counting.is_meant = True
+    counting.read(1, 5)
+    counting.wait(1)
+    assert costs(counting.listed()) == [("one", 5, 5, 5000)]
 
 
 def test_the_last_interval_ends_with_tracing_however_long_it_takes_to_add_up() -> None:

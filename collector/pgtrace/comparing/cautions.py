@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..model.capture import Capture, Host, Operation, Probes, Server
+from .. import units
+from ..model.capture import Capture, Host, Lost, Operation, Probes, Server
 from .comparison import Caution, Finding
 from .side import Side
 
@@ -26,6 +27,11 @@ def hindrance(a: Side, b: Side) -> str | None:
         for operation in capture.probes.operations:
             if _lost(capture, operation) > _MOST_LOST:
                 return f"of {name} too many {operation}s were lost"
+        if capture.lost.backends:
+            return f"of {name} whole backends were lost"
+        counted = sum(total.count for total in capture.totals.values())
+        if capture.lost.missed > _MOST_LOST * counted:
+            return f"in {name} the kernel left out too many probes"
     return None
 
 
@@ -42,6 +48,8 @@ def of(a: Side, b: Side, findings: Sequence[Finding]) -> list[Caution]:
         *of_probes(one, other),
         *_measured(one, other),
         *_losses(one, other),
+        *of_losses(one, other),
+        *_gaps(one, other),
         *_extent(a, b, findings),
         *of_hosts(one, other),
         *_circumstances(one, other),
@@ -62,6 +70,10 @@ class Measured(Protocol):
     @property
     def probes(self) -> Probes:
         """How."""
+
+    @property
+    def lost(self) -> Lost:
+        """What of it is in no number."""
 
 
 def of_probes(one: Measured, other: Measured) -> list[Caution]:
@@ -126,6 +138,30 @@ def _losses(one: Capture, other: Capture) -> list[Caution]:
                 if share
             )
             found.append(Caution("lost", f"Lost, and in no number: {words}.", *shares))
+    return found
+
+
+def of_losses(one: Measured, other: Measured) -> list[Caution]:
+    """What was lost of which nobody knows how much it was."""
+    found = []
+    for name, lost in (("A", one.lost), ("B", other.lost)):
+        if lost.backends:
+            number = units.count(lost.backends)
+            who = "a backend: what it" if lost.backends == 1 else f"{number} backends: what they"
+            words = f"In {name} there was no room for {who} did is in no number."
+            found.append(Caution("lost", words))
+        if lost.missed:
+            times = "once" if lost.missed == 1 else f"{units.count(lost.missed)} times"
+            words = (
+                f"In {name} the kernel left out a probe {times}: as many reads, writes and fsyncs "
+                "may be in no number."
+            )
+            found.append(Caution("lost", words))
+    return found
+
+
+def _gaps(one: Capture, other: Capture) -> list[Caution]:
+    found = []
     for name, capture in (("A", one), ("B", other)):
         partial = ["it was written while tracing went on"] if capture.so_far else capture.partial
         if partial:

@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from math import exp, fsum, log
-from typing import TypeVar
+from typing import TypeVar, get_args
 
+from .. import units
+from ..model.capture import Operation
 from ..model.lab_result import Cell, QueryCell, Result
 from ..stats.student_t import error
 from .captures import Found, settle
-from .cautions import of_hosts, of_probes
-from .comparison import Comparison, Finding, Metric, OneSide, Subject
+from .cautions import of_hosts, of_losses, of_probes
+from .comparison import Caution, Comparison, Finding, Metric, OneSide, Subject
 from .decide import MARGIN
 from .estimate import LEAST_UNITS, Estimate, Missing
 
@@ -37,8 +39,11 @@ def compare(
             found += [
                 _compared(metric, key, one, other) for metric in ("elapsed", "time_per_block")
             ]
-    cautions = [*of_probes(a, b), *of_hosts(a, b)]
+    cautions = [*of_probes(a, b), *_doubts(a, b), *of_losses(a, b), *of_hosts(a, b)]
+    cautions += _simulated(a, b)
     hindered = cautions[0].words if any(c.name == "probe_type" for c in cautions) else None
+    if a.lost.backends or b.lost.backends:
+        hindered = hindered or f"of {'A' if a.lost.backends else 'B'} whole backends were lost"
     told = [each for each in found if each[0].a and each[0].b]
     settle(told, margin, hindered, primary=False, units="runs")
     return Comparison(
@@ -70,11 +75,13 @@ def _compared(metric: Metric, key: str, one: Sequence[Cell], other: Sequence[Cel
     values = [[v for cell in cells if (v := _value(metric, cell))] for cells in (one, other)]
     finding = Finding(metric=metric, of=Subject(run=key), outcome="not_decided")
     logs = [[log(value) for value in each] for each in values]
+    if not all(logs):
+        return finding, Missing("it was not measured on both sides")
+    means = [fsum(each) / len(each) for each in logs]
+    finding.a, finding.b = (exp(mean) for mean in means)
     for name, each in zip("AB", logs, strict=True):
         if len(each) < 2:
             return finding, Missing(f"{name} has {len(each)} of at least {LEAST_UNITS} runs")
-    means = [fsum(each) / len(each) for each in logs]
-    finding.a, finding.b = (exp(mean) for mean in means)
     parts = []
     for mean, each in zip(means, logs, strict=True):
         squares = fsum((value - mean) ** 2 for value in each)
@@ -91,6 +98,26 @@ def _value(metric: Metric, cell: Cell) -> float | None:
     reads = [io for io in cell.io if io.operation == "read" and io.scope == "query"]
     size = sum(io.bytes for io in reads)
     return sum(io.total_ns for io in reads) * _BLOCK / size if size else None
+
+
+def _doubts(a: Result, b: Result) -> list[Caution]:
+    found = []
+    for name, result in (("A", a), ("B", b)):
+        if result.partial:
+            found.append(Caution("partial", f"{name} is partial: of the runs that were finished."))
+        numbers = {each: getattr(result.lost, each) for each in get_args(Operation)}
+        lost = [
+            f"{units.count(n)} {each if n == 1 else f'{each}s'}" for each, n in numbers.items() if n
+        ]
+        if lost:
+            found.append(Caution("lost", f"Of {name} {' and '.join(lost)} are in no number."))
+    return found
+
+
+def _simulated(a: Result, b: Result) -> list[Caution]:
+    names = sorted({each.name for result in (a, b) for each in result.storages if each.simulated})
+    words = f"On simulated devices: storage {', '.join(names)}."
+    return [Caution("simulated", words)] if names else []
 
 
 def _side(result: Result, cells: Sequence[Cell]) -> OneSide:

@@ -80,8 +80,7 @@ def side_of(capture: Capture, selection: Selection | None = None) -> Side:
         side.statements = _statements(capture, selection)
         _check(side)
     timed = _with_gaps(chosen, first, last)
-    of_part = selection.statement or selection.relation or selection.backend
-    if of_part is None:
+    if _is_whole(selection):
         side.pieces = [_piece(each, length, capture, selection) for each, length in timed]
         if selection.tablespace is None:
             side.powers = [_powers(each) for each, _ in timed]
@@ -95,13 +94,20 @@ def side_of(capture: Capture, selection: Selection | None = None) -> Side:
 
 def _check(side: Side) -> None:
     chosen = side.selection
-    asked = chosen.backend or chosen.statement or chosen.relation or chosen.tablespace
-    if asked is not None and not side.io:
+    if not (_is_whole(chosen) and chosen.tablespace is None) and not side.io:
         raise SelectionError(f"the capture has nothing of {chosen.words()}")
 
 
+def _is_whole(selection: Selection) -> bool:
+    """Whether it is of everybody. Backends that ended, added up, have the pid 0."""
+    parts = selection.backend, selection.statement, selection.relation
+    return all(part is None for part in parts)
+
+
 def _kind(selection: Selection) -> str:
-    return "backend" if selection.backend else "relation" if selection.relation else "statement"
+    if selection.backend is not None:
+        return "backend"
+    return "relation" if selection.relation else "statement"
 
 
 def _io(capture: Capture, selection: Selection) -> list[Io]:
@@ -209,7 +215,7 @@ def _take_series(side: Side, timed: Sequence[tuple[Interval, float]]) -> None:
     """What the heaviest of each interval tell of a statement, or a relation, if that is nearly all
     that it did."""
     chosen = side.selection
-    if chosen.interval or chosen.backend or (chosen.statement and chosen.relation):
+    if chosen.interval or chosen.backend is not None or (chosen.statement and chosen.relation):
         return
     whole = sum(io.total_ns for io in side.io if io.operation == "read")
     ids = {number for each in side.statements.values() for number in each.query_ids}
