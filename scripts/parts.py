@@ -44,22 +44,27 @@ EITHER = ("pytest", *LONGEST, "-m", "(alone or apart) and not long")
 OF_SERVERS = (
     "activity",
     "charging",
+    "entries",
     "fsync",
     "io_submissions",
     "io_uring",
+    "lab_versions",
     "light",
+    "live_figures::test_its_blocks_are_those_of_pg_stat_io",
     "one_image",
     "own_reads",
     "queries",
     "query_ids",
     "relations",
+    "time_cases::test_an_event_of_an_extension_has_its_class_and_number",
+    "time_held_up::test_reads_past_the_page_cache_wait_for_the_device",
     "times",
     "upgrade",
     "versions",
     "wait_events",
     "workers",
 )
-"""What differs between versions of PostgreSQL."""
+"""What differs between versions of PostgreSQL: files of tests, or of some one test."""
 SERVERS_BETWEEN = {
     17: ("queries", "relations", "versions"),
     18: (
@@ -116,12 +121,18 @@ def shell_scripts() -> tuple[str, ...]:
     return tuple(found)
 
 
+def path_of(name: str) -> str:
+    """Of one of OF_SERVERS, as pytest has it."""
+    file, colons, test = name.partition("::")
+    return f"tests/integration/test_{file}.py{colons}{test}"
+
+
 def of_server(version: int) -> tuple[Part, ...]:
     """What differs between versions of PostgreSQL, on that one."""
     there = {"PGTRACE_TEST_PG": str(version)}
 
     def both(name: str, sets: str, of: Sequence[str]) -> tuple[Part, Part]:
-        tests = [f"tests/integration/test_{each}.py" for each in of]
+        tests = [path_of(each) for each in of]
         return (
             Part(name, "beside", sets, (*BESIDE, *tests), there),
             Part(f"{name} alone", "alone", sets, (*EITHER, *tests), there),

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -325,7 +324,8 @@ def test_lost_queries_are_in_the_last_line_of_json(connection: Connection) -> No
             return bool(tracer.out)
 
         wait_for(heard)
-        time.sleep(0.5)
+        connection.execute("select 1 as the_last", prepare=False)
+        tracer.wait_for("the_last")
         before = len(tracer.out.splitlines())
         tracer.send(signal.SIGSTOP)
         for _ in range(many):
@@ -338,3 +338,4 @@ def test_lost_queries_are_in_the_last_line_of_json(connection: Connection) -> No
     assert len(queries) == summary["queries"]
     assert len(queries) + summary["lost"]["queries"] == many + before
     assert ended.code == 6 and "queries" in ended.err
+    assert "Lost so far: " in ended.err

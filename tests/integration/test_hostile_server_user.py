@@ -311,7 +311,7 @@ def test_root_writes_nothing_where_others_may(
     assert list(storage.iterdir()) == []
 
 
-def test_the_child_can_do_nothing_but_what_its_user_can() -> None:
+def test_the_child_can_do_nothing_but_what_its_user_can(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = as_user.run(IDS, ["cat", "/proc/self/status"]).splitlines()
     status = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
     assert status["Uid"] == [str(IDS[0])] * 4
@@ -320,7 +320,10 @@ def test_the_child_can_do_nothing_but_what_its_user_can() -> None:
     for capabilities in "CapInh", "CapPrm", "CapEff", "CapAmb":
         assert int(status[capabilities][0], 16) == 0
     assert status["NoNewPrivs"] == ["1"]
-    assert as_user.run(IDS, ["sh", "-c", "echo $PGPASSWORD$HOME; ps -o sid= -p $$"]).split() != []
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    said = as_user.run(IDS, ["sh", "-c", 'echo "<$PGPASSWORD>"; ps -o sid= -p $$; echo $$'])
+    password, session, own = said.split()
+    assert (password, session) == ("<>", own)
     with pytest.raises(PgtraceError, match="by root"):
         as_user.run((0, 0), ["true"])
 

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from test_no_usdt import without
 
-from child import Child, wait_for, wait_until_gone
+from child import Child, state_of, wait_for, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, Server, bindir
 from fix_markers import PG_VERSION
@@ -36,6 +36,7 @@ from pgtrace_command import Pgtrace, run
 
 PROBE_TYPE: ProbeType = "tracepoint"
 WITHIN_S = 20.0
+SHARED_BUFFERS = 1 << 20
 SMALL = {"shared_buffers": "1MB", "max_wal_senders": 0}
 Sums = dict[str, tuple[int, int]]
 """By statement, how many reads and bytes."""
@@ -277,6 +278,12 @@ def write_memory(pid: int, address: int, value: bytes) -> None:
         memory.write(value)
 
 
+def read_by(pid: int) -> int:
+    """Bytes that its read(2) and the like have brought."""
+    (found,) = re.findall(r"^rchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+    return int(found)
+
+
 def test_a_backend_whose_entry_is_being_changed(server: Server) -> None:
     """As it would be if it were read in the midst of a change: what it reads then is outside, and
     said.
@@ -289,13 +296,19 @@ def test_a_backend_whose_entry_is_being_changed(server: Server) -> None:
             calibrate(tracer, other)
             connection.execute("select count(*) from tbl_cost_align")
             before = queries(tracer.capture(), pid)
-            asked = b"select pg_sleep(0.5), count(*) from (select pg_sleep(0.5)) s, tbl_cost_align"
+            (size,) = other.execute("select pg_relation_size('tbl_cost_align')").fetchone() or (0,)
+            asked = b"select count(*), pg_sleep(600) from (select pg_sleep(2)) s, tbl_cost_align"
             connection.pgconn.send_query(asked)
-            time.sleep(0.2)  # it sleeps
+            event = "select wait_event from pg_stat_activity where pid = %s"
+            wait_for(lambda: other.execute(event, [pid]).fetchone() == ("PgSleep",))
             (changes,) = struct.unpack("<I", binary.read_memory(pid, entry, 4))
             write_memory(pid, entry, struct.pack("<I", changes | 1))
-            time.sleep(1)  # and it reads
+            # And it reads. Who asked pg_stat_activity now would wait for the change to be over
+            read = read_by(pid)
+            wait_for(lambda: read_by(pid) >= read + size - SHARED_BUFFERS)
+            wait_for(lambda: state_of(pid) == "S")
             write_memory(pid, entry, struct.pack("<I", changes))
+            connection.cancel()
             connection.pgconn.get_result()
             connection.pgconn.get_result()
         taken = tracer.capture()

@@ -45,10 +45,11 @@ def test_events_that_come_too_fast_are_said_and_those_after_them_heard(
     life = Life({os.getpid()})
     try:
         _starts_of_a_child(life)
-        assert (life.overflows, life.begun) == (0, 1)
+        before = life.overflows  # the whole host's ends come
+        assert life.begun == 1 + before
         subprocess.run(["bash", "-c", "for i in {1..300}; do (:); done"], check=True)
         _starts_of_a_child(life)
-        assert life.overflows >= 1
+        assert life.overflows > before
         assert life.begun == 1 + life.overflows
     finally:
         life.close()

@@ -199,10 +199,16 @@ def test_root_follows_nobody_to_where_it_is_written(
         tracer.attached()
         newest(left, 0)
         assert left.stat().st_uid == UID
-        left.unlink()
-        left.symlink_to(secret)
-        os.lchown(left, UID, UID)
-        time.sleep(1)
+
+        def refused() -> bool:
+            """The child makes that file anew all the time: the link may be gone at once."""
+            link = theirs / "link"
+            link.symlink_to(secret)
+            os.lchown(link, UID, UID)
+            link.replace(left)
+            return "o.json.partial: " in tracer.err
+
+        wait_for(refused)
         code, _, err = tracer.stop()
     assert code == 0, err
     assert secret.read_text() == "root's alone"

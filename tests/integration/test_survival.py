@@ -530,8 +530,9 @@ def ask(self, connection, *, last=False):
         print("asking", flush=True)
         time.sleep(600)
 Relations.ask = ask
-from pgtrace.postgres import catalog
-catalog._LAST_S = 600
+from pgtrace.postgres import catalog, names_of_servers
+assert catalog.LAST_S == names_of_servers.LAST_S
+catalog.LAST_S = names_of_servers.LAST_S = 600
 """
 
 

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from test_time_cases import by_name
 
-from child import wait_for
+from child import children_of, state_of, wait_for
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, bindir, data_directory
 from fix_markers import PG_VERSION
@@ -42,13 +42,11 @@ def storm(server: PrivateCluster, script: str) -> None:
     """Clients each of whose calls has a connection of its own. They end before their backends: one
     that ended while probes are let go of would lack what it did meanwhile.
     """
+    before = {*children_of(server.postmaster_pid)}
     options = ("-n", "-C", "-c", f"{CLIENTS}", "-t", f"{CALLS}", "-f", "-")
     command = server.command("pgbench", *options)
     subprocess.run(command, input=script, text=True, check=True, capture_output=True)
-    with server.connect() as connection:
-        left = "select count(*) from pg_stat_activity where application_name = 'pgbench'"
-        wait_for(lambda: connection.execute(left).fetchone() == (0,))
-    time.sleep(0.2)  # from when it is in no list until it has ended
+    wait_for(lambda: not {*children_of(server.postmaster_pid)} - before)
 
 
 def clients(taken: Capture) -> list[Backend]:
@@ -87,14 +85,24 @@ def asleep(server: PrivateCluster, text: str) -> Iterator[Connection]:
             with contextlib.suppress(psycopg.Error):
                 connection.execute(text)
 
-        before = schedstat(connection.info.backend_pid)
         thread = threading.Thread(target=run)
         thread.start()
-        wait_for(lambda: schedstat(connection.info.backend_pid) > before)
-        time.sleep(0.3)
+        with server.connect() as other:
+            event = "select wait_event from pg_stat_activity where pid = %s"
+            pid = connection.info.backend_pid
+            wait_for(lambda: other.execute(event, [pid]).fetchone() == ("PgSleep",))
+        wait_for(lambda: state_of(pid) == "S")
         yield connection
         connection.cancel()
         thread.join()
+
+
+@contextmanager
+def idle_backend(server: PrivateCluster) -> Iterator[Connection]:
+    """It has told its client that it is there, and waits for what that wants."""
+    with server.connect() as connection:
+        wait_for(lambda: state_of(connection.info.backend_pid) == "S")
+        yield connection
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -102,7 +110,7 @@ def test_who_sleeps_all_the_while_is_in_the_capture(cluster: PrivateCluster, tie
     """In its statement, and in each second: no switch was seen of it."""
     with (
         asleep(cluster, "select pg_sleep(600)") as sleeper,
-        cluster.connect() as idle,
+        idle_backend(cluster) as idle,
         trace(cluster.postmaster_pid, probe_type=PROBE_TYPE, times=True, queries=tier) as tracer,
     ):
         time.sleep(2.5)

@@ -103,10 +103,12 @@ def test_a_lock_is_waited_for_as_long_as_it_is_held(
         holder.execute("begin")
         holder.execute(held)
         thread = release_when_waited_for(holder, looker, watched.pid)
+        began = time.monotonic_ns()
         watched.connection.execute(f"{wanted} /* this one */")
+        took = time.monotonic_ns() - began  # a busy host lets go of it later
         thread.join()
     waits = watched.waits(watched.query("this one"))
-    assert HELD_S <= waits[event] / 1e9 <= HELD_S * 1.3
+    assert HELD_S * 1e9 <= waits[event] <= took
     watched.connection.execute("drop table pg_temp_lock")
 
 

@@ -12,24 +12,26 @@ import pytest
 from fix_cluster import SEQUENTIAL, Connection, make_cold
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import PATIENCE_S, PGTRACE, Pgtrace, run, wait_for
+from scans import scanning
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="traces: needs root")
 
 
 def test_each_list_is_printed_as_often_as_asked(cluster: PrivateCluster) -> None:
-    for tab, head in (
-        ("backends", "state, and what it runs"),
-        ("statements", "statement"),
-        ("relations", "relation or kind of file"),
-        ("devices", "tablespace and its device"),
-        ("wait-events", "what processes did, or waited for"),
-    ):
-        words = ("--server", cluster.datadir, "--batch", 2, "--tab", tab, "--time")
-        ended = run("top", *words)
-        assert ended.code == 0, ended.err
-        assert len(re.findall(r"^\d\d:\d\d:\d\d UTC: ", ended.out, re.MULTILINE)) == 2
-        assert head in ended.out or "Nothing was read." in ended.out
-        assert max(map(len, ended.out.splitlines())) <= 80
+    with scanning(cluster):
+        for tab, head in (
+            ("backends", "state, and what it runs"),
+            ("statements", "statement"),
+            ("relations", "relation or kind of file"),
+            ("devices", "tablespace and its device"),
+            ("wait-events", "what processes did, or waited for"),
+        ):
+            words = ("--server", cluster.datadir, "--batch", 2, "--tab", tab, "--time")
+            ended = run("top", *words)
+            assert ended.code == 0, ended.err
+            assert len(re.findall(r"^\d\d:\d\d:\d\d UTC: ", ended.out, re.MULTILINE)) == 2
+            assert re.search(rf" {head}$", ended.out, re.MULTILINE)
+            assert max(map(len, ended.out.splitlines())) <= 80
 
 
 def test_what_waits_for_the_device_is_named(

@@ -5,10 +5,9 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,12 @@ import pytest
 from bpf_left import leftovers, ours
 from child import children_of
 from copied_cluster import CopiedCluster
-from fix_cluster import SEQUENTIAL, bindir, make_cold
+from fix_cluster import bindir
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model import decoding
 from pgtrace_command import MAIN, PGTRACE, run, wait_for
+from scans import scanning
 from tmux import Tmux
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="traces: needs root")
@@ -46,27 +46,6 @@ def nothing_left() -> Iterator[None]:
     wait_for(lambda: leftovers(before) == {}, instead=lambda: leftovers(before))
 
 
-@contextmanager
-def scans(cluster: PrivateCluster) -> Iterator[None]:
-    """Somebody scans a table that is not cached, over and over."""
-    over = threading.Event()
-
-    def work() -> None:
-        with cluster.connect() as connection:
-            while not over.is_set():
-                make_cold(cluster, connection)
-                connection.execute(SEQUENTIAL)
-                time.sleep(0.1)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def begin(tmux: Tmux, cluster: PrivateCluster, *words: str) -> None:
     tmux.run(*PGTRACE, "top", "--server", cluster.datadir, "--no-connect", *words)
 
@@ -85,7 +64,7 @@ def paused_at(tmux: Tmux) -> str:
 
 def test_a_person_finds_who_reads(cluster: PrivateCluster, tmp_path: Path) -> None:
     """Lists by number and Tab, a filter, a row's own page, another span, a pause, the past."""
-    with scans(cluster), Tmux(tmp_path) as tmux:
+    with scanning(cluster), Tmux(tmp_path) as tmux:
         begin(tmux, cluster)
         tmux.shows(HEAD, "Waiting for the device: ", "1 Backends", "client")
         tmux.press("2", "t")  # in each ten seconds there is a row
@@ -124,7 +103,7 @@ def test_a_person_finds_who_reads(cluster: PrivateCluster, tmp_path: Path) -> No
 
 
 def test_the_last_minutes_are_written(cluster: PrivateCluster, tmp_path: Path) -> None:
-    with scans(cluster), Tmux(tmp_path) as tmux:
+    with scanning(cluster), Tmux(tmp_path) as tmux:
         begin(tmux, cluster)
         tmux.shows(HEAD)
         tmux.press("w")
@@ -180,7 +159,7 @@ def test_in_roots_directory_whose_mode_is_against_it_the_file_is_written(
 @pytest.mark.parametrize("columns, rows", [(20, 5), (300, 100), (80, 24), (1, 1)])
 def test_any_size_will_do(cluster: PrivateCluster, tmp_path: Path, columns: int, rows: int) -> None:
     """It is drawn anew when the size changes, also while a page is open."""
-    with scans(cluster), Tmux(tmp_path) as tmux:
+    with scanning(cluster), Tmux(tmp_path) as tmux:
         begin(tmux, cluster, "--tab", "statements")
         tmux.press("t")  # in each ten seconds there is a row
         tmux.shows(HEAD, "tbl_cost_align", "last 10 s")
@@ -213,7 +192,7 @@ def test_any_terminal_will_do(
     cluster: PrivateCluster, tmp_path: Path, settings: dict[str, str]
 ) -> None:
     """Nothing is told by colour alone: without any, all is there."""
-    with scans(cluster), Tmux(tmp_path, environment=settings) as tmux:
+    with scanning(cluster), Tmux(tmp_path, environment=settings) as tmux:
         begin(tmux, cluster, "--tab", "statements")
         tmux.shows(HEAD, "▼device/s", "tbl_cost_align")
         tmux.press("Space")
@@ -225,7 +204,7 @@ def test_any_terminal_will_do(
 
 
 def test_a_terminal_without_utf8_gets_ascii(cluster: PrivateCluster, tmp_path: Path) -> None:
-    with scans(cluster), Tmux(tmp_path, environment={"LC_ALL": "C"}) as tmux:
+    with scanning(cluster), Tmux(tmp_path, environment={"LC_ALL": "C"}) as tmux:
         begin(tmux, cluster, "--tab", "statements")
         tmux.shows(HEAD, "vdevice/s", "tbl_cost_align")
         assert tmux.screen().isascii()
@@ -272,7 +251,7 @@ def test_paths_that_are_no_utf8_are_shown(disk_directory: Path, tmp_path: Path) 
 
 
 def test_the_mouse_does_what_keys_do(cluster: PrivateCluster, tmp_path: Path) -> None:
-    with scans(cluster), Tmux(tmp_path) as tmux:
+    with scanning(cluster), Tmux(tmp_path) as tmux:
         begin(tmux, cluster)
         tmux.shows(HEAD)
         tmux.press("t")  # in each ten seconds there is a row
@@ -334,7 +313,7 @@ def ran(self):
     print("late:", sorted(set(sys.modules) - child.before), flush=True)
 child._become_nobody, app.TopApp.run = became, ran
 """
-    with scans(cluster), Tmux(tmp_path) as tmux:
+    with scanning(cluster), Tmux(tmp_path) as tmux:
         (tmp_path / "code.py").write_text(code + MAIN)
         tmux.run(sys.executable, "code.py", "top", "--server", cluster.datadir, "--no-connect")
         tmux.shows(HEAD)
@@ -456,7 +435,7 @@ def test_a_server_may_be_restarted_meanwhile(cluster: PrivateCluster, tmp_path: 
         cluster.stop()
         tmux.shows("the server is away")
         cluster.start()
-        with scans(cluster):
+        with scanning(cluster):
             tmux.shows("heap" if "heap" in tmux.screen() else "device/s", "1 client")
         tmux.press("q")
         assert tmux.ended() == 0
@@ -482,7 +461,7 @@ def test_it_ends_with_the_backend_or_after_its_time(
         connection.close()
         tmux.shows("The backend ended.")
         assert tmux.ended() == 0
-        begin(tmux, cluster, "--duration", "2")
+        begin(tmux, cluster, "--duration", "10")
         tmux.shows(HEAD)
         assert tmux.ended() == 0
 

@@ -1,6 +1,8 @@
 """The benchmark's two scans under a tracer, and what a capture says of them."""
 
 import re
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,3 +121,24 @@ def histogram(reads: list[Io]) -> Histogram:
 def anything_lost(capture: Capture) -> bool:
     """Whether anything happened that no number counts."""
     return capture.lost != Lost(in_flight=dict.fromkeys(capture.probes.operations, 0))
+
+
+@contextmanager
+def scanning(cluster: PrivateCluster) -> Iterator[None]:
+    """Somebody scans a table that is not cached, over and over."""
+    over = threading.Event()
+
+    def work() -> None:
+        with cluster.connect() as connection:
+            while not over.is_set():
+                make_cold(cluster, connection)
+                connection.execute(SEQUENTIAL)
+                time.sleep(0.1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

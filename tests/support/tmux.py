@@ -52,9 +52,12 @@ class Tmux:
         self._tmux("kill-server")
 
     def run(self, *command: object) -> None:
-        """Type a command, with what tells afterwards how it ended."""
+        """Type a command, with what tells afterwards how it ended, on an empty screen: of one
+        before nothing is left there."""
         words = shlex.join(map(str, command))
-        self._tmux("send-keys", "-l", f'stty -g > {self._before}; {words}; echo "ended" with $?')
+        clear = r"printf '\033[H\033[2J'"
+        typed = f'{clear}; stty -g > {self._before}; {words}; echo "ended" with $?'
+        self._tmux("send-keys", "-l", typed)
         self.press("Enter")
 
     def press(self, *keys: str) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -73,8 +74,11 @@ def test_while_nothing_happens_it_wakes_for_what_is_due_alone(
     monkeypatch.setattr(Watched, "ended", noted)
     looks.until_s = 0.4
     assert looks.run(1.0) == "duration"
-    assert len(looks.times) == 3
-    assert len([wait for wait in waits if wait]) == 3, "one wait for each look"
+    # A busy machine wakes it later, and so less often
+    gaps = [after - one for one, after in pairwise([looks.began, *looks.times[:-1]])]
+    assert all(gap >= 0.399 for gap in gaps)
+    assert 1 <= len(looks.times) <= 3
+    assert len([wait for wait in waits if wait]) == len(looks.times), "one wait for each look"
 
 
 def test_what_can_be_read_is_looked_at(looks: Looks) -> None:
