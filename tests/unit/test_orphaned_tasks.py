@@ -4,6 +4,7 @@ import pytest
 
 from pgtrace.engines import Postmaster, layout, postmasters
 from pgtrace.engines.postmasters import Postmasters
+from pgtrace.linux.process_events import Event, Life
 
 PLACES = {4711: 0, 4811: 1}
 SINCE = 50
@@ -134,3 +135,20 @@ def test_where_it_is_not_known_when_it_began_its_pid_has_to_do(host: Host) -> No
     host.ends(4811)
     host.parents.clear()
     assert host.look() == (0, [4711, layout.NOBODY])
+
+
+def test_children_of_who_has_the_pid_of_an_ended_postmaster_are_not_heard_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server may stay away for days."""
+    fork, end = 1, 0x80000000  # PROC_EVENT_FORK, PROC_EVENT_EXIT: linux/cn_proc.h
+    monkeypatch.setattr(Life, "_subscribe", lambda _: None)
+    life, found = Life({4711}), list[Event]()
+    life._take(found, fork, 0, 1, 4711, 4711, 4712, 4712)
+    life._take(found, end, 0, 2, 4711, 4711, 0, 0)
+    life._take(found, fork, 0, 3, 4711, 4711, 4713, 4713)
+    life._take(found, end, 0, 4, 4712, 4712, 0, 0)
+    assert found == [Event(4712, 1, False), Event(4711, 2, True), Event(4712, 4, True)]
+    life.follow(4711, 4720)
+    life._take(found, fork, 0, 5, 4720, 4720, 4721, 4721)
+    assert found[-1] == Event(4721, 5, False)
