@@ -130,7 +130,8 @@ enum pgt_checkpoint_phase {
 
 struct pgt_live {
 	__u64 application_name[SERVERS]; /* where each one's children keep a pointer to it, or 0 */
-	__u32 postmasters[SERVERS];	 /* their children are traced; 0: no more of them */
+	__u32 postmasters[SERVERS];	 /* their children are traced; NOBODY: it has ended, and
+					    so have they; 0: no more of them */
 	__u32 io_workers[SERVERS]; /* if it has such, to which its backends leave reads: log2 of its
 				      block size */
 	__u32 orphans;		   /* a postmaster ended: its children have another parent now */

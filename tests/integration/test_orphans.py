@@ -4,7 +4,8 @@ import ctypes
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -13,13 +14,17 @@ import pytest
 from child import state_of
 from copied_cluster import CopiedCluster
 from pgtrace import trace
+from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.postgres import proc
+from pgtrace.postgres import discovery, proc
+from pgtrace.tracing.targets import Target
+from pgtrace.tracing.tracer import Tracer
 from pgtrace_command import wait_for
 
 PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
 SOME = 100 << 20
 """Bytes."""
+MADE = "create table scanned as select g, repeat('x', 500) from generate_series(1, 60000) g"
 SCANS = """do $$ begin
   for i in 1..1000 loop perform count(*) from scanned; end loop;
 end $$"""
@@ -30,10 +35,7 @@ def doomed() -> Iterator[PrivateCluster]:
     """A server of its own, whose one table is larger than its buffers."""
     with CopiedCluster({"shared_buffers": "1MB", "jit": "off", "autovacuum": "off"}) as cluster:
         with cluster.connect() as connection:
-            connection.execute(
-                "create table scanned as"
-                " select g, repeat('x', 500) from generate_series(1, 60000) g"
-            )
+            connection.execute(MADE)
             connection.execute("checkpoint")
         yield cluster
 
@@ -109,3 +111,45 @@ def test_no_read_is_lost_under_a_sub_reaper(doomed: PrivateCluster) -> None:
     counted = sum(one.bytes for one in backend.io) + backend.short["read"].bytes
     # Signals are read too, from what is no file
     assert 0 <= after - before - counted < 8192
+
+
+def test_of_a_server_that_stays_away_nothing_is_left_but_its_place(doomed: PrivateCluster) -> None:
+    """Nobody is looked up for its children once there are none, and who gets its pid is nobody's
+    postmaster. Started again, it is traced as before, and all the time the one beside it is.
+    """
+
+    def scan(cluster: PrivateCluster) -> int:
+        with cluster.connect() as connection:
+            connection.execute("set max_parallel_workers_per_gather = 0")
+            connection.execute("select count(*) from scanned")
+            return connection.info.backend_pid
+
+    def polled(is_so: Callable[[], bool]) -> bool:
+        tracer.poll()
+        return is_so()
+
+    beside_it = {"shared_buffers": "1MB", "jit": "off", "autovacuum": "off"}
+    with CopiedCluster(beside_it) as other:
+        with other.connect() as connection:
+            connection.execute(MADE)
+            connection.execute("checkpoint")
+        servers = [discovery.server(each.postmaster_pid) for each in (other, doomed)]
+        with closing(Tracer(Target.of_servers(servers))) as tracer:
+            engine = tracer.engine
+            assert isinstance(engine, LibbpfEngine)  # whose memory is let go of: none is kept
+            scanned, gone = [scan(doomed)], doomed.postmaster_pid
+            doomed.stop()
+            wait_for(lambda: polled(lambda: gone not in list(engine._live.postmasters)))
+            assert not engine._live.orphans
+            scanned.append(scan(other))
+            tracer.poll()
+            assert not engine._live.orphans
+            doomed.start()
+            again = doomed.postmaster_pid
+            wait_for(lambda: polled(lambda: again in list(engine._live.postmasters)))
+            scanned.append(scan(doomed))
+            taken = tracer.stop()
+    read = {backend.pid: sum(io.bytes for io in backend.io) for backend in taken.backends}
+    assert all(read[pid] > SOME // 5 for pid in scanned), (scanned, read)
+    (gap,) = taken.gaps
+    assert gap.ended

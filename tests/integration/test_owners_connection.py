@@ -27,6 +27,7 @@ from child import children_of, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS
 from fix_markers import PG_VERSION
+from pgtrace import trace
 from pgtrace.errors import DatabaseError
 from pgtrace.failures import Failures
 from pgtrace.files.documents import load
@@ -43,6 +44,7 @@ from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, wait_for
 
 TABLE = f"public.{benchmark_table.TABLE}"
 OWN_BACKENDS = "select count(*) from pg_stat_activity where application_name = 'pgtrace'"
+OWN_PIDS = "select pid from pg_stat_activity where application_name = 'pgtrace'"
 LYING = """
 from pgtrace.postgres import connection
 def rows(self, text, parameters, true=connection.Connection.rows):
@@ -415,10 +417,47 @@ def test_a_socket_that_never_answers_holds_up_nobody(
         begin = time.monotonic()
         with pytest.raises(DatabaseError, match="gave no answer"), owners.connect():
             pass
-        with pytest.raises(DatabaseError, match="is gone"), owners.connect():
+        with pytest.raises(DatabaseError, match="gave no answer"), owners.connect():
             pass
         owners.close()
         assert time.monotonic() - begin < 5
+
+
+def test_a_backend_that_answers_late_costs_no_names(
+    restartable: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `docker pause`, or a read of the catalogs that waits for its disk."""
+    monkeypatch.setattr(owners_connection, "_PATIENCE_S", 1)
+
+    def are_missing() -> bool:
+        return any("names" in text for text in tracer.not_measured)
+
+    with restartable.connect(application_name="the shop") as client:
+        with trace(restartable.postmaster_pid, as_owner=True, by_relation=True) as tracer:
+            tracer.require_names()
+            wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
+            (own,) = client.execute(OWN_PIDS).fetchone() or ()
+            os.kill(own, signal.SIGSTOP)
+            try:
+                # More than shared_buffers have room for
+                rows = "select i, repeat('x', 300) from generate_series(1, 60000) i"
+                client.execute(f"create table of_meanwhile as {rows}")
+                client.execute("select count(*) from of_meanwhile")
+                with restartable.connect() as another:  # who has come is asked for
+                    another.execute("select count(*) from of_meanwhile")
+                wait_for(are_missing)
+            finally:
+                os.kill(own, signal.SIGCONT)
+            wait_for(lambda: not are_missing())
+            wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
+            assert client.execute(OWN_PIDS).fetchone() != (own,)
+        client.execute("drop table of_meanwhile")
+    taken = tracer.capture()
+    assert not [text for text in taken.probes.not_measured if "names" in text]
+    (shop,) = [each for each in taken.backends if each.application_name == "the shop"]
+    assert "public.of_meanwhile" in {io.relation for io in shop.io}
+    assert taken.buffers
+    assert not [each for each in taken.backends if each.application_name == "pgtrace"]
 
 
 def test_what_the_child_hands_back_is_not_trusted(

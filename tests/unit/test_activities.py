@@ -1,5 +1,6 @@
 """Who of many processes is looked at in a second."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,3 +31,14 @@ def test_it_says_whether_all_were_looked_at(looks: Activities) -> None:
     assert not looks.saw_all
     looks.look(processes(2 * MOST, "walwriter"), [])
     assert looks.saw_all, "nobody looks at these"
+
+
+def test_of_postmasters_that_are_gone_nothing_is_kept(looks: Activities) -> None:
+    """Else one more with each start of a server; and a pid may be another's, who has other
+    addresses."""
+    servers: Any = SimpleNamespace(of={2: "it runs, and nobody is there"}.get)
+    looker: Any = None
+    looks._servers = servers
+    looks._lookers = dict.fromkeys((1, 2, 3), looker)
+    looks.look(processes(1), [])
+    assert looks._lookers.keys() == {1, 2}

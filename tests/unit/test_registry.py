@@ -1,12 +1,13 @@
 """Who ended is let go of, whatever becomes of another that ended with him."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pgtrace.engines import Request, TaskSnapshot
+from pgtrace.engines import Counts, Key, Request, TaskSnapshot
 from pgtrace.failures import Failures
 from pgtrace.postgres.titles import Title
 from pgtrace.tracing.charging import Registry
@@ -17,6 +18,8 @@ from pgtrace.tracing.targets import Target
 from pgtrace.tracing.traced_process import TracedProcess
 
 BAD, GOOD = (2, 4), (1, 3, 5)
+READ = Key("query", "backend", False, "1", "random", "device", 0)
+READS = Counts({7: 11}, 1100, 100, 111, 11, 8192 * 11)
 
 
 def task(serial: int) -> TaskSnapshot:
@@ -115,3 +118,21 @@ def test_one_who_cannot_be_named(registry: Registry, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Registry, "_look_for_ended", lambda *_: None)
     registry.poll()
     assert sorted(named) == sorted(BAD + GOOD)
+
+
+@pytest.mark.parametrize("per_query", [False, True])
+def test_a_leader_who_crashed_before_his_worker_is_not_kept(per_query: bool, engine: Any) -> None:
+    """What the worker read is his all the same."""
+    options = TraceOptions(per_query=per_query)
+    registry = Registry(engine, Target(whole=True), options, None, Request(options))
+    leader = TracedProcess(1, 101, 101, 0, Title("client backend"), 1, ended_ns=5)
+    worker = TracedProcess(3, 103, 103, 0, Title("parallel worker"), 2, leader=leader)
+    leader.helpers.append(worker)
+    registry._processes = {3: worker}
+    worker.final = replace(task(3), reads={READ: READS})
+    registry._close(worker, worker.final)
+    if not per_query:  # else each query takes them
+        registry._fold_helpers()
+        assert leader.helpers == []
+        assert [reads.count for reads in leader.helped.values()] == [READS.count]
+    assert registry._helped == {}

@@ -119,8 +119,8 @@ class Engine(Protocol):
 
     def let_go_of_orphans(self) -> None:
         """Once no process is left of a postmaster that has ended, look for such no more: until then
-        every task of the host is asked whether it is one. To be called now and then: an end that
-        comes just then is made good for by the next call.
+        every task of the host is asked whether it is one. From then on its pid may be another's. To
+        be called now and then: an end that comes just then is made good for by the next call.
         """
 
     def files(self) -> Mapping[int, File]:

@@ -13,7 +13,6 @@ from ..failures import Failures
 from ..libbpf import btf
 from ..libbpf.objects import LibbpfError, Object, Ring
 from ..linux.program_file import Program
-from ..postgres import proc
 from . import (
     ByPower,
     CheckpointTimes,
@@ -32,6 +31,7 @@ from . import (
     TimeSums,
     add_reads,
     layout,
+    postmasters,
     probes,
     ring_records,
     task_times,
@@ -41,6 +41,7 @@ from .file_table import FileTable
 from .io_workers import IoWorkers
 from .light import Light
 from .map_sizes import Room
+from .postmasters import Postmasters
 from .query_ids import QueryIds
 from .slot_sums import ReadsByQuery
 from .slot_table import BEGUN_BEFORE, SlotPool
@@ -273,24 +274,15 @@ class LibbpfEngine:
         """
         self._attachments.follow(new, binary)
         self._tell_missing_uring(new)
-        place = list(self._live.postmasters).index(old)
+        place = self._postmasters.place(old)
         if self._light:
             self._light.follow(place, new, binary)
         self._join(place, new)
-        _set_postmaster(self._live, place, new)
+        self._postmasters.follow(place, new)
 
     def let_go_of_orphans(self) -> None:
         """See Engine."""
-        live, postmasters = self._live, set(self._live.postmasters)
-
-        def all_run() -> bool:
-            return all(map(proc.start_time_ticks, postmasters - {0}))
-
-        if live.orphans and all_run() and self._tasks.postmasters() <= postmasters:
-            live.orphans = 0
-        if not live.orphans and not all_run():
-            live.orphans = 1
-            live.followed += 1
+        self._postmasters.let_go_of_orphans()
 
     def checkpoint(self) -> CheckpointTimes:
         """See Engine."""
@@ -355,7 +347,7 @@ class LibbpfEngine:
         self._files.close()
         self._statements.close()
         self._tasks.close()
-        for each in (self._light, self._query_ids, self._io_workers):
+        for each in (self._light, self._query_ids, self._io_workers, self._postmasters):
             if each:
                 each.close()  # they know self._live, too
         self._light = self._query_ids = None
@@ -421,7 +413,7 @@ class LibbpfEngine:
     def _live_initial(self, request: Request) -> None:
         live = layout.Live()
         for place, postmaster in enumerate(request.postmasters):
-            _set_postmaster(live, place, postmaster)
+            postmasters.tell(live, place, postmaster)
         self._object.map(".data.live").set_initial(bytes(live))
 
     def _open(self, request: Request) -> None:
@@ -435,6 +427,7 @@ class LibbpfEngine:
         self._records = Ring(self._object.map("pgt_records"), self._take_record)
         self._durations_ring = Ring(self._object.map("pgt_durations"), self._take_duration)
         self._tasks = TaskTable(self._object, self._room.tasks)
+        self._postmasters = Postmasters(self._live, request.postmasters, self._tasks.postmasters)
         for member in request.members:
             followed = request.binaries and member.postmaster not in request.unfollowed
             self._tasks.add(member, in_query=bool(followed))
@@ -568,14 +561,3 @@ class LibbpfEngine:
         elif self._per_query:
             event.reads = self._pool.of_query(event.serial, number, first)
         return event
-
-
-def _set_postmaster(live: layout.Live, place: int, postmaster: Postmaster) -> None:
-    """Its pid last: from then on the kernel looks at the rest."""
-    live.application_name[place] = postmaster.application_name
-    live.io_workers[place] = postmaster.io_workers and postmaster.block_size.bit_length() - 1
-    live.memory[place].entry, live.memory[place].text = postmaster.entry, postmaster.text
-    live.memory[place].wait = postmaster.wait
-    live.parents[place] = 0
-    live.postmasters[place] = postmaster.pid
-    live.followed += 1  # who was no candidate before may be one now

@@ -99,8 +99,8 @@ class QueryIds:
     def shown(self, task: layout.Task) -> int:
         """The id that a task shows of what it runs; 0: it shows none, or may not be looked into."""
         place = self._live.place_of(task.postmaster)
-        if place is None or not self._live.memory[place].query_id:
-            return 0
+        if task.ended_ns or place is None or not self._live.memory[place].query_id:
+            return 0  # of one that ended, the pid may be another's
         memory = self._live.memory[place]
         try:
             entry = task.seen.entry or binary.pointer(task.tgid, memory.entry)

@@ -54,6 +54,8 @@ class Postmaster(NamedTuple):
     block_size: int = BLOCK_SIZE
     uid: int = 0
     """The user as whom it runs."""
+    start_time_ticks: int = 0
+    """As a Member has it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,6 +118,7 @@ class Life:
                 found.append(Event(child, at_ns, False))
         elif what == _EXIT and (pid in self._children or pid in self._postmasters):
             self._children.discard(pid)
+            self._postmasters = self._postmasters - {pid}  # which may be another's from now on
             found.append(Event(pid, at_ns, True))
 
 

@@ -37,6 +37,12 @@ class Activities:
         """
         here = {serial: each for serial, each in processes.items() if _is_looked_at(each)}
         self._known = {serial: self._known[serial] for serial in self._known.keys() & here.keys()}
+        owners = {_owner(each) for each in here.values()}
+        self._lookers = {
+            owner: looker
+            for owner, looker in self._lookers.items()
+            if owner in owners or self._servers.of(owner)
+        }
         order = list(dict.fromkeys([*first, *self._busy]))
         chosen = [serial for serial in order if serial in here][:MOST]
         rest = sorted(here.keys() - set(chosen))
@@ -59,7 +65,7 @@ class Activities:
         server = self._servers.of(process.postmaster)
         cluster, major = (server.cluster_name, server.major) if server else (None, None)
         backend = replace(backend, activity=title_of(raw, cluster, major).activity)
-        owner = process.postmaster or process.pid
+        owner = _owner(process)
         looker = self._lookers.get(owner)
         if looker is None:
             looker = self._lookers[owner] = Looker(owner)
@@ -69,6 +75,10 @@ class Activities:
         return Doing(
             process.serial, found.state or "", found.seconds, found.wait_event_type, found.query
         )
+
+
+def _owner(process: TracedProcess) -> int:
+    return process.postmaster or process.pid
 
 
 def _is_looked_at(process: TracedProcess) -> bool:

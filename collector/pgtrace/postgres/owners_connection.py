@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -24,9 +24,12 @@ from .discovery import Server
 from .owners_messages import MOST_ANSWERED, Answer, Ask, Close, Connect, receive, send
 
 _R = TypeVar("_R")
+_Opened = Callable[[int], None]
 
 _PATIENCE_S = 3 * TIMEOUT_S
 """For one answer: the time to connect, or of a statement and its transaction."""
+_LATE_S = 1.0
+"""For one that did not come in that time, whenever something is to be asked again."""
 _END_S = 0.2
 _MOST_SAID = 1000
 """Of an error, in characters: it is in the capture of all servers."""
@@ -41,16 +44,18 @@ class OwnersConnections:
     def __init__(self, server: Server) -> None:
         self._server = server
         ids = server.postmaster.uid, as_user.NO_GROUP
+        self._owed: _Opened | None = None
+        """Who is told of the backend if an answer that did not come in time is a connection's.
+        Nothing is asked until it has come: it would be taken for the answer to that."""
+        self._unused: list[int] = []
+        """Connections that are open in the child, and that nobody asks: a superuser's, mostly."""
         self._socket, theirs = socket.socketpair()
-        self._socket.settimeout(_PATIENCE_S)
         with theirs, capabilities.raised():
             self._child = forked.left_running(lambda: _serve(theirs, ids), {theirs.fileno()})
 
     @contextmanager
-    def connect(
-        self, dbname: str | None = None, opened: Callable[[int], None] | None = None
-    ) -> Iterator[Asked]:
-        """As connection.Connect."""
+    def connect(self, dbname: str | None = None, opened: _Opened | None = None) -> Iterator[Asked]:
+        """As connection.Connect. Of one that comes late `opened` is told, too."""
         server = self._present()
         if server.port is None or server.socket_directory is None:
             raise DatabaseError("the server listens at no Unix-domain socket")
@@ -60,7 +65,7 @@ class OwnersConnections:
         except OSError as error:
             raise DatabaseError(f"the server's root: {error.strerror}") from error
         try:
-            answer = self._answer(wish, [root])
+            answer = self._answer(wish, [root], opened)
         finally:
             os.close(root)
         if opened and answer.backend_pid:
@@ -69,8 +74,10 @@ class OwnersConnections:
         try:
             yield asked
         finally:
+            self._unused.append(answer.number)
             with suppress(DatabaseError):
-                self._answer(Close(answer.number))
+                if not self._owed:
+                    self._settle()
 
     def close(self) -> None:
         """End the child, and with it what is open; who waits for an answer gets none."""
@@ -95,19 +102,66 @@ class OwnersConnections:
         self._server = new
         return new
 
-    def _answer(self, wish: Connect | Ask | Close, files: list[int] | None = None) -> Answer:
-        try:
-            send(self._socket, msgspec.msgpack.encode(wish), files or [])
-            answer = msgspec.msgpack.decode(receive(self._socket, MOST_ANSWERED), type=Answer)
-        except (OSError, EOFError, msgspec.DecodeError) as error:
-            # Whatever is heard from now on may answer something else
-            self._socket.close()
-            why = "gave no answer" if isinstance(error, TimeoutError) else "is gone"
-            raise ConnectionLostError(f"the child that asks as the server's owner {why}") from error
+    def _answer(
+        self, wish: Connect | Ask, files: Sequence[int] = (), opened: _Opened | None = None
+    ) -> Answer:
+        self._settle()
+        answer = self._exchange(wish, files, opened)
         if answer.error is not None:
             kind = ConnectionLostError if answer.is_lost else DatabaseError
             raise kind(answer.error[:_MOST_SAID])
         return answer
+
+    def _settle(self) -> None:
+        """Hear what is owed, and close what nobody asks. Raises ConnectionLostError."""
+        if self._owed:
+            opened = self._owed
+            late = self._heard(_LATE_S)
+            if late.backend_pid:
+                opened(late.backend_pid)
+            if late.number:
+                self._unused.append(late.number)
+        while self._unused:
+            self._exchange(Close(self._unused.pop()))
+
+    def _exchange(
+        self,
+        wish: Connect | Ask | Close,
+        files: Sequence[int] = (),
+        opened: _Opened | None = None,
+    ) -> Answer:
+        with self._while_it_is_there():
+            self._socket.settimeout(_PATIENCE_S)
+            send(self._socket, msgspec.msgpack.encode(wish), list(files))
+        self._owed = opened or (lambda _: None)
+        return self._heard(_PATIENCE_S)
+
+    def _heard(self, seconds: float) -> Answer:
+        """The answer that is owed. It may still come if it has not begun to by then."""
+        with self._while_it_is_there():
+            self._socket.settimeout(seconds)
+            try:
+                self._socket.recv(1, socket.MSG_PEEK)
+            except TimeoutError as error:
+                raise _lost("gave no answer") from error
+            self._socket.settimeout(_PATIENCE_S)
+            answer = msgspec.msgpack.decode(receive(self._socket, MOST_ANSWERED), type=Answer)
+        self._owed = None
+        return answer
+
+    @contextmanager
+    def _while_it_is_there(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, msgspec.DecodeError) as error:
+            # Whatever is heard from now on may answer something else
+            self._socket.close()
+            why = "gave no answer" if isinstance(error, TimeoutError) else "is gone"
+            raise _lost(why) from error
+
+
+def _lost(why: str) -> ConnectionLostError:
+    return ConnectionLostError(f"the child that asks as the server's owner {why}")
 
 
 def _serve(channel: socket.socket, ids: as_user.Ids) -> None:

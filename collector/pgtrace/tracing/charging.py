@@ -363,7 +363,7 @@ class Registry:
         process.ended_ns = final.ended_ns
         self.identities.is_own(process)  # now, while that is known
         self._note_end(process, final.ended_ns)
-        if process.leader:
+        if process.leader and not self.options.per_query:
             self._helped[process.leader.serial] = process.leader
         self.identities.learn_database(process, final)
         process.application_name = final.application_name or process.application_name
@@ -421,8 +421,9 @@ class Registry:
     def _fold_helpers(self) -> None:
         """Let statements that ended have what their parallel workers read."""
         for serial, process in list(self._helped.items()):
-            if serial in self._processes:
-                traced_process.fold_helpers(process, self._engine.running(serial))
+            # Who crashed may have ended, and been let go of, before his workers
+            running = self._engine.running(serial) if serial in self._processes else None
+            traced_process.fold_helpers(process, running)
             if not any(helper.final for helper in process.helpers):
                 del self._helped[serial]
 

@@ -306,7 +306,8 @@ def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     name, wait = (binary.known_address(pid, each) for each in ("application_name", _WAIT))
     workers, uring = method == _WORKER, method == _URING
     size, uid = server.block_size or BLOCK_SIZE, server.postmaster.uid
-    return Postmaster(pid, name, workers, uring, entry, text, wait, has_aio(server), size, uid)
+    since, aio = server.postmaster.start_time_ticks, has_aio(server)
+    return Postmaster(pid, name, workers, uring, entry, text, wait, aio, size, uid, since)
 
 
 def has_aio(server: Server) -> bool:
