@@ -132,8 +132,9 @@ class Light:
             self._live.memory[place].sampled = 0
         self._object.let_go(binary.links)
         binary.links.clear()
-        for failure in binary.calibration.failures():
-            self._say(f"query ids: in the server's memory {failure}")
+        binary.calibration.close()
+        for reason in binary.calibration.missing():
+            self._say(f"query ids: {reason}")
 
     def _tell(self, binary: _Binary) -> None:
         found = binary.calibration.offsets()
