@@ -54,15 +54,18 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     return kept
 
 
-def server(pid: int) -> Postmaster:
-    return Postmaster(pid, entry=1, text=1)
+def server(pid: int, *, ids: bool = True) -> Postmaster:
+    return Postmaster(pid, entry=1, text=1, query_ids=ids)
 
 
 def traced(kept: Kept, live: layout.Live, *servers: Postmaster) -> light.Light:
     loaded: Any = kept
     for place, each in enumerate(servers):
         live.postmasters[place] = each.pid
-    request = Request(postmasters=servers, calibrate=((PROGRAM, -1),), query_ids=True)
+    computing = {PROGRAM.identity for each in servers if each.query_ids}
+    request = Request(
+        postmasters=servers, calibrate=((PROGRAM, -1),), query_ids=frozenset(computing)
+    )
     return light.Light(loaded, live, request)
 
 
@@ -105,6 +108,14 @@ def test_what_never_comes_keeps_no_probe(
     (missing,) = of.finish()
     assert missing.startswith("query ids: ")
     assert said in missing
+
+
+def test_of_a_server_that_computes_no_ids_none_is_waited_for(kept: Kept, live: layout.Live) -> None:
+    of = traced(kept, live, server(SERVER, ids=False))
+    assert kept.links == ["of activities"]
+    show(of, without_ids().samples[:100])
+    assert not of.look()
+    assert (kept.links, live.memory[0].found, of.finish()) == ([], 1, [])
 
 
 def test_what_was_found_is_told(kept: Kept, live: layout.Live) -> None:

@@ -151,7 +151,7 @@ class Calibration:
     """Of one binary. With `ids`, also of query ids."""
 
     def __init__(self, *, ids: bool) -> None:
-        self._ids = ids
+        self.ids = ids
         self._threads: dict[int, _Thread] = {}
         self._running: Counter[int] = Counter()
         self._changes, self._pid = Votes(_FEWEST), Votes(_FEWEST)
@@ -197,7 +197,7 @@ class Calibration:
             "st_state": self._state,
             "st_activity_start_timestamp": self._start,
         }
-        if self._ids:
+        if self.ids:
             named["st_query_id"] = self._query_id
         return [
             f"{name} was found {why}" for name, each in named.items() if (why := each.failure())
@@ -210,13 +210,13 @@ class Calibration:
         offsets, failures = self.offsets(), self.failures()
         if offsets is None:
             return bool(failures)
-        return not self._ids or offsets.query_id is not None or bool(failures)
+        return not self.ids or offsets.query_id is not None or bool(failures)
 
     def missing(self) -> list[str]:
         """Of ids, once it is over: why they are not known."""
         failures = [f"in the server's memory {each}" for each in self.failures()]
         offsets = self.offsets()
-        if failures or not self._ids or (offsets and offsets.query_id is not None):
+        if failures or not self.ids or (offsets and offsets.query_id is not None):
             return failures
         return [_NO_IDS if offsets else _SILENT]
 

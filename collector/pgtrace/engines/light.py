@@ -37,12 +37,11 @@ class Light:
     def __init__(self, loaded: Object, live: layout.Live, request: Request) -> None:
         self._object = loaded
         self._live = live
-        self._ids = request.query_ids
         self._binaries: dict[program_file.Identity, _Binary] = {}
         """By their identities."""
         self.not_measured: list[str] = []
         for program, pid in request.calibrate:
-            self._attach(program, pid)
+            self._attach(program, pid, ids=program.identity in request.query_ids)
         for place, postmaster in enumerate(request.postmasters):
             self._join(place, postmaster)
 
@@ -74,7 +73,7 @@ class Light:
             each.places.discard(place)
         self._live.memory[place] = layout.Memory(wait=new.wait)
         if binary:
-            self._attach(binary, -1)
+            self._attach(binary, -1, ids=new.query_ids)
         self._join(place, new)
         if not (new.entry and new.text):
             self._say("queries of the server started since: its binary lacks what is looked at")
@@ -82,7 +81,7 @@ class Light:
     def finish(self) -> list[str]:
         """What was not measured, once tracing has ended."""
         for each in self._binaries.values():
-            if self._ids and not each.over and each.calibration.samples:
+            if each.calibration.ids and not each.over and each.calibration.samples:
                 self._say("query ids: too few statements ran to find out where they are")
         if self._live.unseen:
             self._say(_UNSEEN)
@@ -96,11 +95,11 @@ class Light:
         if missing not in self.not_measured:
             self.not_measured.append(missing)
 
-    def _attach(self, program: Program, pid: int) -> None:
-        known = self._binaries.setdefault(program.identity, _Binary(Calibration(ids=self._ids)))
+    def _attach(self, program: Program, pid: int, *, ids: bool) -> None:
+        known = self._binaries.setdefault(program.identity, _Binary(Calibration(ids=ids)))
         before = self._object.attached
         try:
-            missing = probes.attach_calibration(self._object, program, pid, ids=self._ids)
+            missing = probes.attach_calibration(self._object, program, pid, ids=ids)
         except PgtraceError as error:
             missing = str(error)
         if missing:
