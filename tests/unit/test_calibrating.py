@@ -1,6 +1,5 @@
 """Probes that find out what backends show stay no longer than they tell something."""
 
-import time
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +8,13 @@ import pytest
 from test_calibration import AHEAD_NS, MANY, PLACES, Backend, busy
 
 from pgtrace.engines import Postmaster, Request, layout, light
+from pgtrace.engines.calibration import Offsets
 
 PROGRAM: Any = SimpleNamespace(identity=(1, 2))
-SERVER = 10
-"""The pid of its postmaster."""
+SERVER, SECOND, THIRD = 10, 20, 30
+"""The pids of their postmasters."""
+MINE, THEIRS = 100, 200
+OTHER_PLACES = PLACES._replace(state=64, start=80, query_id=128)
 
 
 class Kept:
@@ -20,6 +22,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.links: list[str] = []
+        self.passed_s = 0.0
 
     @property
     def attached(self) -> int:
@@ -46,7 +49,9 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
 
     probes: Any = SimpleNamespace(attach_calibration=attach)
     clock: Any = SimpleNamespace(
-        time_ns=lambda: AHEAD_NS, monotonic_ns=lambda: 0, monotonic=time.monotonic
+        time_ns=lambda: AHEAD_NS,
+        monotonic_ns=lambda: 0,
+        monotonic=lambda: 1000.0 + kept.passed_s,
     )
     monkeypatch.setattr(light, "time", clock)
     monkeypatch.setattr(light, "probes", probes)
@@ -54,8 +59,8 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     return kept
 
 
-def server(pid: int, *, ids: bool = True) -> Postmaster:
-    return Postmaster(pid, entry=1, text=1, query_ids=ids)
+def server(pid: int, uid: int = MINE, *, ids: bool = True) -> Postmaster:
+    return Postmaster(pid, entry=1, text=1, uid=uid, query_ids=ids)
 
 
 def traced(kept: Kept, live: layout.Live, *servers: Postmaster) -> light.Light:
@@ -74,6 +79,16 @@ def show(of: light.Light, samples: Iterable[layout.Sample], server: int = SERVER
     for sample in samples:
         sample.postmaster = server
         of.take(bytes(sample))
+
+
+def told(live: layout.Live, server: int) -> tuple[int, int, int] | None:
+    """Where the kernel half looks for state, start and id of that server's backends."""
+    memory = live.memory[server]
+    return (memory.state, memory.start, memory.query_id) if memory.found else None
+
+
+def places(of: Offsets) -> tuple[int, int, int | None]:
+    return of.state, of.start, of.query_id
 
 
 def silent() -> Backend:
@@ -122,6 +137,93 @@ def test_what_was_found_is_told(kept: Kept, live: layout.Live) -> None:
     of = traced(kept, live, server(SERVER))
     show(of, busy().samples)
     assert not of.look()
-    memory = live.memory[0]
-    assert (memory.found, memory.state, memory.query_id) == (1, PLACES.state, PLACES.query_id)
+    assert told(live, 0) == places(PLACES)
     assert (kept.links, of.finish()) == ([], [])
+
+
+def test_of_the_same_user_one_tells_for_all(kept: Kept, live: layout.Live) -> None:
+    of = traced(kept, live, server(SERVER), server(SECOND))
+    show(of, busy().samples, SECOND)
+    assert not of.look()
+    assert told(live, 0) == told(live, 1) == places(PLACES)
+    assert kept.links == []
+    of.follow(0, server(THIRD), None)  # it was started again
+    assert told(live, 0) == places(PLACES)
+    assert (live.memory[0].sampled, of.finish()) == (0, [])
+
+
+def test_another_user_tells_nothing_of_mine(kept: Kept, live: layout.Live) -> None:
+    """Whoever may run the program may have its backends show anything."""
+    of = traced(kept, live, server(SERVER, MINE), server(SECOND, THEIRS))
+    show(of, busy(OTHER_PLACES).samples, SECOND)
+    assert of.look()
+    assert (told(live, 0), told(live, 1)) == (None, places(OTHER_PLACES))
+    assert [memory.sampled > 0 for memory in live.memory[:2]] == [True, False]
+    assert kept.links
+    show(of, busy().samples, SERVER)
+    assert not of.look()
+    assert (told(live, 0), told(live, 1)) == (places(PLACES), places(OTHER_PLACES))
+    assert kept.links == []
+    of.follow(1, server(THIRD, MINE), None)
+    assert told(live, 1) == places(PLACES)
+    assert of.finish() == []
+
+
+def test_one_who_shows_nothing_keeps_no_probe_in_the_queries_of_others(
+    kept: Kept, live: layout.Live
+) -> None:
+    of = traced(kept, live, server(SERVER, MINE), server(SECOND, THEIRS))
+    show(of, busy().samples, SERVER)
+    assert of.look()
+    kept.passed_s = 59
+    assert of.look()
+    kept.passed_s = 61
+    assert not of.look()
+    assert kept.links == []
+    assert (told(live, 0), told(live, 1)) == (places(PLACES), None)
+    assert [memory.sampled for memory in live.memory[:2]] == [0, 0]
+    (missing,) = of.finish()
+    assert missing.startswith("query ids of a server that ran too few statements")
+
+
+def test_of_one_that_computes_no_ids_none_is_missed(kept: Kept, live: layout.Live) -> None:
+    of = traced(kept, live, server(SERVER, MINE), server(SECOND, THEIRS, ids=False))
+    show(of, busy().samples, SERVER)
+    assert of.look()
+    kept.passed_s = 61
+    assert not of.look()
+    of.follow(0, server(THIRD, THEIRS, ids=False), None)
+    assert (told(live, 0), of.finish()) == (None, [])
+
+
+def test_who_comes_once_the_probes_are_gone_is_not_told_of_others(
+    kept: Kept, live: layout.Live
+) -> None:
+    of = traced(kept, live, server(SERVER, THEIRS))
+    show(of, busy(OTHER_PLACES).samples)
+    assert not of.look()
+    of.follow(0, server(THIRD, MINE), None)
+    assert (told(live, 0), live.memory[0].sampled) == (None, 0)
+    (missing,) = of.finish()
+    assert missing.startswith("query ids of the server started since")
+
+
+def test_one_that_begins_to_compute_ids(kept: Kept, live: layout.Live) -> None:
+    """As it is started again: it is asked for them if a probe tells any."""
+    of = traced(kept, live, server(SERVER, MINE, ids=False), server(SECOND, THEIRS))
+    show(of, without_ids().samples[:100], SERVER)
+    assert of.look()
+    assert told(live, 0) == (PLACES.state, PLACES.start, 0)
+    of.follow(0, server(THIRD, MINE), None)
+    live.postmasters[0] = THIRD
+    show(of, busy().samples, THIRD)
+    assert of.look()
+    assert told(live, 0) == places(PLACES)
+    assert of.finish() == []
+
+
+def test_where_no_server_is_looked_at_no_probe_stays(kept: Kept, live: layout.Live) -> None:
+    of = traced(kept, live, server(SERVER)._replace(entry=0))
+    assert kept.links
+    assert not of.look()
+    assert kept.links == []

@@ -148,9 +148,9 @@ class _Thread:
 
 
 class Calibration:
-    """Of one binary. With `ids`, also of query ids."""
+    """Of one user's servers that run one binary. With `ids`, also of query ids."""
 
-    def __init__(self, *, ids: bool) -> None:
+    def __init__(self, *, ids: bool = False) -> None:
         self.ids = ids
         self._threads: dict[int, _Thread] = {}
         self._running: Counter[int] = Counter()
@@ -211,6 +211,11 @@ class Calibration:
         if offsets is None:
             return bool(failures)
         return not self.ids or offsets.query_id is not None or bool(failures)
+
+    def expect_ids(self) -> None:
+        """From now on also of query ids."""
+        self.ids = True
+        self._start.kinds = 3
 
     def missing(self) -> list[str]:
         """Of ids, once it is over: why they are not known."""
