@@ -11,6 +11,7 @@ from ..linux import program_file
 from ..linux.program_file import Program
 from . import Postmaster, Request, layout, probes
 from .calibration import Calibration
+from .query_ids import NO_PROBE
 
 _AT_FIRST_S = 0.1
 """So long the start of tracing waits for samples: of a busy server they are there by then."""
@@ -23,9 +24,6 @@ _OTHERS_S = 60.0
 keep probes in the queries of all."""
 _TOO_FEW = "query ids: too few statements ran to find out where they are"
 _TOO_LATE = "query ids of a server that ran too few statements while its program had probes"
-_NO_PROBE = (
-    "query ids of the server started since: its program has no probe that tells where they are"
-)
 _UNSEEN = "the statements of some reads: what their backends show of themselves was being changed"
 
 
@@ -143,7 +141,7 @@ class Light:
                 shown.expect_ids()
                 known.over.discard(owner)
             else:
-                self._say(_NO_PROBE)
+                self._say(NO_PROBE)
         memory.sampled = _THREADS if owner in known.waiting() else 0
         self._tell(place, shown)
 
