@@ -194,7 +194,8 @@ def test_without_memory_the_probe_stays(server: Server, monkeypatch: pytest.Monk
     with small.connect() as connection:
         pid = connection.info.backend_pid
         with trace(pid, probe_type=PROBE_TYPE, queries="full") as tracer:
-            (votes,) = (each.votes for each in ids_of(tracer)._binaries.values())
+            (each,) = ids_of(tracer)._binaries.values()
+            (votes,) = each.votes.values()
             end = time.monotonic() + WITHIN_S
             while not votes.failure():
                 assert time.monotonic() < end

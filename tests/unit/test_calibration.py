@@ -59,7 +59,9 @@ class Backend:
 
     def statement(self, query_id: int | None) -> None:
         self.state(RUNNING, text=True)
-        if query_id is not None:
+        if query_id == 0:  # as each simple query does first
+            self.query_id(0, force=True)
+        elif query_id is not None:
             self.query_id(query_id)
             self.query_id(query_id ^ 7)  # of a function's: the first is kept
         self._pass(self.chance.randint(10_000, 10**9))
@@ -129,7 +131,7 @@ def test_fields_are_found_wherever_they_are(places: list[int], seed: int) -> Non
     hidden = Offsets(4, 8, state, start, RUNNING, query_id)
     calibration = calibrated(busy(hidden, statements=60, seed=seed).samples)
     assert (calibration.offsets(), calibration.failures()) == (hidden, [])
-    assert calibration.is_over()
+    assert (calibration.is_over(), calibration.missing()) == (True, [])
 
 
 def test_without_query_ids() -> None:
@@ -141,6 +143,31 @@ def test_without_query_ids() -> None:
     assert calibration.is_over()
     calibration = calibrated(backend.samples)  # they may still come
     assert (calibration.is_over(), calibration.failures()) == (False, [])
+
+
+MANY = 6000
+"""Samples of one that shows nothing more however many there are."""
+
+
+def test_what_never_comes_is_not_waited_for_for_ever() -> None:
+    """The probes stay in every query until it is over."""
+    silent, no_ids = Backend(7, PLACES), Backend(8, PLACES)
+    silent.silent = True
+    while len(silent.samples) < MANY:
+        silent.statement(5)
+    while len(no_ids.samples) < MANY:
+        no_ids.statement(0)
+    calibration = calibrated(silent.samples)
+    assert (calibration.is_over(), calibration.offsets()) == (True, None)
+    (why,) = calibration.missing()
+    assert "track_activities = off" in why
+    calibration = calibrated(no_ids.samples)
+    assert calibration.is_over()
+    assert calibration.offsets() == PLACES._replace(query_id=None)
+    (why,) = calibration.missing()
+    assert why.startswith("none was reported")
+    calibration = calibrated(silent.samples, ids=False)
+    assert (calibration.is_over(), calibration.missing()) == (True, [])
 
 
 def test_it_takes_more_than_one_statement() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from child import Child
-from pgtrace.engines import Probed, Request, layout, select
+from pgtrace.engines import Probed, Request, Tier, layout, select
 from pgtrace.errors import UnsupportedError
 from pgtrace.linux import namespaces, program_file
 from pgtrace.postgres import binary, proc
@@ -228,6 +228,23 @@ def test_light_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (master.entry, master.text) == (len("MyBEEntry"), len("debug_query_string"))
     with pytest.raises(ValueError, match="when a query ends"):
         asked_with(own, TraceOptions(charge=True, queries="light", per_query=True))
+
+
+@pytest.mark.parametrize("tier", ["light", "full"])
+def test_query_ids_are_looked_for_in_servers_that_compute_them(
+    monkeypatch: pytest.MonkeyPatch, tier: Tier
+) -> None:
+    """In the others they would be waited for as long as tracing lasts."""
+    monkeypatch.setattr(targets, "all_unfollowed", lambda *_: {})
+    monkeypatch.setattr(binary, "variable_address", lambda pid, name: len(name))
+    with Child("sleep", "60") as other:  # of another binary
+        servers = server(os.getpid(), "17.6"), server(other.pid, "17.6")
+        monkeypatch.setattr(targets, "computes_query_ids", lambda one: one == servers[1])
+        asked = asked_with(Target.of_servers(servers), TraceOptions(queries=tier))
+        assert asked.query_ids == {program_file.identity(f"/proc/{other.pid}/exe")}
+        assert [each.query_ids for each in asked.postmasters] == [False, True]
+        none = asked_with(Target.of_servers(servers), TraceOptions(queries="none"))
+        assert (none.query_ids, none.postmasters[1].query_ids) == (frozenset(), False)
 
 
 @pytest.mark.parametrize("missing", ["MyBEEntry", "debug_query_string"])

@@ -105,7 +105,7 @@ class Attachments:
         path = Path(f"/proc/{new.pid}/exe")
         aio = self._request.aio and new.aio
         if binary:
-            self._attach_later("queries", lambda: self._attach_to_another(binary, aio=aio))
+            self._attach_later("queries", lambda: self._attach_to_another(binary, new, aio=aio))
         elif aio and new.io_workers:
             self._attach_later("charging reads of I/O workers", lambda: self._ask_in(path))
         self._note_waits(new)
@@ -146,7 +146,8 @@ class Attachments:
             before = self._object.attached
             try:
                 missing += self._attach_to(*each)
-                missing += self._attach_ids(*each)
+                if each[0].identity in request.query_ids:
+                    missing += self._attach_ids(*each)
             except PgtraceError as error:
                 if len(refused) + 1 == len(request.binaries):
                     raise
@@ -195,7 +196,7 @@ class Attachments:
         if program_file.identity(f"/proc/{postmaster.pid}/exe") in self._waited_in:
             self.waits.add(postmaster.pid)
 
-    def _attach_to_another(self, binary: Program, *, aio: bool) -> list[str]:
+    def _attach_to_another(self, binary: Program, new: Postmaster, *, aio: bool) -> list[str]:
         everybody, missing = [(binary, -1)], []
         if self.query_source in COUNT_CALLS:
             missing += self._attach_to(binary, -1)
@@ -204,6 +205,6 @@ class Attachments:
                 missing += self._attach_waits(everybody)
             missing += self._attach_io_workers(everybody)
         # Last: what it keeps is not to be detached since something else failed
-        if self.query_source in COUNT_CALLS:
+        if self.query_source in COUNT_CALLS and new.query_ids:
             missing += self._attach_ids(binary, -1)
         return missing

@@ -21,6 +21,9 @@ _MOST = 100
 """Samples of one field after which it is given up."""
 _MOST_ALIKE = 1000
 """The same, while hardly any shows anything else than the others."""
+_MOST_IN_ALL = 5000
+"""Samples after which nothing more is waited for: a backend that shows nothing has no sample of any
+field, nor one that reports no id any of that."""
 _FEW = 10
 """Samples of one kind are no longer hardly any,"""
 _FEWEST_ALIKE = 2
@@ -29,6 +32,11 @@ _FITS = 0.9
 """In so many samples of a field its place fits: not all processes report as backends do."""
 _STEPS = 64
 """By so much at most the count of changes grows between two samples."""
+_SILENT = (
+    "its backends show nothing of what they run, as with track_activities = off: statements are "
+    "told by their texts"
+)
+_NO_IDS = "none was reported in the first statements, and later ones are not looked for"
 _SLACK_US = 1000
 _EPOCH_US = 946_684_800_000_000
 """2000-01-01, from where PostgreSQL counts, in microseconds of Unix time."""
@@ -140,10 +148,10 @@ class _Thread:
 
 
 class Calibration:
-    """Of one binary. With `ids`, also of query ids."""
+    """Of one user's servers that run one binary. With `ids`, also of query ids."""
 
-    def __init__(self, *, ids: bool) -> None:
-        self._ids = ids
+    def __init__(self, *, ids: bool = False) -> None:
+        self.ids = ids
         self._threads: dict[int, _Thread] = {}
         self._running: Counter[int] = Counter()
         self._changes, self._pid = Votes(_FEWEST), Votes(_FEWEST)
@@ -189,7 +197,7 @@ class Calibration:
             "st_state": self._state,
             "st_activity_start_timestamp": self._start,
         }
-        if self._ids:
+        if self.ids:
             named["st_query_id"] = self._query_id
         return [
             f"{name} was found {why}" for name, each in named.items() if (why := each.failure())
@@ -197,10 +205,29 @@ class Calibration:
 
     def is_over(self) -> bool:
         """Whether more samples would tell nothing more."""
+        if self.samples >= _MOST_IN_ALL:
+            return True
         offsets, failures = self.offsets(), self.failures()
         if offsets is None:
             return bool(failures)
-        return not self._ids or offsets.query_id is not None or bool(failures)
+        return not self.ids or offsets.query_id is not None or bool(failures)
+
+    def expect_ids(self) -> None:
+        """From now on also of query ids."""
+        self.ids = True
+        self._start.kinds = 3
+
+    def missing(self) -> list[str]:
+        """Of ids, once it is over: why they are not known."""
+        failures = [f"in the server's memory {each}" for each in self.failures()]
+        offsets = self.offsets()
+        if failures or not self.ids or (offsets and offsets.query_id is not None):
+            return failures
+        return [_NO_IDS if offsets else _SILENT]
+
+    def close(self) -> None:
+        """No more samples come: what they would be compared with is not kept."""
+        self._threads.clear()
 
     def _look(self, thread: _Thread, entry: bytes, realtime_ns: int) -> None:
         words, before = _WORDS.unpack(entry), _WORDS.unpack(thread.entry)

@@ -42,7 +42,7 @@ from .io_workers import IoWorkers
 from .light import Light
 from .map_sizes import Room
 from .postmasters import Postmasters
-from .query_ids import QueryIds
+from .query_ids import NO_PROBE, QueryIds
 from .slot_sums import ReadsByQuery
 from .slot_table import BEGUN_BEFORE, SlotPool
 from .statement_table import StatementTable
@@ -277,7 +277,9 @@ class LibbpfEngine:
         place = self._postmasters.place(old)
         if self._light:
             self._light.follow(place, new, binary)
-        self._join(place, new)
+        told = self._join(place, new)
+        if not told and NO_PROBE not in self.not_measured:
+            self.not_measured.append(NO_PROBE)
         self._postmasters.follow(place, new)
 
     def let_go_of_orphans(self) -> None:
@@ -449,10 +451,11 @@ class LibbpfEngine:
     def _attach_asking(self, binary: Program, pid: int) -> str | None:
         return self._io_workers.attach(binary, pid)
 
-    def _join(self, place: int, postmaster: Postmaster) -> None:
+    def _join(self, place: int, postmaster: Postmaster) -> bool:
+        """Whether anything tells the query ids that it computes, in the full tier."""
         self._io_workers.join(place, postmaster)
-        if self._query_ids:
-            self._query_ids.join(place, postmaster)
+        told = self._query_ids is None or self._query_ids.join(place, postmaster)
+        return told or not postmaster.query_ids
 
     def _take_record(self, data: bytes) -> None:
         if data[0] == layout.RECORD_SAMPLE:

@@ -16,6 +16,9 @@ _FEWEST = 4
 """An id is 64 bits of a hash: no other field has it by chance."""
 _AT_ONCE = 4
 """Samples between two looks."""
+NO_PROBE = (
+    "query ids of the server started since: its program has no probe that tells where they are"
+)
 _LONGS = struct.Struct(f"<{layout.ENTRY // 8}Q")
 
 
@@ -25,15 +28,15 @@ class _Binary:
 
     links: list[Callable[[], object]] = field(default_factory=list)
     """Of the probe that tells ids."""
-    places: set[int] = field(default_factory=set)
-    """Of the servers, in layout.Live."""
-    votes: Votes = field(default_factory=lambda: Votes(_FEWEST))
-    found: int = 0
-    """Where in a PgBackendStatus they are; 0: not found."""
+    owners: dict[int, int] = field(default_factory=dict)
+    """The users of the servers that compute ids, by the servers' places in layout.Live."""
+    votes: dict[int, Votes] = field(default_factory=dict)
+    """By these users: they may have theirs show anything, and are believed for their own."""
+    found: dict[int, int] = field(default_factory=dict)
+    """Where in a PgBackendStatus ids are, by these users."""
 
-    @property
-    def is_over(self) -> bool:
-        return bool(self.found or self.votes.failure())
+    def is_over(self, owner: int) -> bool:
+        return owner in self.found or bool(self.votes[owner].failure())
 
 
 class QueryIds:
@@ -55,19 +58,24 @@ class QueryIds:
         known.links += self._object.since(before)
         return missing
 
-    def join(self, place: int, postmaster: Postmaster) -> None:
-        """A server is traced, or comes in the place of one that was."""
+    def join(self, place: int, postmaster: Postmaster) -> bool:
+        """A server is traced, or comes in the place of one that was. Whether anything tells ids
+        there: once the probe is gone, nothing does of another user's.
+        """
         for each in self._binaries.values():
-            each.places.discard(place)
+            each.owners.pop(place, None)
         identity = program_file.identity(f"/proc/{postmaster.pid}/exe")
         known = self._binaries.get(identity) if identity else None
         memory = self._live.memory[place]
         memory.query_id = memory.sampled = 0
-        if known is None or not postmaster.entry:
-            return
-        known.places.add(place)
-        memory.query_id = known.found
-        memory.sampled = 0 if known.is_over else _AT_ONCE
+        if known is None:
+            return False
+        owner = postmaster.uid
+        if postmaster.entry and postmaster.query_ids:
+            known.owners[place] = owner
+            known.votes.setdefault(owner, Votes(_FEWEST))
+            self._tell(known, place)
+        return bool(known.links) or owner in known.found
 
     def take(self, data: bytes) -> None:
         """One sample: an entry in which the id is that was told of its query."""
@@ -75,26 +83,35 @@ class QueryIds:
         place = self._live.place_of(sample.postmaster)
         longs = _LONGS.unpack(bytes(sample.entry))
         for each in self._binaries.values():
-            if place in each.places and not each.is_over:
-                each.votes.add(i * 8 for i, long in enumerate(longs) if long == sample.argument)
+            owner = each.owners.get(place) if place is not None else None
+            if owner is not None and not each.is_over(owner):
+                found = (i * 8 for i, long in enumerate(longs) if long == sample.argument)
+                each.votes[owner].add(found)
 
     def look(self) -> None:
         """Let go of the probe where it is known where ids are."""
         for each in self._binaries.values():
-            if each.is_over:
+            if not each.links:
                 continue
-            each.found = each.votes.place() or 0
-            for place in each.places:
-                memory = self._live.memory[place]
-                memory.sampled = 0 if each.is_over else _AT_ONCE
-                memory.query_id = each.found
-            if each.found:
+            users = set(each.owners.values())
+            for owner in users - each.found.keys():
+                if found := each.votes[owner].place():
+                    each.found[owner] = found
+            for place in each.owners:
+                self._tell(each, place)
+            if users and users <= each.found.keys():
                 self._object.let_go(each.links)
                 each.links.clear()
 
     def close(self) -> None:
         """Let go of the memory: who handles an error may know this for longer."""
         del self._live
+
+    def _tell(self, binary: _Binary, place: int) -> None:
+        """What servers of the same user showed."""
+        owner, memory = binary.owners[place], self._live.memory[place]
+        memory.query_id = binary.found.get(owner, 0)
+        memory.sampled = _AT_ONCE if binary.links and not binary.is_over(owner) else 0
 
     def shown(self, task: layout.Task) -> int:
         """The id that a task shows of what it runs; 0: it shows none, or may not be looked into."""

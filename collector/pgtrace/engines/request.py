@@ -56,6 +56,8 @@ class Postmaster(NamedTuple):
     """The user as whom it runs."""
     start_time_ticks: int = 0
     """As a Member has it."""
+    query_ids: bool = False
+    """It computes them, and shows what its backends run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +120,8 @@ class Request:
     most_tasks: int = 64
     by_file: bool = False
     """Each file has an entry of its own in Engine.files()."""
-    query_ids: bool = False
-    """The server computes them."""
+    query_ids: frozenset[Identity] = frozenset()
+    """The programs of servers that compute them: others are not to wait for what never comes."""
     light: bool = False
     """Queries are looked up in their backends' memory: `binaries` is empty then."""
     programs: frozenset[Identity] = frozenset()

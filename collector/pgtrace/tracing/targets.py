@@ -180,7 +180,8 @@ class Target:
             )
         meant = {b.pid for b in members}
         hidden = why_not_light(followed) if light else {}
-        computing = options.queries != "none" and any(map(computes_query_ids, followed))
+        asked = followed if options.queries != "none" else []
+        computing = [s for s in asked if computes_query_ids(s)]
         full = options.queries == "full" and computing
         shown = [s for s in followed if full or (light and s.postmaster_pid not in hidden)]
         masters = tuple(postmaster(s, memory=s in shown) for s in self.servers)
@@ -207,7 +208,7 @@ class Target:
             light=light,
             calibrate=binaries if light and any(master.entry for master in masters) else (),
             programs=frozenset(program.identity for program in opened.values()),
-            query_ids=computing,
+            query_ids=frozenset(program.identity for program, _ in _binaries(computing, opened)),
             unfollowed=frozenset(why),
             not_measured=(
                 *(
@@ -307,7 +308,8 @@ def postmaster(server: Server, *, memory: bool = False) -> Postmaster:
     workers, uring = method == _WORKER, method == _URING
     size, uid = server.block_size or BLOCK_SIZE, server.postmaster.uid
     since, aio = server.postmaster.start_time_ticks, has_aio(server)
-    return Postmaster(pid, name, workers, uring, entry, text, wait, aio, size, uid, since)
+    ids = memory and computes_query_ids(server)
+    return Postmaster(pid, name, workers, uring, entry, text, wait, aio, size, uid, since, ids)
 
 
 def has_aio(server: Server) -> bool:
