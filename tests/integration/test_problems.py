@@ -41,7 +41,7 @@ _MASKS = [
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
     (r"[·▁▂▃▄▅▆▇█]+", "STRIP"),
     # Whether others waited, and which relation took longest, is chance
-    (r", and for read-ahead on its way, locks or memory for [^;.]*", ""),
+    (r", and for read-ahead on its way, locks or memory for [\d.]+ [nµm]?s", ""),
     (r"; [<>\d.]+ % was (?:in|for|the) .*?(?=; |\.$|…$)", ""),
     (r"; [<>\d.]+ % was (?:in|for|the) .*?(?=; |\.$|…$)", ""),
     (r"waited for \w+ for", "waited for DEVICE for"),
