@@ -8,6 +8,7 @@ import pytest
 
 from pgtrace.engines import Postmaster, layout, query_ids
 from pgtrace.engines.libbpf_engine import LibbpfEngine
+from pgtrace.engines.postmasters import Postmasters
 from pgtrace.engines.query_ids import QueryIds
 
 MINE, THEIRS = 100, 200
@@ -135,6 +136,7 @@ def test_it_is_said_where_nothing_tells_them(kept: Kept, live: layout.Live) -> N
     engine = LibbpfEngine.__new__(LibbpfEngine)
     engine._attachments = engine._io_workers = nothing
     engine._live, engine._query_ids, engine._light = live, ids, None
+    engine._postmasters = Postmasters(live, [server(1, THEIRS)], set)
     engine._no_uring, engine.not_measured = None, []
     engine.follow_postmaster(1, server(2, THEIRS), None)
     engine.follow_postmaster(2, server(3, MINE, ids=False), None)
