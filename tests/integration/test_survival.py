@@ -556,6 +556,38 @@ def test_a_second_signal_keeps_the_capture(
     assert any("not waited for" in why for why in taken.probes.not_measured)
 
 
+NAMES_TAKE_A_WHILE = """
+import time
+from pgtrace.postgres.relations import Relations
+def ask(self, connection, *, last=False, true=Relations.ask):
+    if last:
+        time.sleep(1)
+    true(self, connection, last=last)
+Relations.ask = ask
+"""
+
+
+@pytest.mark.parametrize("numbers", ["SIGHUP " * 4, "SIGTERM SIGHUP " * 2], ids=["breaks", "ends"])
+def test_a_terminal_that_goes_away_hurries_nobody(
+    cluster: PrivateCluster, connection: Connection, tmp_path: Path, numbers: str
+) -> None:
+    """As where the connection of `sudo pgtrace` breaks, or its session is ended: what comes within
+    milliseconds is one wish."""
+    output = tmp_path / "o.json"
+    arguments = ("capture", connection.info.backend_pid, "--dsn", cluster.dsn(), "-o", output)
+    with Pgtrace(*arguments, command=patched(NAMES_TAKE_A_WHILE)) as tracer:
+        tracer.attached()
+        connection.execute("select count(*) from tbl_cost_align")
+        for name in numbers.split():
+            tracer.send(signal.Signals[name])
+            time.sleep(0.02)
+        code, _, err = tracer.ended()
+    assert code == 0, err
+    taken = captured(output)
+    assert not [why for why in taken.probes.not_measured if why.startswith("names")]
+    assert any("tbl_cost_align" in (reads.relation or "") for reads in taken.backends[0].io)
+
+
 SLOW_REPORT = """
 import time
 from pgtrace.reporters.terminal import capture_report
