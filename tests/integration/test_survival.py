@@ -522,6 +522,22 @@ def test_a_report_that_cannot_be_printed(connection: Connection, tmp_path: Path)
     assert captured(kept).backends
 
 
+def test_json_that_nobody_reads_any_more(connection: Connection, tmp_path: Path) -> None:
+    """As where it was to go to another host, by a connection that broke meanwhile."""
+    reading, writing = os.pipe()
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    arguments = ("capture", connection.info.backend_pid, "--json")
+    with Pgtrace(*arguments, stdout=writing, env=environment) as tracer:
+        os.close(writing)
+        tracer.attached()
+        os.close(reading)
+        connection.execute(QUERY)
+        code, _, err = tracer.stop()
+    (kept,) = tmp_path.glob("*.json")
+    assert (code, err.splitlines()[-1].endswith(f"The capture was kept: {kept}")) == (1, True), err
+    assert captured(kept).backends[0].queries[0].calls == 1
+
+
 SLOW_NAMES = """
 import time
 from pgtrace.postgres.relations import Relations
