@@ -92,6 +92,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run pgtrace with `argv`, by default the process's, and return its exit code."""
     args = argparse.Namespace(verbose=False, quiet=False)
+    code = 0
     try:
         if IS_PROGRAM:
             _prepare_program()
@@ -104,8 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"{error}. {few}: {_REASONS[errno.EMFILE]}" if few in str(error) else str(error))
         code = error.exit_code
     except BrokenPipeError:
-        # The reader has seen enough, as in `pgtrace report F | head`.
-        code = 0
+        pass  # the reader has seen enough, as in `pgtrace report F | head`: the code is as before
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as error:

@@ -1,5 +1,6 @@
 """How tracing begins and ends: what it touches meanwhile, and that nothing is left of it."""
 
+import errno
 import os
 import platform
 import re
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import NoReturn
 
 import pytest
 
@@ -319,6 +321,26 @@ def test_two_tracers_end_one_after_the_other(connection: Connection) -> None:
     one, two = (tracer.capture().backends[0].queries for tracer in (first, second))
     assert [query.text for query in one] == ["select $1"]
     assert {query.text for query in two} == {"select $1", "select $1, $2"}
+
+
+def test_nothing_is_left_where_there_can_be_no_child(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a program that goes on: it lets go by itself, for which the kernel has it wait."""
+
+    def refuse() -> NoReturn:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    before = held_by()
+    with (
+        trace(connection.info.backend_pid, probe_type="tracepoint") as tracer,
+        monkeypatch.context() as patch,
+    ):
+        assert held_by() > before
+        patch.setattr(os, "fork", refuse)
+        tracer.stop()
+    assert held_by() == before
+    assert lowered(connection.info.backend_pid)
 
 
 @pytest.mark.alone

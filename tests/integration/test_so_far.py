@@ -216,6 +216,35 @@ def test_root_follows_nobody_to_where_it_is_written(
     assert (theirs / "o.json").stat().st_uid == UID
 
 
+SLOW_DISK = """
+import os, time
+from pgtrace.files import so_far
+so_far._END_S = 0.2
+def write(self, taken, true=so_far.SoFar._write):
+    os.fsync = lambda _: time.sleep(600)
+    return true(self, taken)
+so_far.SoFar._write = write
+"""
+
+
+@pytest.mark.parametrize("whose", ["root", "theirs"])
+def test_of_what_a_slow_disk_has_not_taken_at_the_end_nothing_is_left(
+    connection: Connection, theirs: Path, tmp_path: Path, whose: str
+) -> None:
+    """Nor where a child of the child writes it, which has become the directory's owner."""
+    directory = theirs if whose == "theirs" else tmp_path
+    output = directory / "o.json"
+    arguments = ("capture", connection.info.backend_pid, "-o", output)
+    with Pgtrace(*arguments, command=patched(SOON + SLOW_DISK)) as tracer:
+        tracer.attached()
+        wait_for(lambda: list(directory.glob(".pgtrace-*")))
+        connection.execute(QUERY)
+        code, _, err = tracer.stop()
+    assert code == 0, err
+    assert list(directory.iterdir()) == [output]
+    assert reads_of_query(documents.load(output)) == 1
+
+
 @pytest.mark.parametrize("to", ["/dev/stdout", "fifo"])
 def test_a_stream_has_nothing_beside_it(connection: Connection, tmp_path: Path, to: str) -> None:
     """Of what is written into one, nothing can be taken back."""

@@ -522,6 +522,22 @@ def test_a_report_that_cannot_be_printed(connection: Connection, tmp_path: Path)
     assert captured(kept).backends
 
 
+def test_json_that_nobody_reads_any_more(connection: Connection, tmp_path: Path) -> None:
+    """As where it was to go to another host, by a connection that broke meanwhile."""
+    reading, writing = os.pipe()
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    arguments = ("capture", connection.info.backend_pid, "--json")
+    with Pgtrace(*arguments, stdout=writing, env=environment) as tracer:
+        os.close(writing)
+        tracer.attached()
+        os.close(reading)
+        connection.execute(QUERY)
+        code, _, err = tracer.stop()
+    (kept,) = tmp_path.glob("*.json")
+    assert (code, err.splitlines()[-1].endswith(f"The capture was kept: {kept}")) == (1, True), err
+    assert captured(kept).backends[0].queries[0].calls == 1
+
+
 SLOW_NAMES = """
 import time
 from pgtrace.postgres.relations import Relations
@@ -554,6 +570,38 @@ def test_a_second_signal_keeps_the_capture(
     taken = captured(output)
     assert taken.backends[0].queries[0].calls == 1
     assert any("not waited for" in why for why in taken.probes.not_measured)
+
+
+NAMES_TAKE_A_WHILE = """
+import time
+from pgtrace.postgres.relations import Relations
+def ask(self, connection, *, last=False, true=Relations.ask):
+    if last:
+        time.sleep(1)
+    true(self, connection, last=last)
+Relations.ask = ask
+"""
+
+
+@pytest.mark.parametrize("numbers", ["SIGHUP " * 4, "SIGTERM SIGHUP " * 2], ids=["breaks", "ends"])
+def test_a_terminal_that_goes_away_hurries_nobody(
+    cluster: PrivateCluster, connection: Connection, tmp_path: Path, numbers: str
+) -> None:
+    """As where the connection of `sudo pgtrace` breaks, or its session is ended: what comes within
+    milliseconds is one wish."""
+    output = tmp_path / "o.json"
+    arguments = ("capture", connection.info.backend_pid, "--dsn", cluster.dsn(), "-o", output)
+    with Pgtrace(*arguments, command=patched(NAMES_TAKE_A_WHILE)) as tracer:
+        tracer.attached()
+        connection.execute("select count(*) from tbl_cost_align")
+        for name in numbers.split():
+            tracer.send(signal.Signals[name])
+            time.sleep(0.02)
+        code, _, err = tracer.ended()
+    assert code == 0, err
+    taken = captured(output)
+    assert not [why for why in taken.probes.not_measured if why.startswith("names")]
+    assert any("tbl_cost_align" in (reads.relation or "") for reads in taken.backends[0].io)
 
 
 SLOW_REPORT = """

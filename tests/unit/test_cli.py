@@ -118,6 +118,18 @@ def test_every_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixt
             ["attach", "--json", "--per-query", "1"],
             "--per-query is for the screen: --json prints each query as it ends",
         ),
+        *(
+            (
+                ["attach", "--per-query", "--queries", tier, "1"],
+                f"--per-query: with --queries {tier} nothing tells when a query ends; "
+                "type --queries full, or leave --queries out",
+            )
+            for tier in ("light", "none")
+        ),
+        (
+            ["attach", "--json", "--per-query", "--queries", "light", "1"],
+            "--per-query is for the screen: --json prints each query as it ends",
+        ),
         (["report"], "the following arguments are required: FILE; see `pgtrace report --help`"),
         (["list", "--verb"], "unrecognized arguments: --verb; see `pgtrace list --help`"),
         (["--verb", "list"], "unrecognized arguments: --verb; see `pgtrace --help`"),

@@ -118,7 +118,7 @@ def test_a_child_that_is_killed_costs_nothing_else(
     """As the kernel does it where memory is short."""
     said, began = list[str](), list[int]()
 
-    def hang(_data: bytes, _path: Path, *, force: bool) -> str:
+    def hang(_data: bytes, _path: Path, **_: object) -> str:
         time.sleep(60)
         return ""
 
@@ -139,6 +139,78 @@ def test_a_child_that_is_killed_costs_nothing_else(
     written.remove()
     assert len(said) == 1
     assert "the child that was to write it ended with -9. Until" in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def begun(directory: Path) -> list[Path]:
+    """Files that are not whole."""
+    return list(directory.glob(".pgtrace-*"))
+
+
+def test_what_a_slow_disk_has_not_taken_at_the_end_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(30))
+    monkeypatch.setattr(so_far, "_END_S", 0.2)
+    written = started(tmp_path / "o.json")
+    wait_for(lambda: written.look(some_capture, time.monotonic_ns()) or begun(tmp_path))
+    (tmp_path / "o.json").write_text("whole")
+    written.remove()
+    assert list(tmp_path.iterdir()) == [tmp_path / "o.json"]
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL does not end who waits for it. What it leaves there is said."""
+    said, kill = list[str](), os.kill
+    killed: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(30))
+    monkeypatch.setattr(so_far, "_END_S", 0.2)
+    monkeypatch.setattr(forked, "_END_S", 0.2)
+    monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
+    written = SoFar(tmp_path / "o.json", force=False, say=said.append)
+    wait_for(lambda: written.look(some_capture, time.monotonic_ns()) or begun(tmp_path))
+    began = time.monotonic()
+    written.remove()
+    assert time.monotonic() - began < 15
+    (left,) = begun(tmp_path)
+    assert len(said) == 1
+    assert f"o.json.partial, and {left.name} beside it, could not be removed" in said[0]
+    (child,) = killed
+    kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_the_next_child_removes_what_was_left_by_one_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the kernel does it where memory is short, minute after minute."""
+    said, began = list[str](), list[int]()
+
+    def remembered(work: Callable[[], None], kept: Iterable[int] | None) -> int:
+        began.append(left_running(work, kept))
+        return began[-1]
+
+    def hang(file: int) -> None:
+        if len(began) < 2:  # as those who were forked before were
+            time.sleep(30)
+        fsync(file)
+
+    left_running, fsync = forked.left_running, os.fsync
+    monkeypatch.setattr(forked, "left_running", remembered)
+    monkeypatch.setattr(os, "fsync", hang)
+    written = SoFar(tmp_path / "o", force=False, say=said.append)
+    seen_before = set[Path]()
+    for number in range(2):
+        wait_for(lambda n=number: written.look(some_capture, time.monotonic_ns()) or began[n:])
+        wait_for(lambda: set(begun(tmp_path)) - seen_before)
+        seen_before.update(begun(tmp_path))
+        os.kill(began[number], signal.SIGKILL)
+    seen(written)
+    wait_for(lambda: written.look(some_capture, 0) or not written.is_writing)
+    assert list(tmp_path.iterdir()) == [tmp_path / "o.partial"]
+    written.remove()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,6 +47,11 @@ class AttachCommand:
         if args.json and (args.every or args.per_query):
             option = "--every" if args.every else "--per-query"
             raise UsageError(f"{option} is for the screen: --json prints each query as it ends")
+        if args.per_query and args.queries not in (None, "full"):
+            raise UsageError(
+                f"--per-query: with --queries {args.queries} nothing tells when a query ends; type "
+                "--queries full, or leave --queries out"
+            )
         with session.attached(
             args, find_target.find_one, literals=args.literals or not args.json, per_query=True
         ) as parts:

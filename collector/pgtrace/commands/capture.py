@@ -1,6 +1,7 @@
 """pgtrace capture: one shot."""
 
 import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import stderr
-from ..errors import PgtraceError
+from ..errors import PgtraceError, reason
 from ..terminal_text import escape
 from . import find_target, notes, session, tracing_options
 
@@ -108,14 +109,14 @@ def _deliver(
     taken: "Capture", args: argparse.Namespace, stopper: "Stopper", so_far: "SoFar | None"
 ) -> None:
     """Write it, and print what was asked for; if that fails, keep it elsewhere and say so."""
-    from ..errors import LeftError
     from ..files import output_file
     from ..model import encoding
 
     try:
         data = encoding.encode(taken)
     except Exception as error:
-        print(_report(taken), end="", flush=True)
+        with contextlib.suppress(OSError):  # what is wrong is said in any case
+            print(_report(taken), end="", flush=True)
         raise PgtraceError(f"no file can be made of the capture: {error}; see above") from error
     if args.output:
         try:
@@ -125,6 +126,12 @@ def _deliver(
         notes.note(args, wrote)
         if so_far:
             so_far.remove()
+    _print(taken, data, args, stopper)
+
+
+def _print(taken: "Capture", data: bytes, args: argparse.Namespace, stopper: "Stopper") -> None:
+    from ..errors import LeftError
+
     try:
         with stopper.may_leave():
             if args.json:
@@ -133,13 +140,13 @@ def _deliver(
                 print(_report(taken), end="")
             if sys.stdout:  # closed by who started us, which a file has no need of
                 sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except LeftError as error:
         if args.output:
             return
         raise LeftError(f"{error}. {_keep(data, args)}") from error
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and (args.output or not args.json):
+            return  # it is written, or somebody has seen enough of a report
         if args.output:
             raise
         raise PgtraceError(
@@ -165,12 +172,15 @@ def _keep(data: bytes, args: argparse.Namespace, shown: "Capture | None" = None)
     kept = rescue.keep(data, args.output)
     if kept:
         return f"The capture was kept: {kept}"
-    if shown is None:
+    if shown is None or sys.stdout is None:
         return "No file system has room for the capture"
-    if sys.stdout.isatty():
-        print(_report(shown), end="", flush=True)
-        return "No file system has room for the capture: its report is above"
-    print(data.decode(), end="", flush=True)
+    try:
+        if sys.stdout.isatty():
+            print(_report(shown), end="", flush=True)
+            return "No file system has room for the capture: its report is above"
+        print(data.decode(), end="", flush=True)
+    except OSError as error:
+        return f"No other file system has room either, nor can stdout be written: {reason(error)}"
     return "No other file system has room either: the capture went to stdout"
 
 

@@ -1,6 +1,7 @@
 """pgtrace compare: whether B differs from A, and in what."""
 
 import argparse
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -112,11 +113,12 @@ class CompareCommand:
         found.b.file = "stdin" if args.b_file == "-" else args.b_file or found.a.file
         drawn = forms.FORMS[args.format](found, width(args.output is not None))
         if args.output is None:
-            sys.stdout.write(drawn)
+            with contextlib.suppress(BrokenPipeError):  # what is so is so whether it is read or not
+                sys.stdout.write(drawn)
+                sys.stdout.flush()
         else:
             notes.note(args, output_file.write(drawn.encode(), args.output, args.force))
         if so := [each.text for each in found.conditions if each.outcome == "true"]:
-            sys.stdout.flush()
             raise ConditionError(f"--fail-if: {', '.join(so)}: true")
         return 0
 

@@ -58,19 +58,25 @@ class DoctorCommand:
             kernel_types.verbose = True
         servers = _server_groups(args.pid)
         found = [*doctor.groups(_try_engines), *_cost(args.measure), *servers]
-        code, said = doctor.exit_code(found), verdict(found)
-        if args.json:
-            import json
-
-            groups = [asdict(group) for group in found]
-            document = {"exit_code": code, "verdict": said, "groups": groups}
-            print(json.dumps(document, indent=2))
-        else:
-            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-            print(*folded(escape(said), width), sep="\n")
-            for group in found:
-                print("", *lines(group, width), sep="\n")
+        code = doctor.exit_code(found)
+        with contextlib.suppress(BrokenPipeError):  # the code is for who does not read on, too
+            _print(found, code, as_json=args.json)
         return code
+
+
+def _print(found: list[Group], code: int, *, as_json: bool) -> None:
+    said = verdict(found)
+    if as_json:
+        import json
+
+        groups = [asdict(group) for group in found]
+        document = {"exit_code": code, "verdict": said, "groups": groups}
+        print(json.dumps(document, indent=2))
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(*folded(escape(said), width), sep="\n")
+    for group in found:
+        print("", *lines(group, width), sep="\n")
 
 
 def lines(group: Group, width: int | None) -> Iterator[str]:

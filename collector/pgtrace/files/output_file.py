@@ -60,9 +60,10 @@ def _status(path: Path | str) -> os.stat_result | None:
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def write(data: bytes, path: Path | str, force: bool = False) -> str:
+def write(data: bytes, path: Path | str, force: bool = False, temporary: str = "") -> str:
     """Write a file, and say that and as whom: nothing is written through a link, nor over a file
-    without `force`; a stream of one's own is written as that is.
+    without `force`; a stream of one's own is written as that is. Until it is whole it is called
+    `temporary` beside that, which a caller who may be killed names: temporary_name().
 
     Raises UsageError if it cannot be.
     """
@@ -77,7 +78,8 @@ def write(data: bytes, path: Path | str, force: bool = False) -> str:
             if uid is None and output_stream.is_one(directory, path.name):
                 output_stream.write_named(directory, path.name, data)
             else:
-                _by(uid, lambda: _replace(data, directory, path.name, force), directory)
+                meanwhile = temporary or temporary_name()
+                _by(uid, lambda: _replace(data, directory, path.name, meanwhile, force), directory)
     except FileExistsError as error:
         raise UsageError(f"{path} exists; --force overwrites it") from error
     except OSError as error:
@@ -89,12 +91,18 @@ def keep(data: bytes, directory: Path) -> Path:
     """Write a file that is nobody else's yet, into a directory. Raises OSError or UsageError."""
     name = _new_name("pgtrace-", ".json")
     with whose_path.entered(directory) as (place, uid):
-        _by(uid, lambda: _replace(data, place, name, force=False), place)
+        meanwhile = temporary_name()
+        _by(uid, lambda: _replace(data, place, name, meanwhile, force=False), place)
     return directory / name
 
 
+def temporary_name() -> str:
+    """One that nobody can guess, of a file that is not whole yet."""
+    return _new_name(".pgtrace-", "")
+
+
 def remove(path: Path) -> None:
-    """Remove a file that write() made, if it is there. Raises OSError or UsageError."""
+    """Remove a file that write() made, or began, if it is there. Raises OSError or UsageError."""
     with whose_path.entered(path.parent) as (directory, uid), suppress(FileNotFoundError):
         _by(uid, lambda: os.unlink(path.name, dir_fd=directory), directory)
 
@@ -149,8 +157,7 @@ def _by(uid: int | None, work: Callable[[], None], directory: int) -> None:
     as_user.call((uid, group), work, {directory}, _MOST_SECONDS)
 
 
-def _replace(data: bytes, directory: int, name: str, force: bool) -> None:
-    temporary = _new_name(".pgtrace-", "")
+def _replace(data: bytes, directory: int, name: str, temporary: str, force: bool) -> None:
     with interrupts.cleaned_up(), _removed(temporary, directory):
         handle = os.open(temporary, _MAKE, 0o600, dir_fd=directory)
         with os.fdopen(handle, "wb") as file:

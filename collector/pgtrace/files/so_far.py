@@ -11,7 +11,7 @@ import shlex
 import shutil
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -57,6 +57,8 @@ class SoFar:
         self._began = 0.0
         self._made_ns = 0
         self._writer: forked.Beside | None = None
+        self._begun: list[str] = []
+        """What children were to call it until it is whole: who is killed leaves it so."""
         self._said = False
         self._asked: datetime | None = None
         self._of: datetime | None = None
@@ -73,9 +75,11 @@ class SoFar:
             return
         self._made_ns, self._began = time.monotonic_ns(), time.monotonic()
         self._next, self._asked = self._began + EVERY_S, datetime.now().astimezone()
+        self._begun.append(output_file.temporary_name())
         try:
             self._writer = forked.Beside(lambda: _marked(capture()), self._write)
         except (OSError, MemoryError) as error:
+            self._begun.pop()
             why = reason(error) if isinstance(error, OSError) else "there is no memory"
             self._tell(f"no child can be made that writes it: {why}")
 
@@ -90,15 +94,24 @@ class SoFar:
         if self._writer:
             if ended := self._writer.ended(within_s=_END_S):
                 self._see(ended)
-            else:
-                self._writer.kill()
+            elif not self._writer.kill():  # nor would any call of ours come back
+                self._say(
+                    f"{self.path}, and {self._begun[-1]} beside it, could not be removed: the disk "
+                    "does not answer"
+                )
+                return
         try:
+            self._remove_begun(self._begun)
             if self._is_own():
                 output_file.remove(self.path)
         except OSError as error:
             self._say(f"{self.path} could not be removed: {reason(error)}")
         except PgtraceError as error:
             self._say(f"{self.path} could not be removed: {error}")
+
+    def _remove_begun(self, names: Sequence[str]) -> None:
+        for name in names:
+            output_file.remove(self.path.with_name(name))
 
     def _is_own(self) -> bool:
         with suppress(OSError):
@@ -128,7 +141,9 @@ class SoFar:
         """In the child: which file that was, or why there is none."""
         with suppress(OSError):  # who traces runs before others, which this need not
             os.setpriority(os.PRIO_PROCESS, 0, 0)
+        *left, temporary = self._begun
         try:
+            self._remove_begun(left)
             data = encoding.encode(taken)
             # Beside the one before; and what else is on this file system is worth more
             free = shutil.disk_usage(self.path.parent).free
@@ -136,7 +151,7 @@ class SoFar:
                 raise UsageError(f"{size(free)} are free in {self.path.parent}")
             if _file_at(self.path) and not self._is_own():
                 raise UsageError("there is another file by now")
-            output_file.write(data, self.path, force=self._is_own())
+            output_file.write(data, self.path, force=self._is_own(), temporary=temporary)
             return b"%d %d" % (_file_at(self.path) or (0, 0))
         except PgtraceError as error:
             return str(error).encode()
@@ -151,10 +166,12 @@ class SoFar:
             number = os.waitstatus_to_exitcode(ended.status)
             self._tell(f"the child that was to write it ended with {number}")
         elif said.replace(" ", "").isdecimal():
+            self._begun.clear()
             device, inode = said.split()
             self._own, self._of = _File(int(device), int(inode)), self._asked
             self._said = False
         else:
+            self._begun.pop()  # who can say so has cleaned up
             self._tell(said)
 
     def _tell(self, why: str) -> None:

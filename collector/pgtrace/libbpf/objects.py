@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from .. import stderr
 from ..errors import UnsupportedError
@@ -357,31 +357,46 @@ def _path(file: int) -> bytes:
 
 @contextlib.contextmanager
 def _held_by_a_child() -> Iterator[None]:
-    """Let a process that nobody waits for be the last to close what is closed in the block."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()
-            if os.fork() == 0:
-                links = _keep_only_links(reader)
-                os.read(reader, 1)  # until the parent has let go of them, or died
-                _all_at_once([functools.partial(os.close, link) for link in links])
-        finally:
-            os._exit(0)
-    os.close(reader)
-    os.waitpid(child, 0)
-    try:
+    """Let a process that nobody waits for be the last to close what is closed in the block. Where
+    there can be none, who closes it waits for the kernel.
+    """
+    with contextlib.ExitStack() as ends:
+        with contextlib.suppress(OSError):
+            reader, writer = os.pipe()
+            ends.callback(os.close, writer)
+            try:
+                child = os.fork()
+                if child == 0:
+                    _hold_links(reader)
+            finally:
+                os.close(reader)
+            os.waitpid(child, 0)
         yield
+
+
+def _hold_links(reader: int) -> NoReturn:
+    """In a child, whose own child does it."""
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            links = _keep_only_links(reader)
+            os.read(reader, 1)  # until the parent has let go of them, or died
+            _all_at_once([functools.partial(os.close, link) for link in links])
     finally:
-        os.close(writer)
+        os._exit(0)
 
 
 def _all_at_once(links: Iterable[Callable[[], object]]) -> None:
     """Let go of each in a thread of its own: so that they wait for the same grace periods."""
-    threads = [threading.Thread(target=link) for link in links]
-    for thread in threads:
-        thread.start()
+    threads = []
+    for link in links:
+        thread = threading.Thread(target=link)
+        try:
+            thread.start()
+        except RuntimeError:  # there can be no more: then one after the other
+            link()
+        else:
+            threads.append(thread)
     for thread in threads:
         thread.join()
 

@@ -91,10 +91,10 @@ class Beside:
             os.close(self._pipe)
         return End(said, status, usage.ru_utime + usage.ru_stime)
 
-    def kill(self) -> None:
-        """End it."""
+    def kill(self) -> bool:
+        """End it. False if that does not end it, as who waits for a disk that does not answer."""
         os.kill(self._pid, signal.SIGKILL)
-        self.ended(within_s=float("inf"))
+        return self.ended(within_s=_END_S) is not None
 
 
 def left_running(work: Callable[[], None], kept: Iterable[int] | None) -> int:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DatabaseError, PgtraceError
+from ...errors import DatabaseError, PgtraceError, reason
 from .. import notes
 
 if TYPE_CHECKING:
@@ -95,10 +95,11 @@ def _hand_over(args: argparse.Namespace, result: "Result") -> None:
             from ..report import width
 
             print(result_report.render(result, width=width(to_file=False)), end="")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
+        if sys.stdout:  # closed by who started us, which a file has no need of
+            sys.stdout.flush()
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and (args.output or not args.json):
+            return  # it is written, or somebody has seen enough of a report
         if args.output:
             raise
         raise PgtraceError(
@@ -123,5 +124,10 @@ def _keep(data: bytes, args: argparse.Namespace) -> str:
     kept = rescue.keep(data, args.output)
     if kept:
         return f"The result was kept: {kept}"
-    print(data.decode(), end="", flush=True)  # also on a terminal: a report is not the result
+    if sys.stdout is None:
+        return "There is no room for the result elsewhere"
+    try:
+        print(data.decode(), end="", flush=True)  # also on a terminal: a report is not the result
+    except OSError as error:
+        return f"There is no room elsewhere either, nor can stdout be written: {reason(error)}"
     return "The result went to stdout: there is no room elsewhere either"
