@@ -404,6 +404,7 @@ def test_relations_that_come_and_go_take_nothing_for_good(
                 connection.execute(f"drop table made_{i}")
             connection.execute("checkpoint")  # it is then that the files go
             wait_for(partial(are_forgotten, tracer, paths), 20)
+            time.sleep(1)  # until others that are gone are missed, too
             wait_for(partial(is_given_back, tracer), 20)
             samples.append((engine_of(tracer).in_use(), len(tracer.engine.files())))
         assert in_operations(tracer, pid) == in_operations(plain, pid)
