@@ -23,7 +23,7 @@ UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 HEAD = re.compile(r"▶ (begun before )?\d\d:\d\d:\d\d  (.*)")
 END = re.compile(r"■ +([\d.,]+ (?:ns|µs|ms|s)) ")
 LOOK = re.compile(r"… +([\d.,]+ (?:ns|µs|ms|s)) ")
-SUM = re.compile(r"▶ [\d:]+  (\d+) queries in this second, (\d+) failed, [\d,]+ reads\n")
+SUM = re.compile(r"▶ [\d:]+  (\d+) quer(?:y|ies) in this second, (\d+) failed, [\d,]+ reads\n")
 
 
 def seconds(text: str) -> float:

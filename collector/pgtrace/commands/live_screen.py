@@ -281,9 +281,10 @@ class TextScreen:
             add_reads(reads, event.reads)
         now = time.strftime("%H:%M:%S")
         errors = sum(event.error for event in events)
+        noun = "query" if len(events) == 1 else "queries"
         self._print("")
         self._say(
-            f"▶ {now}  {units.count(len(events))} queries in this second, {errors} failed, "
+            f"▶ {now}  {units.count(len(events))} {noun} in this second, {errors} failed, "
             f"{self._counted(self._tracer.assembly.reads(reads))}"
         )
         found = self._tracer.assembly.queries(sums)
