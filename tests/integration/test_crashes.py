@@ -35,6 +35,9 @@ SETTINGS = {
 }
 CLOCKS_S = 0.01
 """Times of one clock and of another, which is corrected meanwhile."""
+LATE_S = 0.1
+"""A process may be kept from its CPU between telling its parent that it ends, which writes that to
+the log, and telling all others: see do_exit() in kernel/exit.c."""
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 SYSTEM = {"autovacuum launcher", "background writer", "checkpointer", "walwriter"}
 TOLD = re.compile(
@@ -164,10 +167,10 @@ def test_crash_is_a_gap_and_the_new_processes_are_seen(restless: PrivateCluster)
     # The postmaster, which writes the log, comes to it some time after it has happened
     whens = [when for _, when in said]
     for at_once, began_at, told in zip(killed, times(taken.gaps)[::2], whens[::2], strict=True):
-        assert_in_order(at_once, began_at, told)
+        assert_in_order(at_once, began_at, told + LATE_S)
     over = redone(restless, begin)
     for done, ended_at, told in zip(over, times(taken.gaps)[1::2], whens[1::2], strict=True):
-        assert_in_order(done, ended_at, told)
+        assert_in_order(done, ended_at, told + LATE_S)
     assert times(taken.gaps) == sorted(times(taken.gaps))
     assert taken.gaps[:1] == one
     assert {gap.data_directory for gap in taken.gaps} == {str(restless.kernel_datadir)}
@@ -301,7 +304,7 @@ def test_standby_is_ready_while_it_recovers(standby: PrivateCluster) -> None:
     said = log(standby, begin)
     assert [what for what, _ in said][:2] == ["crash", "ready"]
     (gap,) = taken.gaps
-    assert_in_order(killed, at(gap.began), said[0][1])
+    assert_in_order(killed, at(gap.began), said[0][1] + LATE_S)
     # It says so just before it writes it to its file, by which it is seen
     assert_in_order(said[1][1], at(gap.ended), let_in)
 
