@@ -103,8 +103,8 @@ def test_no_memory_of_it_is_taken_for_that_of_the_program_before(
 def test_what_a_process_runs_by_then_gets_no_probe(
     server: Pretended, monkeypatch: pytest.MonkeyPatch, queries: str
 ) -> None:
-    """But those that run what it ran do: other servers of the same binary lack nothing. In the light
-    tier it goes at once: of these here none is traced, to show anything."""
+    """But those that run what it ran do: other servers of the same binary lack nothing. In the
+    light tier it goes at once: of these here none is traced, to show anything."""
     changed: list[Child] = []
     reached: set[int] = set()
 
