@@ -363,8 +363,13 @@ def test_a_server_under_full_load_is_soon_known(
     small = server(compute_query_id="on", max_connections=80, **SMALL)
     file, script = tmp_path / "a.json", tmp_path / "script"
     script.write_text("select 1;\n")
-    pgbench = [small.bindir / "pgbench", "-n", "-M", "prepared", "-T", 600, "-c", clients]
-    with Child(*pgbench, "-f", script, small.dsn()), small.connect() as connection:
+    options = "-n", "-M", "prepared", "-T", "600", "-c", f"{clients}", "-f", "-"
+    pgbench = small.command("pgbench", *options)  # its root may not be ours
+    with (
+        script.open() as stdin,
+        Child(*pgbench, stdin=stdin) as load_of_it,
+        small.connect() as connection,
+    ):
         with Pgtrace("capture", small.postmaster_pid, "--probe", PROBE_TYPE, "-o", file) as started:
             started.attached()
             for _ in range(20):
@@ -372,6 +377,7 @@ def test_a_server_under_full_load_is_soon_known(
                 time.sleep(0.1)
             ended = started.stop()
         pid = connection.info.backend_pid
+        assert load_of_it.code is None, load_of_it.err
     assert ended.code == 0, ended
     taken = load(file)
     assert taken.probes.not_measured == []
@@ -383,14 +389,14 @@ def test_a_server_that_reports_no_activities(server: Server, tmp_path: Path) -> 
     small = server(compute_query_id="on", track_activities=False, **SMALL)
     script = tmp_path / "script"
     script.write_text("select 1;\n")
-    pgbench = [small.bindir / "pgbench", "-n", "-T", 600, "-c", 16, "-f", script, small.dsn()]
+    pgbench = small.command("pgbench", "-n", "-T", "600", "-c", "16", "-f", "-")
     with small.connect() as connection:
         pid = connection.info.backend_pid
         with both(small.postmaster_pid) as (light, full):
             simple(connection)
             binaries = light_of(light)._binaries.values()
             assert any(each.links for each in binaries)
-            with Child(*pgbench):
+            with script.open() as stdin, Child(*pgbench, stdin=stdin):
                 wait_for(lambda: not any(each.links for each in binaries), 3 * WITHIN_S)
             extended(connection)
         one, all_of_it = light.capture(), full.capture()
