@@ -6,25 +6,10 @@ from typing import Any
 import pytest
 
 from pgtrace.engines import Postmaster, io_workers, layout
+from unloaded_object import PROGRAM, Kept
 
 MINE, THEIRS = 100, 200
 PLACE, OTHER_PLACE = 120, 64
-PROGRAM: Any = SimpleNamespace(identity=(1, 2))
-
-
-class Kept:
-    """An engine's object, of which nothing is in the kernel."""
-
-    attached = 0
-
-    def __init__(self) -> None:
-        self.links: list[str] = []
-
-    def since(self, before: int) -> list[str]:
-        return ["the probe of what is asked for"]
-
-    def let_go(self, links: list[str]) -> None:
-        self.links += links
 
 
 @pytest.fixture
@@ -72,7 +57,7 @@ def test_of_the_same_user_one_tells_for_all(kept: Kept, live: layout.Live) -> No
     show(live, 0, PLACE)
     workers.look()
     assert told(live, 1) == PLACE
-    assert kept.links
+    assert kept.gone
     workers.join(1, server(7, MINE))  # it was started again
     assert (told(live, 1), live.handles[1].submitted) == (PLACE, 1)
 
@@ -83,11 +68,11 @@ def test_another_user_tells_nothing_of_mine(kept: Kept, live: layout.Live) -> No
     show(live, 1, OTHER_PLACE)
     workers.look()
     assert told(live, 0) == 0
-    assert not kept.links
+    assert not kept.gone
     show(live, 0, PLACE)
     workers.look()
     assert (told(live, 0), told(live, 1)) == (PLACE, OTHER_PLACE)
-    assert kept.links
+    assert kept.gone
 
 
 def test_what_a_server_showed_itself_stays(kept: Kept, live: layout.Live) -> None:
@@ -103,7 +88,7 @@ def test_where_one_does_not_agree_the_probe_stays(kept: Kept, live: layout.Live)
     show(live, 0, PLACE)
     live.handles[1].submitted = 0  # no two of its handles agreed
     workers.look()
-    assert not kept.links
+    assert not kept.gone
 
 
 def test_a_server_without_workers_is_not_waited_for(kept: Kept, live: layout.Live) -> None:
@@ -111,7 +96,7 @@ def test_a_server_without_workers_is_not_waited_for(kept: Kept, live: layout.Liv
     workers.join(1, server(2, THEIRS, io_workers=False))
     show(live, 0, PLACE)
     workers.look()
-    assert kept.links
+    assert kept.gone
     assert live.handles[1].submitted == 0
 
 
@@ -120,6 +105,6 @@ def test_once_the_probe_is_gone_who_comes_is_told(kept: Kept, live: layout.Live)
     workers = traced(kept, live, MINE)
     show(live, 0, PLACE)
     workers.look()
-    assert kept.links
+    assert kept.gone
     workers.join(0, server(2, THEIRS))
     assert (told(live, 0), live.handles[0].submitted) == (PLACE, 1)

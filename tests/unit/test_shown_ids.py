@@ -10,25 +10,11 @@ from pgtrace.engines import Postmaster, layout, query_ids
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.engines.postmasters import Postmasters
 from pgtrace.engines.query_ids import QueryIds
+from unloaded_object import PROGRAM, Kept
 
 MINE, THEIRS = 100, 200
 PLACE, OTHER_PLACE = 424, 64
-PROGRAM: Any = SimpleNamespace(identity=(1, 2))
-
-
-class Kept:
-    """An engine's object, of which nothing is in the kernel."""
-
-    attached = 0
-
-    def __init__(self) -> None:
-        self.gone: list[str] = []
-
-    def since(self, before: int) -> list[str]:
-        return ["the probe of ids"]
-
-    def let_go(self, links: list[str]) -> None:
-        self.gone += links
+ENTRY, AT, SHOWN = 0x7000, 96, 1234567
 
 
 @pytest.fixture
@@ -144,3 +130,17 @@ def test_it_is_said_where_nothing_tells_them(kept: Kept, live: layout.Live) -> N
     for old in 3, 4:
         engine.follow_postmaster(old, server(old + 1, MINE), None)
         assert engine.not_measured == [query_ids.NO_PROBE]
+
+
+@pytest.mark.parametrize("ended_ns", [0, 5])
+def test_of_one_that_ended_it_is_not_asked_of_who_has_its_pid(
+    live: layout.Live, monkeypatch: pytest.MonkeyPatch, ended_ns: int
+) -> None:
+    live.postmasters[0] = 4711
+    live.memory[0].query_id = AT
+    task = layout.Task(postmaster=4711, tgid=4712, ended_ns=ended_ns)
+    task.seen.entry = ENTRY
+    memory = {(4712, ENTRY + AT): SHOWN}
+    monkeypatch.setattr(query_ids.binary, "pointer", lambda *where: memory[where])
+    loaded: Any = None
+    assert QueryIds(loaded, live).shown(task) == (0 if ended_ns else SHOWN)

@@ -93,9 +93,8 @@ def side_of(capture: Capture, selection: Selection | None = None) -> Side:
 
 
 def _check(side: Side) -> None:
-    chosen = side.selection
-    if not (_is_whole(chosen) and chosen.tablespace is None) and not side.io:
-        raise SelectionError(f"the capture has nothing of {chosen.words()}")
+    if side.selection != Selection() and not side.io:
+        raise SelectionError(f"the capture has nothing of {side.selection.words()}")
 
 
 def _is_whole(selection: Selection) -> bool:

@@ -83,13 +83,13 @@ def factor(a: Side, b: Side) -> Factor | None:
     known = [(one, other) for one, other in pairs if _counts(a, one) and _counts(b, other)]
     sums = []
     for side, i in ((a, 0), (b, 1)):
-        every, own = ([pair[i] for pair in of if pair[i]] for of in (pairs, known))
-        calls = sum(each.calls or 0 for each in own if each)
-        blocks = sum(each.blocks for each in own if each)
-        total_ns = sum(each.total_ns for each in own if each)
+        every, own = ([did for pair in of if (did := pair[i])] for of in (pairs, known))
+        calls = sum(each.calls or 0 for each in own)
+        blocks = sum(each.blocks for each in own)
+        total_ns = sum(each.total_ns for each in own)
         if not (side.seconds and calls and total_ns):
             return None
-        if blocks < _NEARLY_ALL * sum(each.blocks for each in every if each):
+        if blocks < _NEARLY_ALL * sum(each.blocks for each in every):
             return None
         sums.append((calls / side.seconds, blocks / calls, total_ns / blocks))
     (calls_a, blocks_a, time_a), (calls_b, blocks_b, time_b) = sums

@@ -253,9 +253,10 @@ def _backends(capture: Capture, charts: Charts, missing: Sequence[str]) -> str:
     title = "Backends, those that read longest first" if reading(capture) else "Backends"
     parts = [table(title, "backend", heads, rows, long=True)]
     if quiet:
-        counted = capture.probes.queries in COUNT_CALLS
-        nothing = "Neither reads nor queries" if counted else "No reads"
-        nothing = nothing if reading(capture) else "Nothing of what was measured"
+        nothing = "Nothing of what was measured"
+        if reading(capture):
+            counted = capture.probes.queries in COUNT_CALLS
+            nothing = "Neither reads nor queries" if counted else "No reads"
         parts.append(paragraphs([f"{nothing}: {', '.join(quiet)}"]))
     for backend, where in zip(busy, anchors, strict=False):
         content = view(

@@ -211,8 +211,11 @@ def _pushed_out_by(whose: "_Whose", capture: Capture, texts: dict[object, str]) 
     if sum(sizes) < _MUCH:
         return ""
     busy = [size > _BUSY * max(sizes) for size in sizes]
-    then = _others(capture, whose, _felt(capture.intervals, busy))
-    otherwise = _others(capture, whose, [True] * len(busy)).less(then, capture.duration_s)
+    felt = _felt(capture.intervals, busy)
+    then = _others(capture, whose, felt)
+    # In much of the rest nothing may have been done, which is in no interval
+    rest_s = max(capture.duration_s - then.seconds, 0.0)
+    otherwise = _others(capture, whose, [not each for each in felt])._replace(seconds=rest_s)
     if not otherwise.seconds or then.waits < _ENOUGH or then.rate < _NOTABLE * 1e9:
         return ""
     if then.rate < _TIMES * otherwise.rate:
@@ -250,14 +253,6 @@ class _Others(NamedTuple):
     def rate(self) -> float:
         """Nanoseconds of waiting in a second."""
         return self.total_ns / max(self.seconds, SHORTEST_S)
-
-    def less(self, some: "_Others", whole_s: float) -> "_Others":
-        """All the others, in the rest of a session, in much of which nothing may have been done."""
-        return _Others(
-            max(self.waits - some.waits, 0),
-            max(self.total_ns - some.total_ns, 0),
-            max(whole_s - some.seconds, 0.0),
-        )
 
 
 def _others(capture: Capture, whose: "_Whose", chosen: Sequence[bool]) -> _Others:
