@@ -21,7 +21,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend
 from pgtrace.tracing import charging
 from pgtrace.tracing.tracer import trace
-from pgtrace_command import PGTRACE, Pgtrace
+from pgtrace_command import NOT_COVERED, PGTRACE, Pgtrace
 
 MANY = 1_500
 MOST_CALLS = 10
@@ -166,7 +166,7 @@ def test_memory_does_not_grow_with_them(
     )
     where = ["--server", str(cluster.datadir)] if arguments[0] == "capture" else []
     ran = subprocess.run(
-        [sys.executable, "-c", watched, *arguments, *where],
+        [sys.executable, "-c", watched, *arguments, *where], env=NOT_COVERED,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert int(ran.stdout.split()[-1]) <= MOST_PEAK
@@ -181,9 +181,10 @@ def test_while_nothing_happens_nothing_is_done(tmp_path: Path, disk_directory: P
         own = stack.enter_context(PrivateCluster(settings, directory=disk_directory))
         for _ in range(IDLE // 2):
             stack.enter_context(own.connect())
+        of_server = "--server", own.datadir, "-o"
         captures = {
             options: stack.enter_context(
-                Pgtrace("capture", "--server", own.datadir, "-o", tmp_path / f"{at}.json", *options)
+                Pgtrace("capture", *of_server, tmp_path / f"{at}.json", *options, env=NOT_COVERED)
             )
             for at, options in enumerate([(), ("--by", "relation"), ("--dsn", own.dsn())])
         }
