@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from child import wait_for
 from fix_cluster import Server
 from pgtrace import trace
 from pgtrace.lab.core import benchmark_table
@@ -21,17 +22,24 @@ def small(server: Server) -> PrivateCluster:
     return server(shared_buffers="1MB")
 
 
-def scans(cluster: PrivateCluster, seconds: float) -> Capture:
-    """A whole server with sequential scans, and with a connection for names."""
+def scans(cluster: PrivateCluster, intervals: int) -> Capture:
+    """A whole server with sequential scans in so many intervals and more, and with a connection
+    for names. An interval is a second, or longer where to look takes long.
+    """
     with (
         cluster.connect() as connection,
         trace(cluster.postmaster_pid, dsn=cluster.dsn(), own_queries=True) as tracer,
     ):
         assert tracer.names
         tracer.names.require()  # what the server counted until now is known
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        cuts = {tracer.intervals.cut_ns}
+
+        def scan() -> bool:
             connection.execute(f"select max(info) from {benchmark_table.TABLE}")
+            cuts.add(tracer.intervals.cut_ns)
+            return len(cuts) > intervals
+
+        wait_for(scan)
         time.sleep(1.2)  # a backend reports to pg_stat_database once a second
         connection.execute("select 1")
         time.sleep(0.2)
