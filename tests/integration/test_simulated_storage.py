@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, quantiles
 
 import pytest
 
@@ -108,24 +108,28 @@ def test_each_request_takes_what_was_chosen(tmp_path: Path, latency_us: int) -> 
     when it is made, and others on this machine change it from one second to the next, in either
     direction: devices of 200 us, made one after another, took 155 to 230 by the reader's clock.
     The median of several has to be right.
+
+    The device takes off the lowest decile of what its way took, as others only add to that: so
+    does the reader. By the median, 200 us took 214 to 225 on a host that was busy, of 128 KiB 228
+    to 280, while the log had 200 of each.
     """
     tried: list[dict[str, float]] = []
     for _ in range(ATTEMPTS):
-        tried.append(median_times(tmp_path / "ssd", latency_us))
+        tried.append(typical_times(tmp_path / "ssd", latency_us))
         medians = [median(times[what] for times in tried) for what in tried[0]]
         if all(abs(ns / (latency_us * 1000) - 1) <= TOLERANCE for ns in medians):
             return
-    pytest.fail(f"median times in ns: {tried}")
+    pytest.fail(f"typical times in ns: {tried}")
 
 
-def median_times(directory: Path, latency_us: int) -> dict[str, float]:
+def typical_times(directory: Path, latency_us: int) -> dict[str, float]:
     """Nanoseconds of reads of several sizes on a new device, by who reads and by its log."""
     with simulated_device(directory, latency_us, "128M") as device:
         path = filled(device.directory)
         times = {}
         for size in (4096, BLOCK, 16 * BLOCK):
             blocks = [random.randrange(BLOCKS * BLOCK // size) for _ in range(READS)]
-            times[f"{size}"] = median(read_direct(path, blocks, size))
+            times[f"{size}"] = quantiles(read_direct(path, blocks, size), n=10)[0]
             logged = [read for read in device.requests()[-READS:] if read.length == size]
             times[f"{size} logged"] = median(read.duration_ns for read in logged)
     return times
