@@ -417,4 +417,5 @@ def test_a_clock_of_its_own_is_told_and_left(cluster: PrivateCluster) -> None:
         (told,) = re.findall(r"put `(.+)` before", " ".join(refused.err.split()))
         traced_all_the_same = run(*traced, command=(*apart, *told.split(), *PGTRACE))
     assert traced_all_the_same.code == 0, traced_all_the_same
-    assert "Traced 5" in traced_all_the_same.out
+    # Half a second, and what it takes on a busy host: not 1,000 s more or less
+    assert re.search(r"^Traced (\d{3} ms|\d\.\d+ s): ", traced_all_the_same.out, re.MULTILINE)
