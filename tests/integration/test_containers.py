@@ -418,4 +418,4 @@ def test_a_clock_of_its_own_is_told_and_left(cluster: PrivateCluster) -> None:
         traced_all_the_same = run(*traced, command=(*apart, *told.split(), *PGTRACE))
     assert traced_all_the_same.code == 0, traced_all_the_same
     # Half a second, and what it takes on a busy host: not 1,000 s more or less
-    assert re.search(r"^Traced (\d{3} ms|\d\.\d+ s): ", traced_all_the_same.out, re.MULTILINE)
+    assert re.search(r"^Traced ([5-9]\d\d ms|\d\.\d+ s): ", traced_all_the_same.out, re.MULTILINE)
