@@ -118,26 +118,25 @@ def test_tablespaces_are_found_where_they_are(
 
 
 def test_backends_are_those_of_pg_stat_activity(connection: Connection, known: Server) -> None:
-    said = {
-        pid: names
-        for pid, *names in connection.execute(
-            "select pid, backend_type, datname, usename from pg_stat_activity"
-        )
-    }
-    # The superuser's name is no client's name in the title of a background process.
-    expected = {
-        pid: (kind, datname, usename) if kind == "client backend" else (kind, None, None)
-        for pid, (kind, datname, usename) in said.items()
-    }
-    found = {
-        backend.pid: (backend.backend_type, backend.datname, backend.usename)
-        for backend in known.backends()
-    }
-    assert found.pop(known.postmaster_pid) == ("postmaster", None, None)
-    assert {pid: names for pid, names in found.items() if pid in expected} == expected
-    # What pg_stat_activity does not show
-    rest = {kind for pid, (kind, *_) in found.items() if pid not in expected}
-    assert rest <= {"logger", "stats collector", "io worker"}
+    both: list[object] = []
+
+    def agree() -> bool:
+        """Who has just gone is not in pg_stat_activity, but is a process for a moment yet."""
+        asked = "select pid, backend_type, datname, usename from pg_stat_activity"
+        # The superuser's name is no client's name in the title of a background process.
+        said = {known.postmaster_pid: ("postmaster", None, None)} | {
+            pid: (kind, datname, usename) if kind == "client backend" else (kind, None, None)
+            for pid, kind, datname, usename in connection.execute(asked)
+        }
+        found = {
+            backend.pid: (backend.backend_type, backend.datname, backend.usename)
+            for backend in known.backends()
+        }
+        rest = {kind for pid, (kind, *_) in found.items() if pid not in said}
+        both[:] = said, found
+        return said.items() <= found.items() and rest <= {"logger", "stats collector", "io worker"}
+
+    wait_for(agree, instead=lambda: both)
 
 
 def test_a_backend_s_activity(cluster: PrivateCluster, connection: Connection) -> None:
