@@ -208,6 +208,7 @@ def test_server_that_is_stopped_is_no_crash(restless: PrivateCluster, mode: str)
             restless.stop(mode)
         wait_for(lambda: tracer.capture().gaps)
         restless.start()
+        settled(restless)
         wait_for(lambda: all(gap.ended for gap in tracer.capture().gaps))
         check_seen(restless, tracer.capture())
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from child import wait_for
 from fix_cluster import Connection, Server
 from pgtrace.engines import Tier
 from pgtrace.files.documents import load
@@ -17,7 +18,7 @@ from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Heaviest, Io, Operation, Query
 from pgtrace.tracing.timeline import LENGTH_S
-from pgtrace.tracing.tracer import trace
+from pgtrace.tracing.tracer import Tracer, trace
 from pgtrace_command import Pgtrace
 
 TABLE = benchmark_table.TABLE
@@ -44,19 +45,26 @@ def taken(server: Server, tier: Tier) -> Capture:
     """
     cluster = server(shared_buffers="1MB", max_wal_senders=0)
     pid = cluster.postmaster_pid
-    with (
-        cluster.connect() as connection,
-        trace(pid, queries=tier, operations=OPERATIONS) as tracer,
-    ):
-        others(cluster)
-        time.sleep(LENGTH_S)  # who reads longest in a second that both have is chance
-        connection.execute(SLOW, [rows(150)])
-        time.sleep(LENGTH_S)
-        others(cluster)
-        time.sleep(LENGTH_S)
+    with cluster.connect() as connection:
+        connection.execute(SLOW, [rows(1)])  # so that it reads no catalogs any more
+        with trace(pid, queries=tier, operations=OPERATIONS) as tracer:
+            others(cluster)
+            cut_off(tracer)
+            connection.execute(SLOW, [rows(150)])
+            cut_off(tracer)
+            others(cluster)
+            cut_off(tracer)
     taken = tracer.capture()
     assert taken.partial == []
     return taken
+
+
+def cut_off(tracer: Tracer) -> None:
+    """Until the second is over in which the last was done: of one that two share, who read longest
+    is chance.
+    """
+    now = time.monotonic_ns()
+    wait_for(lambda: tracer.intervals.cut_ns > now)
 
 
 def others(cluster: PrivateCluster) -> None:

@@ -111,7 +111,7 @@ def _traced(pid: int) -> bool:
     """Or it has ended, as a worker of autovacuum does."""
     try:
         return "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

@@ -19,7 +19,7 @@ from hidden import hide
 from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Result
 from pgtrace.postgres import discovery
-from pgtrace_command import PGTRACE, Ended, Pgtrace, patched, run, terminating, wait_for
+from pgtrace_command import Ended, Pgtrace, patched, run, terminating, wait_for
 
 pytestmark = pytest.mark.pg("15")
 
@@ -89,12 +89,30 @@ def ended(started: Pgtrace, place: Path, bases: set[Path]) -> Ended:
     return end
 
 
+def waiting(call: int) -> tuple[str, ...]:
+    """It waits for its signal in the query that an experiment measures for that time."""
+    return patched(
+        f"""
+import time
+from pgtrace.lab.core.runner import Query
+calls = 0
+def execute(self, backend, true=Query.execute):
+    global calls
+    calls += 1
+    if calls == {call}:
+        time.sleep(600)
+    return true(self, backend)
+Query.execute = execute
+"""
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_before_a_whole_run_leaves_nothing(
     place: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     moment = {signal.SIGINT: "Loading", signal.SIGTERM: "1 of", signal.SIGHUP: "2 of"}[number]
-    with pages(place, tmp_path / "F") as started:
+    with pages(place, tmp_path / "F", command=waiting(2)) as started:
         started.wait_for(moment)
         bases = ours(started)
         assert bases
@@ -121,7 +139,7 @@ def test_runs_that_were_whole_are_kept(place: Path, tmp_path: Path) -> None:
     """In a directory of root's alone, too: there the server's user gets one of its own."""
     file = tmp_path / "F"
     before = place.stat().st_uid
-    with pages(place, file) as started:
+    with pages(place, file, command=waiting(4)) as started:
         started.wait_for("4 of 8")
         bases = ours(started)
         started.send(signal.SIGINT)
@@ -167,7 +185,7 @@ def test_a_terminal_that_goes_away_costs_no_whole_run(
     arguments = "--storage", f"shm={place}", "--rows", ROWS, "--runs", RUNS, *output
     settings = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(tmp_path)}}
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), end)
-    command = "setsid", "--ctty", *PGTRACE
+    command = "setsid", "--ctty", *waiting(4)
     with Pgtrace("lab", "pages", *arguments, command=command, **settings, **streams) as started:
         os.close(end)
         shown = b""
@@ -185,7 +203,7 @@ def test_a_terminal_that_goes_away_costs_no_whole_run(
 def test_an_error_in_the_last_run_keeps_those_before_it(place: Path, tmp_path: Path) -> None:
     file = tmp_path / "F"
     with pages(place, file, command=patched(terminating(2 * RUNS))) as started:
-        started.wait_for("1 of 8")
+        started.wait_for("Loading")
         end = ended(started, place, ours(started))
     assert end.code == 1
     *_, wrote, partial, error = end.err.splitlines()
@@ -202,7 +220,7 @@ def test_an_error_in_the_last_run_keeps_those_before_it(place: Path, tmp_path: P
 
 def test_an_error_in_the_first_run_leaves_no_file(place: Path, tmp_path: Path) -> None:
     with pages(place, tmp_path / "F", command=patched(terminating(2))) as started:
-        started.wait_for("1 of 8")
+        started.wait_for("Loading")
         end = ended(started, place, ours(started))
     assert end.code == 1
     assert "the server gave up: " in end.err
@@ -216,7 +234,7 @@ def test_an_error_and_a_file_that_cannot_be_written_are_both_said(
     settings = {"env": os.environ | {"TMPDIR": str(tmp_path)}}
     command = patched(terminating(2 * RUNS))
     with pages(place, Path("/dev/full"), command=command, **settings) as started:
-        started.wait_for("1 of 8")
+        started.wait_for("Loading")
         end = ended(started, place, ours(started))
     (kept,) = tmp_path.glob("*.json")
     assert end.code == 1

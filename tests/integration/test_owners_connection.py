@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +44,9 @@ from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, wait_for
 
 TABLE = f"public.{benchmark_table.TABLE}"
 OWN_BACKENDS = "select count(*) from pg_stat_activity where application_name = 'pgtrace'"
+OWN_QUERIES = (
+    "select query_start from pg_stat_activity where application_name = 'pgtrace' and state = 'idle'"
+)
 OWN_PIDS = "select pid from pg_stat_activity where application_name = 'pgtrace'"
 LYING = """
 from pgtrace.postgres import connection
@@ -94,9 +97,10 @@ def test_a_capture_of_a_server_names_relations_users_and_applications(
         started.attached()
         with restartable.connect(application_name="the shop") as client:
             client.execute(f"select count(*) from {TABLE}")
-            time.sleep(2.5)  # a look comes about each second
-        started.send(signal.SIGINT)
-        ended = started.ended()
+            looked = f"select max(query_start) > %s from ({OWN_QUERIES}) own"
+            now = client.execute("select clock_timestamp()").fetchone()
+            wait_for(lambda: client.execute(looked, now).fetchone() == (True,))
+        ended = started.stop()
     assert ended.code == 0, ended
     whole = json.loads(file.read_text())
     assert whole["probes"]["not_measured"] == []
@@ -150,9 +154,8 @@ def test_attach_names_the_relation_in_which_a_query_read_longest(
     """With each query; and those of all of them at the end."""
     with restartable.connect() as client:
         pid = client.info.backend_pid
-        with Pgtrace("attach", pid, connects=True) as started:
-            started.attached()
-            time.sleep(1.2)
+        with Pgtrace("attach", pid, "--require-names", connects=True) as started:
+            started.attached()  # and has the names
             client.execute(f"select count(*) from {TABLE}")
             started.wait_for("■")
             started.send(signal.SIGINT)
@@ -187,7 +190,7 @@ def test_who_connects_is_the_owner_who_can_do_nothing_more(
         files = [str(file.readlink()) for file in Path(f"/proc/{child}/fd").iterdir()]
         started.send(signal.SIGINT)
         assert started.ended().code == 0
-        assert client.execute(OWN_BACKENDS).fetchone() == (0,)
+        wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (0,))
     assert status["Groups"] == []
     sets = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
     assert not any(int(status[each][0], 16) for each in sets)
@@ -283,8 +286,8 @@ def test_a_server_that_stops_before_it_lets_anybody_in_is_connected_to_again(
     with closing(owners), closing(Names(connect, [server], Failures())) as names:
         os.kill(server.postmaster_pid, signal.SIGSTOP)
         stop.start()
-        pending = f"{1 << signal.SIGINT - 1:016x}"
-        wait_for(lambda: pending in status_of(server.postmaster_pid)["ShdPnd"])
+        sigint = 1 << signal.SIGINT - 1  # beside those of children that end
+        wait_for(lambda: int(status_of(server.postmaster_pid)["ShdPnd"][0], 16) & sigint)
         names.start()
         os.kill(server.postmaster_pid, signal.SIGCONT)
         stop.join()
@@ -503,14 +506,12 @@ def test_an_answer_of_another_kind_costs_the_names_of_its_server_alone(
     both = seeing(restartable.postmaster_pid, other.postmaster_pid)
     command = patched(both + LYING.format(query=query, pid=restartable.postmaster_pid))
     arguments = ("capture", "--all", "--by", "relation", "-o", file)
-    with Pgtrace(*arguments, command=command, connects=True) as started:
+    with Pgtrace(*arguments, command=command, connects=True) as started, ExitStack() as clients:
         started.attached()
         for each in restartable, other:
-            with each.connect(application_name="the shop") as client:
-                client.execute(f"select count(*) from {TABLE}")
-                time.sleep(2.5)  # a look comes about each second
-        started.send(signal.SIGINT)
-        ended = started.ended()
+            client = clients.enter_context(each.connect(application_name="the shop"))
+            client.execute(f"select count(*) from {TABLE}")
+        ended = started.stop()  # which looks for the last time
     assert ended.code == 0, ended
     taken = load(file)
     assert taken.partial == []

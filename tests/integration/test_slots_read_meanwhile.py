@@ -45,10 +45,11 @@ def test_a_slot_that_is_being_emptied_is_of_nobody(server: Server) -> None:
             finally:
                 ended.set()
                 loading.join()
-            everybody = [serial for serial, _, _ in tracer.engine.serials()]
-            # Who changed nothing is not looked at again; all are, if one asks for them
-            assert pool.sums() == pool.sums(everybody) != {}
-            assert pool.sums() == pool.sums(everybody)
+            with tracer._lock:
+                everybody = [serial for serial, _, _ in tracer.engine.serials()]
+                # Who changed nothing is not looked at again; all are, if one asks for them
+                assert pool.sums() == pool.sums(everybody) != {}
+                assert pool.sums() == pool.sums(everybody)
         taken = tracer.capture()
     assert taken.partial == []
     # Each for itself, and from some time on prepared
