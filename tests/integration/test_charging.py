@@ -26,11 +26,15 @@ from pgtrace import trace
 from pgtrace.engines.libbpf_engine import LibbpfEngine
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture, Io, Query
+from pgtrace.postgres import discovery
 from preloaded import preloaded
 from scans import anything_lost
 
 UNTIL_TOLD = "tracepoint:syscalls:sys_enter_getpgid /pid == $2/ { exit(); }\n"
 """bpftrace overlooks a signal that comes while it does not wait."""
+WITNESS = 'tracepoint:syscalls:sys_enter_getsid /pid == $2/ {{ printf("{}"); }}\n'
+"""bpftrace says how many probes it attaches before it does, in the order of the text or against it:
+all are there once both the first and the last tell of something."""
 ORACLES = Path(__file__).parents[1] / "oracles"
 SETTINGS = {"max_connections": 250, "max_worker_processes": 16, "autovacuum_naptime": "1s"}
 BLOCKS = 30_000
@@ -170,11 +174,16 @@ def bpftrace(script: str, cluster: PrivateCluster, directory: Path) -> Iterator[
     """Run an oracle; its maps are in what this yields, once the block has ended."""
     file = directory / script
     text = (ORACLES / script).read_text().replace("POSTGRES", str(cluster.binary))
-    file.write_text(text + UNTIL_TOLD)
+    file.write_text(WITNESS.format("first") + text + WITNESS.format("last") + UNTIL_TOLD)
     arguments = map(str, (cluster.postmaster_pid, os.getpid()))
     maps: dict[str, Any] = {}
     with Child("bpftrace", "-f", "json", file, *arguments) as process:
-        process.wait_for("attached_probes")
+
+        def attached() -> bool:
+            os.getsid(0)
+            return {'"first"', '"last"'} <= {*re.findall(r'"(?:first|last)"', process.out)}
+
+        wait_for(lambda: attached() or process.code is not None)
         assert process.code is None, "bpftrace ended"
         yield maps
         wait_for(lambda: os.getpgid(0) and process.code is not None)
@@ -482,7 +491,8 @@ def test_without_charging_reads_stay_where_they_ran(
 ) -> None:
     """Every process has its own; together they are the query's."""
     query = "select sum(length(filler)) from large"
-    settings = {"parallel_setup_cost": 0, "parallel_tuple_cost": 0}
+    settings: dict[str, object] = {"parallel_setup_cost": 0, "parallel_tuple_cost": 0}
+    settings |= {"parallel_leader_participation": "off"}  # else it may be through before they come
     prepare(charged, backend, query, "large", max_parallel_workers_per_gather=2, **settings)
     with trace(charged.postmaster_pid, literals=True, charge=False) as tracer:
         plan = explain(backend, query)
@@ -572,6 +582,9 @@ def test_clients_that_come_and_go(charged: PrivateCluster, tmp_path: Path) -> No
                 samples.append(resident(collector.pid))
                 time.sleep(0.1)
         assert pgbench.code == 0
+        # A backend reads a little more after its client has gone
+        server = discovery.server(charged.postmaster_pid)
+        wait_for(lambda: all(b.backend_type != "client backend" for b in server.backends()))
         collector.end_input()
         lost, calls, clients = json.loads(collector.line())
     print(f"{len(samples)} samples, KiB: {samples[:: len(samples) // 30]}")
@@ -619,7 +632,7 @@ def test_autovacuum_reads_outside_of_queries(charged: PrivateCluster, backend: C
         return bool(seen and seen[0])
 
     def at_rest() -> bool:
-        running = "select 1 from pg_stat_activity where backend_type = 'autovacuum worker'"
+        running = "select 1 from pg_stat_activity where backend_type like 'autovacuum %'"
         return backend.execute(running).fetchone() is None
 
     try:

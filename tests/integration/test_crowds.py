@@ -192,7 +192,15 @@ def test_while_nothing_happens_nothing_is_done(tmp_path: Path, disk_directory: P
             each.attached()
         for _ in range(IDLE // 2):  # these have something in the captures
             stack.enter_context(own.connect()).execute("select count(*) from pg_class")
+
+        def rests() -> bool:
+            """All of what came has been looked at."""
+            taken = {each: cpu_s(each.pid) for each in captures.values()}
+            time.sleep(1)
+            return all(cpu_s(each.pid) - s < MOST_IDLE_SHARE for each, s in taken.items())
+
         time.sleep(5)
+        wait_for(rests)
         before, began = {each: cpu_s(each.pid) for each in captures.values()}, time.monotonic()
         asleep = {each: wakes(each.pid) for each in captures.values()}
         time.sleep(20)

@@ -446,6 +446,8 @@ def contained(disk_directory: Path) -> Iterator[tuple[PrivateCluster, int]]:
         try:
             wait_for(lambda: lock.exists() and "ready" in lock.read_text())
             inside = children_of(outside.pid)
+            # Which processes have in their titles some time after they are there
+            wait_for(lambda: discovery.server(inside[0]).cluster_name)
             assert lock.read_text().split()[0] == "1"  # never give this to pg_ctl
             copy.unlink()
             yield cluster, inside[0]

@@ -178,6 +178,8 @@ def test_query_in_which_its_backend_ends_is_an_error(
         ]
     if crashed:
         wait_for(lambda: ready(either))
+    else:
+        os.kill(other.pid, signal.SIGTERM)  # it goes on without its client
 
 
 def test_query_of_before_in_which_its_backend_ends_is_an_error(either: PrivateCluster) -> None:
@@ -210,6 +212,8 @@ def test_who_ends_before_it_is_asked_what_it_runs_costs_no_other_its_text(
         busy(cluster, wire, other)
         target = Target.of_pids([wire.pid, other.pid])
         taken = Tracer(target, TraceOptions(probe_type=PROBE_TYPE, literals=True)).stop()
+    for pid in {wire.pid, other.pid} - {*gone}:
+        os.kill(pid, signal.SIGTERM)  # it goes on without its client
     (left,) = [backend for backend in taken.backends if backend.pid not in gone]
     assert [told(each) for each in left.queries] == [(SLOW, "unknown", 0, 0, True)]
 

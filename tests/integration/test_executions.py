@@ -225,11 +225,13 @@ def test_neither_calls_nor_hits_are_told_that_are_not_those_of_who_was_traced(
     no_buffers: str,
 ) -> None:
     file = tmp_path / "a.json"
-    arguments = ("--server", server.datadir, *options, "--dsn", server.dsn(), "-o", file)
+    names = ("--dsn", server.dsn(), "--require-names")  # it has them when it begins
+    arguments = ("--server", server.datadir, *options, *names, "-o", file)
     with server.connect() as connection, Pgtrace("capture", *arguments) as tracer:
         tracer.attached()
-        time.sleep(1.2)  # the connection is made meanwhile
-        scan(connection, 1)
+        for _ in range(20):  # by some of them it finds out where ids are
+            scan(connection, 1)
+            time.sleep(0.06)
         connection.execute("select pg_stat_reset()")
         time.sleep(1.2)  # which others see within a second
         assert tracer.stop().code == 0

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -207,5 +208,5 @@ def test_more_servers_than_there_is_room_for(
     assert done.code == 0, done.err
     (line,) = [each for each in done.err.splitlines() if "more than" in each]
     assert str(last.pid) in line
-    assert str(cluster.postmaster_pid) not in line
+    assert str(cluster.postmaster_pid) not in re.findall(r"\d+", line)
     assert "column_of_a_query" in file.read_text()

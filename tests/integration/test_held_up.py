@@ -69,6 +69,7 @@ def test_a_list(cluster: PrivateCluster, connection: Connection, attacker: Child
     assert backend["activity"] == "idle"
 
 
+@pytest.mark.apart  # whoever looks at all servers of the host waits for it
 def test_a_directory_that_never_answers(cluster: PrivateCluster, program: Path) -> None:
     """FUSE without allow_other lets root not look, but an overlay over it does."""
     with (

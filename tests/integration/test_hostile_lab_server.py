@@ -22,7 +22,14 @@ from copied_cluster import CopiedCluster
 from fix_cluster import Connection
 from fix_storage import LAB_STATE
 from pgtrace.errors import PgtraceError
-from pgtrace.lab.core import existing_server, page_cache, private_cluster, private_server, undo_log
+from pgtrace.lab.core import (
+    cluster_keeper,
+    existing_server,
+    page_cache,
+    private_cluster,
+    private_server,
+    undo_log,
+)
 from pgtrace.lab.core.cpu_affinity import Pins
 from pgtrace.lab.core.interruption import Interrupted
 from pgtrace.lab.core.private_cluster import PrivateCluster
@@ -270,7 +277,6 @@ def test_what_a_child_is_given_is_not_waited_for_either() -> None:
         as_user.run(IDS, ["sh", "-c", "kill -STOP $$"], data=b"x" * (1 << 20))
 
 
-@pytest.mark.usefixtures("impatient")
 def test_what_a_child_says_and_takes_is_as_before() -> None:
     assert as_user.run(IDS, ["cat"], data=b"x" * 1000) == "x" * 1000
     much = "head -c 1000000 /dev/zero | tr '\\0' x; true"
@@ -290,7 +296,9 @@ def test_a_child_that_is_debugged_cannot_be_collected() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_keeper_that_is_stopped_is_killed_and_what_is_left_is_said(storage: Path) -> None:
+def test_a_keeper_that_is_stopped_is_killed_and_what_is_left_is_said(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = CopiedCluster(directory=storage)
     cluster.__enter__()
     change = Cluster.of(cluster)
@@ -299,20 +307,20 @@ def test_a_keeper_that_is_stopped_is_killed_and_what_is_left_is_said(storage: Pa
     with pytest.raises(PgtraceError, match=f"could not remove {cluster.base}: .* {SECONDS} s"):
         cluster.close()
     assert cluster.base.exists()
+    monkeypatch.undo()  # what is not stopped may take its time
     assert change.undo() == f"removed the server in {cluster.base}"
     assert not cluster.base.exists()
 
 
 @pytest.mark.usefixtures("impatient")
-def test_so_is_what_removes_it_later(storage: Path) -> None:
+def test_so_is_what_removes_it_later(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (storage / "pgtrace-1").mkdir()
     os.chown(storage / "pgtrace-1", *IDS)
     change = Cluster(*3 * (str(storage / "pgtrace-1"),), *IDS)
-    with (
-        attacker(STOPPER, "pgtrace-keeper", storage),
-        pytest.raises(PgtraceError, match=f" {SECONDS} s"),
-    ):
+    with monkeypatch.context() as patch, pytest.raises(PgtraceError, match=f" {SECONDS} s"):
+        patch.setattr(cluster_keeper, "KEEPER", f"kill -STOP $$\n{cluster_keeper.KEEPER}")
         change.undo()
+    monkeypatch.undo()  # what is not stopped may take its time
     assert change.undo()
 
 
@@ -434,5 +442,6 @@ def test_what_is_to_be_dropped_is_not_waited_for_without_end(
             drop.undo()
         assert time.monotonic() - begin < 20
         attack('kill -CONT "$1"', cluster.postmaster_pid)
+        monkeypatch.undo()  # who answers may take his time
         assert drop.undo()
         assert drop.undo() is None

@@ -17,7 +17,7 @@ from child import OWN_MOUNTS
 from fix_cluster import bindir
 from pgtrace.engines.select import probe_types
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace_command import Ended, run
+from pgtrace_command import Ended, run, wait_for
 
 pytestmark = pytest.mark.pg("15")
 
@@ -205,7 +205,13 @@ def _answer(fd: int) -> None:
 
 
 def test_a_server_with_other_clients(place: Path, cluster: PrivateCluster) -> None:
-    with cluster.connect():
+    with cluster.connect() as client:
+        others = (
+            "select count(*) from pg_stat_activity"
+            " where backend_type = 'client backend' and pid <> pg_backend_pid()"
+        )
+        # Who was a client of the test before may not have ended yet
+        wait_for(lambda: client.execute(others).fetchone() == (0,))
         end = pages("--storage", f"a={place}", "--dsn", cluster.dsn())
     assert end.code == 2
     assert_matches("1 other clients? (is|are) connected.*--shared-host", end.err)

@@ -94,11 +94,27 @@ def test_first_signal_detaches_and_reports(
     assert "Traceback" not in err
 
 
+BEGINS_ONCE_THERE = """
+import os, time
+from pgtrace.tracing import run_loop
+def run(*arguments, true=run_loop.run, **settings):
+    while not os.path.exists({there!r}):
+        time.sleep(0.01)
+    return true(*arguments, **settings)
+run_loop.run = run
+"""
+
+
 @pytest.mark.parametrize("command", ["attach", "capture"])
-def test_end_after_a_duration(connection: Connection, command: str) -> None:
-    with Pgtrace(command, connection.info.backend_pid, "--duration", "0.5") as tracer:
+def test_end_after_a_duration(connection: Connection, tmp_path: Path, command: str) -> None:
+    """Which begins here once there was a query."""
+    asked = tmp_path / "asked"
+    late = patched(BEGINS_ONCE_THERE.format(there=str(asked)))
+    pid = connection.info.backend_pid
+    with Pgtrace(command, pid, "--duration", "0.5", command=late) as tracer:
         tracer.attached()
         connection.execute("select 1 as column_of_a_query")
+        asked.touch()
         code, out, _ = tracer.ended()
     assert code == 0
     assert "column_of_a_query" in out
@@ -197,7 +213,9 @@ def load(cluster: PrivateCluster, mode: str, *options: object) -> Iterator[list[
 
         def clients() -> list[int]:
             rows = connection.execute(
-                "select pid from pg_stat_activity where application_name = 'pgbench' order by pid"
+                # Not the one by which it looks at first who the server is, which may be there yet
+                "select pid from pg_stat_activity where application_name = 'pgbench' "
+                "and query like 'select count(*) from generate_series%' order by pid"
             )
             return [row[0] for row in rows.fetchall()]
 
@@ -229,9 +247,20 @@ def test_nothing_is_told_wrong_while_only_some_probes_are_there(
     monkeypatch.setattr(Object, "attach_places", attach)
     with load(cluster, mode, "-R", 1000) as pids:
         tracer = Tracer(Target.of_pids(pids[:watched]), TraceOptions(probe_type="tracepoint"))
+
+        def counted() -> bool:
+            """Of each, a query that began while it was traced."""
+            tracer.poll()
+            ended = [
+                any(not (query.unfinished or query.begun_before) for query in backend.queries)
+                for backend in tracer.capture().backends
+            ]
+            return len(ended) == watched and all(ended)
+
         for _ in range(10):
             time.sleep(0.02)
             tracer.poll()
+        wait_for(counted)
         taken = tracer.stop()
     assert len(taken.backends) == watched
     assert taken.lost.queries == 0
@@ -315,8 +344,7 @@ def test_two_tracers_end_one_after_the_other(connection: Connection) -> None:
     with trace(pid, probe_type="tracepoint") as second:
         with trace(pid, probe_type="tracepoint") as first:
             connection.execute("select 1")
-        time.sleep(1)
-        assert raised(pid) == sites(pid)
+        wait_for(lambda: raised(pid) == sites(pid), instead=lambda: raised(pid))
         connection.execute("select 2, 3")
     one, two = (tracer.capture().backends[0].queries for tracer in (first, second))
     assert [query.text for query in one] == ["select $1"]

@@ -36,7 +36,7 @@ from pgtrace_command import Pgtrace, run
 
 PROBE_TYPE: ProbeType = "tracepoint"
 WITHIN_S = 20.0
-SMALL = {"shared_buffers": "1MB", "max_wal_senders": 0}
+SMALL = {"shared_buffers": "1MB", "max_wal_senders": 0, "max_logical_replication_workers": 0}
 Sums = dict[str, tuple[int, int]]
 """By statement, how many reads and bytes."""
 

@@ -16,6 +16,8 @@ from pgtrace_command import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
 
+ANOTHER = UID + 1
+"""They use up what a user's programs may take, also those of the tests beside this."""
 MANY = 20
 NOTES = 30 << 20
 
@@ -32,7 +34,7 @@ def attackers(tmp_path: Path) -> Iterator[list[int]]:
         file.truncate(len(data) + NOTES)  # zeros are notes without a name and content
     with ExitStack() as stack:
         yield [
-            stack.enter_context(stack.enter_context(pretended(binary)).running()).pid
+            stack.enter_context(stack.enter_context(pretended(binary, ANOTHER)).running()).pid
             for _ in range(MANY)
         ]
 
@@ -51,7 +53,7 @@ def test_a_list(cluster: PrivateCluster, attackers: list[int]) -> None:
     servers = {each["postmaster_pid"] for each in json.loads(done.out)["servers"]}
     assert cluster.postmaster_pid in servers
     assert not {*attackers} <= servers
-    assert f"pgtrace: not listed: servers of user {UID}, if there are more" in done.err
+    assert f"pgtrace: not listed: servers of user {ANOTHER}, if there are more" in done.err
 
 
 def test_who_looks_for_a_servers_successor_looks_at_no_stranger(

@@ -15,7 +15,9 @@ from fix_cluster import Connection
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import PGTRACE, run
 
-SETPRIV = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+UID = 47_111
+"""Nobody's: other tests have a server of nobody's."""
+SETPRIV = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups")
 OTHER = (*SETPRIV, *PGTRACE)
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
@@ -61,7 +63,7 @@ def test_a_server_of_another_user(
     """Exit code 4, and a line that works as it is printed, but for sudo, which root needs not."""
     known = {"PORT": "54321", "DIR": str(cluster.datadir)}
     typed = [known.get(word, word) for word in arguments]
-    os.chown(tmp_path, 65534, 65534)  # root makes a file there as its user
+    os.chown(tmp_path, UID, UID)  # root makes a file there as its user
     command = allowed(*capabilities) if capabilities else OTHER
     code, out, err = run(*typed, command=command, cwd=tmp_path, connects=True)
     assert (code, out) == (4, ""), err

@@ -571,7 +571,7 @@ def test_without_scripts_every_number_is_there(chromium: Chromium, tmp_path: Pat
     page.ask("Emulation.setScriptExecutionDisabled", value=True)
     chromium.events.clear()
     page.ask("Page.reload")
-    chromium.wait_for("Page.loadEventFired")
+    chromium.wait_until_loaded()
     page.ask("Emulation.setScriptExecutionDisabled", value=False)
     assert page.run("document.querySelectorAll('canvas').length") == 0
     told = page.run("document.querySelector('#chart-0 table').innerText")

@@ -1067,7 +1067,7 @@ def test_what_acts_on_a_terminal_is_shown_escaped(
         screen.tick()
         shown += capsys.readouterr().out
         alone = len(re.findall(r"▶ [\d:]+  select '\\", shown))
-        together = sum(map(int, re.findall(r"(\d+) calls", shown)))
+        together = sum(map(int, re.findall(r"(\d+) calls? ", shown)))
         return alone + together >= 20 and (together > 0) == summed_up
 
     wait_for(look)

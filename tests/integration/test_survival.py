@@ -20,7 +20,7 @@ import pytest
 
 import html_page
 import pgtrace
-from child import Child
+from child import Child, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection, bindir, data_directory
 from fix_markers import PG_VERSION
@@ -240,17 +240,26 @@ def test_a_server_that_has_stopped_is_not_traced_as_one_that_does_nothing(
     assert f"the server in {cluster.datadir} has stopped" in err
 
 
+FOLLOWED = """
+from pgtrace.tracing.server_watch import Servers
+def follow(*arguments, true=Servers._follow):
+    true(*arguments)
+    print("followed", flush=True)
+Servers._follow = follow
+"""
+
+
 def test_the_successor_of_a_server_that_stops_right_before_the_start_is_traced(
     disk_directory: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "o.json"
     with CopiedCluster(directory=disk_directory) as cluster:
-        code = stopping(cluster.postmaster_pid, "before engines select start")
+        code = FOLLOWED + stopping(cluster.postmaster_pid, "before engines select start")
         arguments = ("capture", cluster.postmaster_pid, "-o", output)
         with Pgtrace(*arguments, command=patched(code)) as tracer:
             tracer.attached()
             cluster.start()
-            time.sleep(3)  # it is looked for twice a second
+            tracer.wait_for("followed")
             with cluster.connect() as connection:
                 connection.execute(QUERY)
             done = tracer.stop()
@@ -304,11 +313,14 @@ Assembly._backend = backend
     assert taken.partial == [why for why in taken.partial if f"process {bad}" in why] != []
 
 
-def test_attach_sums_up_after_an_error(connection: Connection) -> None:
-    code = failing("commands.live_screen TextScreen tick", after=20)
+def test_attach_sums_up_after_an_error(connection: Connection, tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    code = failing("commands.live_screen TextScreen tick", after=2, once=shown)
     with Pgtrace("attach", connection.info.backend_pid, command=patched(code)) as tracer:
         tracer.attached()
         connection.execute(QUERY)
+        tracer.wait_for("column_of_a_query")
+        shown.touch()
         code_, out, err = tracer.ended()
     assert code_ == 1
     assert "column_of_a_query" in out
@@ -324,7 +336,7 @@ def test_a_connection_that_is_killed_in_the_middle(
     """Names may be missing then; what was measured is all there."""
     output = tmp_path / "o.json"
     arguments = ("capture", cluster.postmaster_pid, "--dsn", cluster.dsn(), "-o", output)
-    connection = cluster.connect()
+    connection, postmaster = cluster.connect(), cluster.postmaster_pid
     with Pgtrace(*arguments, "--by", "relation") as tracer:
         tracer.attached()
         connection.execute(QUERY)
@@ -339,7 +351,7 @@ def test_a_connection_that_is_killed_in_the_middle(
         for _ in range(3 if kill == "every second" else 1):
             (pid, *_) = wait_for(names)
             if kill == "server":
-                os.kill(cluster.postmaster_pid, signal.SIGQUIT)
+                os.kill(postmaster, signal.SIGQUIT)
                 break
             connection.execute("select pg_terminate_backend(%s)", [pid])
             wait_for(lambda gone=pid: gone not in names())
@@ -347,6 +359,7 @@ def test_a_connection_that_is_killed_in_the_middle(
         code, _, err = tracer.stop()
     connection.close()
     if kill == "server":
+        wait_until_gone(postmaster)
         cluster.start()
     assert code == 0, err
     assert "unexpected" not in err
@@ -574,7 +587,11 @@ def test_a_second_signal_keeps_the_capture(
 
 NAMES_TAKE_A_WHILE = """
 import time
+from pgtrace import interrupts
+from pgtrace.postgres import catalog, names_of_servers
 from pgtrace.postgres.relations import Relations
+catalog.LAST_S = names_of_servers.LAST_S = 60
+interrupts._ONE_END_S = 60
 def ask(self, connection, *, last=False, true=Relations.ask):
     if last:
         time.sleep(1)

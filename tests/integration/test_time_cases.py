@@ -144,7 +144,9 @@ def test_sessions_that_scan_one_table_wait_for_each_others_reads(slow: PrivateCl
     with slow.connect() as connection:
         connection.execute("drop table if exists scanned")
         connection.execute(
-            "create table scanned as select repeat('x', 900) from generate_series(1, 8000) i"
+            # Autovacuum, where it had heard of the rows by then, would read it once it is cold
+            "create table scanned with (autovacuum_enabled = off) as "
+            "select repeat('x', 900) from generate_series(1, 8000) i"
         )
         make_cold(slow, connection, "scanned")
         with trace(slow.postmaster_pid, probe_type=PROBE_TYPE, times=True) as tracer:
@@ -155,7 +157,8 @@ def test_sessions_that_scan_one_table_wait_for_each_others_reads(slow: PrivateCl
     # the kernel lets all but one wait
     others = waits["ipc:bufferio"] + waits["io:aioiocompletion"]
     assert others >= SLOW_US * 1000
-    assert others + waits["io:datafileread"] >= 0.3 * elapsed
+    on_no_cpu = elapsed - waits["run_queue"] - waits["stolen"]
+    assert others + waits["io:datafileread"] >= 0.3 * on_no_cpu
 
 
 def test_a_sort_that_does_not_fit_waits_for_its_temporary_files(
@@ -173,7 +176,8 @@ def test_a_sort_that_does_not_fit_waits_for_its_temporary_files(
         calls = of_operation(watched.tracer.assembly.reads(event.reads), "write")
         called = sum(each.total_ns for each in calls if each.kind == "temporary")
         assert SLOW_US * 1000 <= waits["io:buffilewrite"] <= called
-        assert waits["io:buffilewrite"] + waits["run_queue"] >= 0.8 * called
+        had_none = waits["run_queue"] + waits["stolen"]
+        assert waits["io:buffilewrite"] + had_none >= 0.8 * called
         files = [*slow.datadir.glob("base/pgsql_tmp/*")]
         assert files
 
@@ -227,7 +231,8 @@ def test_background_processes_wait_for_work_or_for_the_device(slow: PrivateClust
                 connection.execute("update t set a = a + 1 where id = 3")
                 time.sleep(0.02)
             connection.execute("checkpoint")
-        taken = tracer.capture()
+            # In one that is taken meanwhile who wakes between two looks at him lacks his last sleep
+            taken = tracer.stop()
         connection.execute("drop table vacuumed")
     assert background(taken, "autovacuum worker")["timeout:vacuumdelay"] >= 20 * MS
     assert background(taken, "walwriter")["io:walsync"] >= SLOW_US * 1000
@@ -468,13 +473,16 @@ def test_a_switch_that_no_program_saw_is_no_time_on_a_cpu(
             if leaving:
                 until(lambda: shows(None))
             until(left_alone)
+            left = time.monotonic()
             if clock_ns is not None:
                 _set_clock(engine, clock_ns)
             until(sleeps if leaving else lambda: shows(None))
             engine._tasks._set_ignored(0, 0)
+            alone_s = time.monotonic() - left
             found = shows("PgSleep" if leaving else None)
             thread.join()
-            return found
+            # What it did on a CPU meanwhile, or waited for one, is in its sleep
+            return found and alone_s < (0.9 if leaving else 1.09)
 
         for number in range(ATTEMPTS):
             if in_time(f"do $$ begin {work} end $$ /* attempt {number} */"):

@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from test_time_cases import by_name
+from test_times import once_asleep
 
 from child import children_of, state_of, wait_for
 from copied_cluster import CopiedCluster
@@ -31,7 +32,7 @@ from pgtrace.tracing import charging
 from pgtrace.tracing.options import TraceOptions
 from pgtrace.tracing.targets import Target
 from pgtrace.tracing.tracer import Tracer, trace
-from time_watch import MS, PROBE_TYPE, counting, schedstat, watching
+from time_watch import MS, PROBE_TYPE, counting, watching
 
 TIERS: tuple[Tier, ...] = "light", "full"
 ANOTHER = 18 if PG_VERSION == 15 else 15
@@ -196,12 +197,12 @@ def test_who_is_moved_from_cpu_to_cpu_loses_no_time(cluster: PrivateCluster) -> 
 
         mover = threading.Thread(target=move)
         mover.start()
-        before = schedstat(watched.pid)
+        before, known = once_asleep(watched)
         watched.connection.execute(f"{counting(6_000_000)} /* moved */")
-        event = watched.query("moved")  # which holds the sum against the clock
-        after = schedstat(watched.pid)
+        watched.query("moved")  # which holds the sum against the clock
+        after, now = once_asleep(watched)
         there.set()
         mover.join()
-    waits = watched.waits(event)
     ran, waited = (b - a for a, b in zip(before, after, strict=True))
-    assert waits["cpu"] + waits.get("run_queue", 0) == pytest.approx(ran + waited, rel=0.02)
+    gained = sum(now[kind] - known[kind] for kind in ("cpu", "run_queue"))
+    assert gained == pytest.approx(ran + waited, rel=0.02)

@@ -45,6 +45,14 @@ pytestmark = pytest.mark.vm
 HELD_S = 0.5
 
 
+def wait_until_shown(cluster: PrivateCluster, pid: int, wait_event: str) -> None:
+    """Until a backend waits for that in a statement, and has given its CPU away."""
+    shown = "select wait_event from pg_stat_activity where pid = %s and state = 'active'"
+    with cluster.connect() as looker:
+        wait_for(lambda: looker.execute(shown, [pid]).fetchone() == (wait_event,))
+    wait_for(lambda: state_of(pid) == "S")
+
+
 @pytest.fixture
 def watched(cluster: PrivateCluster) -> Iterator[Watched]:
     with watching(cluster) as found:
@@ -66,19 +74,26 @@ def release_when_waited_for(holder: Connection, looker: Connection, pid: int) ->
 
 
 def test_a_sleep_is_its_timeout(watched: Watched) -> None:
+    began = time.monotonic_ns()
     watched.connection.execute("select pg_sleep(0.3)")
+    took = time.monotonic_ns() - began  # where the CPU is another machine's, a timer is late
     waits = watched.waits(watched.query("pg_sleep"))
-    assert 300 * MS <= waits["Timeout:PgSleep"] <= 330 * MS
+    assert 300 * MS <= waits["Timeout:PgSleep"] <= took
+    assert sum(waits.values()) <= took
 
 
 def test_a_function_is_the_query_that_calls_it(watched: Watched) -> None:
+    took: list[float] = []
+    watched.connection.add_notice_handler(lambda said: took.append(float(said.message_primary)))
     watched.connection.execute(
-        "do $$ begin for i in 1..3 loop perform pg_sleep(0.1); end loop; end $$"
+        "do $$ declare began timestamptz; begin for i in 1..3 loop began := clock_timestamp(); "
+        "perform pg_sleep(0.1); raise notice '%', extract(epoch from clock_timestamp() - began); "
+        "end loop; end $$"
     )
     event = watched.query("perform")
     (sleep,) = (each for each in watched.times(event) if each.wait_event == "PgSleep")
-    assert sleep.latency.count == 3
-    assert all(low < 130 * MS for low, _, _ in sleep.latency.buckets)
+    assert sleep.latency.count == len(took) == 3
+    assert all(low <= max(took) * 1e9 for low, _, _ in sleep.latency.buckets)
     assert watched.waits(event)["Timeout:PgSleep"] >= 300 * MS
 
 
@@ -123,8 +138,10 @@ def test_two_on_one_cpu_wait_for_it_half_of_the_time(
             with contextlib.suppress(psycopg.errors.QueryCanceled):
                 other.execute(counting(200_000_000))
 
+        ran, _ = schedstat(other.info.backend_pid)
         busy = threading.Thread(target=work)
         busy.start()
+        wait_for(lambda: schedstat(other.info.backend_pid)[0] > ran + 20 * MS)
         watched.connection.execute(
             "select count(*) from generate_series(1, 1000) a, generate_series(1, 5000) b"
         )
@@ -189,21 +206,27 @@ def test_reading_from_a_device_is_a_part_of_its_own(
         assert slept <= event.waited_ns
 
 
-def test_a_client_that_reads_slowly_is_waited_for(watched: Watched) -> None:
+def test_a_client_that_reads_slowly_is_waited_for(
+    watched: Watched, cluster: PrivateCluster
+) -> None:
     watched.server.send_query(b"select repeat('x', 1000) from generate_series(1, 20000) /* rows */")
+    wait_until_shown(cluster, watched.pid, "ClientWrite")
     time.sleep(HELD_S)
     while result := watched.server.get_result():
         assert result.status == pq.ExecStatus.TUPLES_OK
-    assert watched.waits(watched.query("rows"))["Client:ClientWrite"] >= 0.8 * HELD_S * 1e9
+    assert watched.waits(watched.query("rows"))["Client:ClientWrite"] >= HELD_S * 1e9
 
 
-def test_a_client_that_sends_slowly_is_waited_for(watched: Watched) -> None:
+def test_a_client_that_sends_slowly_is_waited_for(
+    watched: Watched, cluster: PrivateCluster
+) -> None:
     watched.connection.execute("create temp table if not exists sent (a text)")
     with watched.connection.cursor().copy("copy sent from stdin") as copy:
-        copy.write("a\n")
+        wait_until_shown(cluster, watched.pid, "ClientRead")
         time.sleep(HELD_S)
+        copy.write("a\n")
         copy.write("b\n")
-    assert watched.waits(watched.query("copy sent"))["Client:ClientRead"] >= 0.8 * HELD_S * 1e9
+    assert watched.waits(watched.query("copy sent"))["Client:ClientRead"] >= HELD_S * 1e9
 
 
 def test_vacuum_waits_as_its_cost_delay_says(watched: Watched) -> None:
@@ -241,8 +264,9 @@ def sleeping(cluster: PrivateCluster) -> Iterator[Connection]:
 
         thread = threading.Thread(target=run)
         thread.start()
-        shown = "select state = 'active' from pg_stat_activity where pid = %s and query = %s"
-        wait_for(lambda: (looker.execute(shown, [pid, text]).fetchone() or (False,))[0])
+        shown = "select wait_event from pg_stat_activity where pid = %s and query = %s"
+        wait_for(lambda: looker.execute(shown, [pid, text]).fetchone() == ("PgSleep",))
+        wait_for(lambda: state_of(pid) == "S")
         try:
             yield connection
         finally:

@@ -391,8 +391,8 @@ view.View.{at} = new
     with Tmux(tmp_path) as tmux:
         (tmp_path / "code.py").write_text(code + MAIN)
         tmux.run(sys.executable, "code.py", "top", "--server", cluster.datadir, "--no-connect")
-        tmux.shows(HEAD)
-        if at != "listing":
+        if at != "listing":  # then it is shown for two seconds, or not at all
+            tmux.shows(HEAD)
             tmux.press("r" if at == "sort_by" else "Space")
         tmux.shows("unexpected error while drawing: KeyError in code.py:6")
         assert "secret" not in tmux.screen()

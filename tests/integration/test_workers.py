@@ -171,7 +171,7 @@ def test_autovacuum_leads_parallel_workers(server: Server) -> None:
             return bool(row and row[0])
 
         def at_rest() -> bool:
-            running = "select 1 from pg_stat_activity where backend_type = 'autovacuum worker'"
+            running = "select 1 from pg_stat_activity where backend_type like 'autovacuum %'"
             return connection.execute(running).fetchone() is None
 
         try:

@@ -77,10 +77,17 @@ class Chromium:
                 return result
             self.events.append(answer)
 
-    def wait_for(self, method: str) -> None:
-        """Until there has been such an event."""
-        while not any(event.get("method") == method for event in self.events):
-            self.events.append(self._next(method))
+    def wait_until_loaded(self, loader: str | None = None) -> None:
+        """That document, or the next: the empty one before it may be told of late."""
+
+        def is_it(event: dict[str, Any]) -> bool:
+            if event.get("method") != "Page.lifecycleEvent":
+                return False
+            told = event["params"]
+            return told["name"] == "load" and loader in (None, told["loaderId"])
+
+        while not any(map(is_it, self.events)):
+            self.events.append(self._next("load"))
 
     def _next(self, wanted: str) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_S
@@ -106,8 +113,9 @@ class Chromium:
                  deviceScaleFactor=1, mobile=False)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.ask("Emulation.setEmulatedMedia", features=[scheme])
-        page.ask("Page.navigate", url=file.as_uri())
-        self.wait_for("Page.loadEventFired")
+        page.ask("Page.setLifecycleEventsEnabled", enabled=True)
+        loader = page.ask("Page.navigate", url=file.as_uri())["loaderId"]
+        self.wait_until_loaded(loader)
         page.settle()
         return page
 

@@ -44,7 +44,7 @@ def section(data: bytearray, name: str, field: int, value: int) -> None:
 
 
 @contextmanager
-def pretended(program: Path) -> Iterator["Pretended"]:
+def pretended(program: Path, uid: int = UID) -> Iterator["Pretended"]:
     """A data directory of another user's, in which nothing runs yet."""
     place = Path(tempfile.mkdtemp(prefix="pgtrace-hostile-", dir="/tmp"))
     try:
@@ -52,8 +52,8 @@ def pretended(program: Path) -> Iterator["Pretended"]:
         (place / "global").mkdir()
         for each in place, place / "global", place / "postgres":
             each.chmod(0o755)
-            os.chown(each, UID, UID)
-        yield Pretended(place)
+            os.chown(each, uid, uid)
+        yield Pretended(place, uid)
     finally:
         shutil.rmtree(place)
 
@@ -74,8 +74,9 @@ def in_a_directory_that_never_answers() -> tuple[object, ...]:
 class Pretended:
     """Its files are made by name, as what an attacker would choose."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, uid: int) -> None:
         self.place = place
+        self._uid = uid
 
     @property
     def program(self) -> Path:
@@ -86,7 +87,7 @@ class Pretended:
         """What a server has."""
         data = text.encode() if isinstance(text, str) else text
         (self.place / name).write_bytes(data)
-        os.chown(self.place / name, UID, UID)
+        os.chown(self.place / name, self._uid, self._uid)
 
     def put(self, kind: str, name: str) -> None:
         """`fifo`, `huge`, `link` or `root's`: the last two to a file that only root may read."""
@@ -94,13 +95,13 @@ class Pretended:
         path.unlink(missing_ok=True)
         if kind == "fifo":
             os.mkfifo(path)
-            os.chown(path, UID, UID)
+            os.chown(path, self._uid, self._uid)
         elif kind == "huge":
             self.write(name, b"")
             os.truncate(path, 3 << 30)
         elif kind == "directory":
             path.mkdir()
-            os.chown(path, UID, UID)
+            os.chown(path, self._uid, self._uid)
         else:
             secret = self.place / "secret"
             secret.write_text(f"{SECRET}\n")
@@ -119,7 +120,8 @@ class Pretended:
         It has children of these titles; of a path that begins with a slash they run that. `by`
         is a command that becomes its user and starts it, in the place of the usual one.
         """
-        usual = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "./postgres")
+        ids = f"--reuid={self._uid}", f"--regid={self._uid}"
+        usual = ("setpriv", *ids, "--clear-groups", "./postgres")
         with Child(*(by or usual), *children, cwd=self.place, **settings) as child:
             for _ in range(1 + len(children)):
                 assert child.line() == "ready\n"

@@ -7,7 +7,7 @@ from typing import Any
 from pgtrace.live.answers import Answers
 from pgtrace.live.frame import Look, Told
 
-COSTS_S = 0.01
+COSTS_S = 0.05
 
 
 def accounts() -> list[Any]:

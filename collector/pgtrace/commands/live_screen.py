@@ -104,7 +104,7 @@ class TextScreen:
             self._second_ends = now + 1
         if now >= self._next_look:
             self._look()
-            self._next_look = now + self._every_s
+            self._next_look = time.monotonic() + self._every_s
 
     def end(self, reason: str) -> None:
         """Show the last queries, what did not end, and the sum."""

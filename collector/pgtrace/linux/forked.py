@@ -143,8 +143,8 @@ def _all_of(pipe: int, child: int, seconds: float) -> bytes:
 
 
 def comes(poll: select.poll, child: int, seconds: float) -> bool:
-    """Whether there is something to read from a child in time. It has so many seconds to wait for
-    others in; those in which it waits for a processor are not its own.
+    """Whether there is something to read from a child in time, or it has ended. It has so many
+    seconds to wait for others in; those in which it waits for a processor are not its own.
     """
     left, end = seconds, time.monotonic() + _MOST_BUSY * seconds
     while not (ready := bool(poll.poll(_LOOK_S * 1000))) and left > 0 and time.monotonic() < end:

@@ -3,10 +3,10 @@ terminal is put back as it was whatever became of it.
 """
 
 import os
+import select
 import signal
 import socket
 import termios
-import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -17,7 +17,7 @@ from ..frame import Asked, Kind, Told
 from ..link import tracing_end
 
 _END_S = 2.0
-"""For it to leave the screen by itself."""
+"""For it to leave the screen by itself; not while it waits for a processor."""
 _MOST_WAITING = 64 << 20
 """Bytes that it was sent and does not take: then it hangs."""
 _RESET = (
@@ -96,12 +96,13 @@ class DrawingProcess:
             raise PgtraceError("the process that draws the screen failed")
 
     def _waited(self) -> int:
-        end = time.monotonic() + _END_S
-        while time.monotonic() < end:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            if pid:
-                return status
-            time.sleep(0.01)
-        with suppress(ProcessLookupError, PermissionError), capabilities.raised():
-            os.kill(self._pid, signal.SIGKILL)
+        handle = os.pidfd_open(self._pid)
+        try:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            if not forked.comes(poll, self._pid, _END_S):
+                with suppress(ProcessLookupError, PermissionError), capabilities.raised():
+                    os.kill(self._pid, signal.SIGKILL)
+        finally:
+            os.close(handle)
         return os.waitpid(self._pid, 0)[1]
