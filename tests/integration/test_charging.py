@@ -28,7 +28,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture, Io, Query
 from pgtrace.postgres import discovery
 from preloaded import preloaded
-from scans import anything_lost
+from scans import ATTEMPTS, anything_lost
 
 UNTIL_TOLD = "tracepoint:syscalls:sys_enter_getpgid /pid == $2/ { exit(); }\n"
 """bpftrace overlooks a signal that comes while it does not wait."""
@@ -218,23 +218,27 @@ def test_parallel_workers_read_for_their_leaders_query(
     query = "select sum(length(filler)) from large"
     pid = backend.info.backend_pid
     settings = {"parallel_setup_cost": 0, "parallel_tuple_cost": 0}
-    prepare(
-        charged, backend, query, "large", max_parallel_workers_per_gather=workers, **settings
-    )  # fmt: skip
-    with trace(charged.postmaster_pid if whole else pid, literals=True) as tracer:
-        plan = explain(backend, query)
-    capture = tracer.capture()
-    check(capture)
-    assert launched(plan) == workers
-    assert plan["Shared Read Blocks"] > 0.9 * BLOCKS
-    leader = of(capture, pid)
-    traced = the_query(leader, query)
-    assert_all(traced.io, plan["Shared Read Blocks"])
-    assert blocks(leader.io, "parallel worker") == blocks(traced.io, "parallel worker")
-    assert "parallel worker" not in {one.backend_type for one in capture.backends}
+    for _ in range(ATTEMPTS):  # on a busy host the leader may be through before its workers come
+        prepare(
+            charged, backend, query, "large", max_parallel_workers_per_gather=workers, **settings
+        )  # fmt: skip
+        with trace(charged.postmaster_pid if whole else pid, literals=True) as tracer:
+            plan = explain(backend, query)
+        capture = tracer.capture()
+        check(capture)
+        assert launched(plan) == workers
+        assert plan["Shared Read Blocks"] > 0.9 * BLOCKS
+        leader = of(capture, pid)
+        traced = the_query(leader, query)
+        assert_all(traced.io, plan["Shared Read Blocks"])
+        assert blocks(leader.io, "parallel worker") == blocks(traced.io, "parallel worker")
+        assert "parallel worker" not in {one.backend_type for one in capture.backends}
+        of_workers = blocks(traced.io, "parallel worker")
+        if PG_VERSION >= 18 or of_workers > workers * BLOCKS / 20:
+            break
     if PG_VERSION < 18:
         assert performers(traced.io) == {"backend", "parallel worker"}
-        assert blocks(traced.io, "parallel worker") > workers * BLOCKS / 20
+        assert of_workers > workers * BLOCKS / 20
     else:
         assert blocks(traced.io, "io worker") > BLOCKS / 20
 
@@ -491,15 +495,17 @@ def test_without_charging_reads_stay_where_they_ran(
 ) -> None:
     """Every process has its own; together they are the query's."""
     query = "select sum(length(filler)) from large"
-    settings: dict[str, object] = {"parallel_setup_cost": 0, "parallel_tuple_cost": 0}
-    settings |= {"parallel_leader_participation": "off"}  # else it may be through before they come
-    prepare(charged, backend, query, "large", max_parallel_workers_per_gather=2, **settings)
-    with trace(charged.postmaster_pid, literals=True, charge=False) as tracer:
-        plan = explain(backend, query)
-    capture = tracer.capture()
-    check(capture)
-    leader = of(capture, backend.info.backend_pid)
-    traced = the_query(leader, query)
+    settings = {"parallel_setup_cost": 0, "parallel_tuple_cost": 0}
+    for _ in range(ATTEMPTS):  # on a busy host the leader may be through before its workers come
+        prepare(charged, backend, query, "large", max_parallel_workers_per_gather=2, **settings)
+        with trace(charged.postmaster_pid, literals=True, charge=False) as tracer:
+            plan = explain(backend, query)
+        capture = tracer.capture()
+        check(capture)
+        leader = of(capture, backend.info.backend_pid)
+        traced = the_query(leader, query)
+        if blocks(traced.io) < 0.9 * plan["Shared Read Blocks"]:
+            break
     others = [one for one in capture.backends if one.io and one is not leader]
     assert performers(r for one in capture.backends for r in one.io) == {"backend"}
     workers = [one for one in others if one.backend_type == "parallel worker"]

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -179,7 +180,8 @@ def test_query_in_which_its_backend_ends_is_an_error(
     if crashed:
         wait_for(lambda: ready(either))
     else:
-        os.kill(other.pid, signal.SIGTERM)  # it goes on without its client
+        with suppress(ProcessLookupError):  # it goes on without its client
+            os.kill(other.pid, signal.SIGTERM)
 
 
 def test_query_of_before_in_which_its_backend_ends_is_an_error(either: PrivateCluster) -> None:
@@ -213,7 +215,8 @@ def test_who_ends_before_it_is_asked_what_it_runs_costs_no_other_its_text(
         target = Target.of_pids([wire.pid, other.pid])
         taken = Tracer(target, TraceOptions(probe_type=PROBE_TYPE, literals=True)).stop()
     for pid in {wire.pid, other.pid} - {*gone}:
-        os.kill(pid, signal.SIGTERM)  # it goes on without its client
+        with suppress(ProcessLookupError):  # it goes on without its client
+            os.kill(pid, signal.SIGTERM)
     (left,) = [backend for backend in taken.backends if backend.pid not in gone]
     assert [told(each) for each in left.queries] == [(SLOW, "unknown", 0, 0, True)]
 

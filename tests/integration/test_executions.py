@@ -22,7 +22,7 @@ from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 from pgtrace.model.encoding import encode
 from pgtrace.tracing.tracer import Tracer, trace
-from pgtrace_command import Pgtrace, run
+from pgtrace_command import PATIENT, Pgtrace, patched, run
 
 PROBE_TYPE: ProbeType = "tracepoint"
 SETTINGS = {
@@ -227,7 +227,8 @@ def test_neither_calls_nor_hits_are_told_that_are_not_those_of_who_was_traced(
     file = tmp_path / "a.json"
     names = ("--dsn", server.dsn(), "--require-names")  # it has them when it begins
     arguments = ("--server", server.datadir, *options, *names, "-o", file)
-    with server.connect() as connection, Pgtrace("capture", *arguments) as tracer:
+    command = patched(PATIENT)
+    with server.connect() as connection, Pgtrace("capture", *arguments, command=command) as tracer:
         tracer.attached()
         for _ in range(20):  # by some of them it finds out where ids are
             scan(connection, 1)

@@ -40,7 +40,7 @@ from pgtrace.postgres.connection import Asked
 from pgtrace.postgres.discovery import Server
 from pgtrace.postgres.owners_connection import OwnersConnections
 from pgtrace.postgres.owners_messages import Answer, send
-from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, wait_for
+from pgtrace_command import PATIENT, PGTRACE, Pgtrace, patched, run, seeing, wait_for
 
 TABLE = f"public.{benchmark_table.TABLE}"
 OWN_BACKENDS = "select count(*) from pg_stat_activity where application_name = 'pgtrace'"
@@ -154,8 +154,9 @@ def test_attach_names_the_relation_in_which_a_query_read_longest(
     """With each query; and those of all of them at the end."""
     with restartable.connect() as client:
         pid = client.info.backend_pid
-        with Pgtrace("attach", pid, "--require-names", connects=True) as started:
-            started.attached()  # and has the names
+        words = "attach", pid, "--require-names"  # it has them when it is attached
+        with Pgtrace(*words, command=patched(PATIENT), connects=True) as started:
+            started.attached()
             client.execute(f"select count(*) from {TABLE}")
             started.wait_for("■")
             started.send(signal.SIGINT)
@@ -503,7 +504,7 @@ def test_an_answer_of_another_kind_costs_the_names_of_its_server_alone(
 ) -> None:
     """One file has the names of all, and nobody would read it any more."""
     file = tmp_path / "capture.json"
-    both = seeing(restartable.postmaster_pid, other.postmaster_pid)
+    both = PATIENT + seeing(restartable.postmaster_pid, other.postmaster_pid)
     command = patched(both + LYING.format(query=query, pid=restartable.postmaster_pid))
     arguments = ("capture", "--all", "--by", "relation", "-o", file)
     with Pgtrace(*arguments, command=command, connects=True) as started, ExitStack() as clients:

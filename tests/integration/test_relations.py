@@ -671,7 +671,6 @@ def test_with_workers_and_aio_they_are_within_half_a_percent(loaded: PrivateClus
         "set max_parallel_workers_per_gather = 2",
         "set min_parallel_table_scan_size = 0",
         "set parallel_setup_cost = 0",
-        "set parallel_leader_participation = off",  # else it may be through before they come
     )
     performers = {r.performed_by for r in only(capture).io}
     assert "parallel worker" in performers

@@ -30,7 +30,7 @@ from pgtrace.files import documents
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 from pgtrace.reporters.terminal import capture_report
-from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, stopping, wait_for
+from pgtrace_command import PATIENT, PGTRACE, Pgtrace, patched, run, seeing, stopping, wait_for
 
 TABLES = 400
 ROOM = 64 << 10
@@ -585,12 +585,10 @@ def test_a_second_signal_keeps_the_capture(
     assert any("not waited for" in why for why in taken.probes.not_measured)
 
 
-NAMES_TAKE_A_WHILE = """
+NAMES_TAKE_A_WHILE = f"""{PATIENT}
 import time
 from pgtrace import interrupts
-from pgtrace.postgres import catalog, names_of_servers
 from pgtrace.postgres.relations import Relations
-catalog.LAST_S = names_of_servers.LAST_S = 60
 interrupts._ONE_END_S = 60
 def ask(self, connection, *, last=False, true=Relations.ask):
     if last:

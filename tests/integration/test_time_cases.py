@@ -482,7 +482,8 @@ def test_a_switch_that_no_program_saw_is_no_time_on_a_cpu(
             found = shows("PgSleep" if leaving else None)
             thread.join()
             # What it did on a CPU meanwhile, or waited for one, is in its sleep
-            return found and alone_s < (0.9 if leaving else 1.09)
+            most_s = 0.9 if leaving else 1.09
+            return found and (alone_s < most_s or clock_ns in (0, 10_000 * MS))
 
         for number in range(ATTEMPTS):
             if in_time(f"do $$ begin {work} end $$ /* attempt {number} */"):

@@ -74,6 +74,13 @@ def patched(code: str) -> tuple[str, ...]:
     return sys.executable, "-c", code + MAIN
 
 
+PATIENT = """
+from pgtrace.postgres import catalog, names_of_servers
+catalog.LAST_S = names_of_servers.LAST_S = 60
+"""
+"""Code that lets names take long at the end, as on a busy host."""
+
+
 def seeing(*postmasters: int) -> str:
     """Code that lets it find no servers but these: other tests start and stop some meanwhile."""
     return f"""

@@ -62,7 +62,7 @@ def test_while_something_happens_it_is_looked_every_50_ms(looks: Looks) -> None:
     looks.most = 10
     assert looks.run(FAR_S) == "signal"
     gaps = [later - earlier for earlier, later in zip(looks.times, looks.times[1:-1], strict=False)]
-    assert min(gaps) >= 0.049
+    assert 0.049 <= min(gaps) < 0.5  # a busy machine may let others come later
 
 
 def test_while_nothing_happens_it_wakes_for_what_is_due_alone(

@@ -142,11 +142,12 @@ def _all_of(pipe: int, child: int, seconds: float) -> bytes:
     return bytes(heard)
 
 
-def comes(poll: select.poll, child: int, seconds: float) -> bool:
+def comes(poll: select.poll, child: int, seconds: float, most_busy: float = _MOST_BUSY) -> bool:
     """Whether there is something to read from a child in time, or it has ended. It has so many
-    seconds to wait for others in; those in which it waits for a processor are not its own.
+    seconds to wait for others in; those in which it waits for a processor, or has one, are not
+    counted, up to `most_busy` times as many.
     """
-    left, end = seconds, time.monotonic() + _MOST_BUSY * seconds
+    left, end = seconds, time.monotonic() + most_busy * seconds
     while not (ready := bool(poll.poll(_LOOK_S * 1000))) and left > 0 and time.monotonic() < end:
         if not _is_runnable(child):
             left -= _LOOK_S

@@ -17,7 +17,9 @@ from ..frame import Asked, Kind, Told
 from ..link import tracing_end
 
 _END_S = 2.0
-"""For it to leave the screen by itself; not while it waits for a processor."""
+"""For it to leave the screen by itself, without those in which it waits for a processor,"""
+_MOST_BUSY = 3
+"""but not more than so many times as long: it may be the processor's that it does not leave."""
 _MOST_WAITING = 64 << 20
 """Bytes that it was sent and does not take: then it hangs."""
 _RESET = (
@@ -96,13 +98,19 @@ class DrawingProcess:
             raise PgtraceError("the process that draws the screen failed")
 
     def _waited(self) -> int:
-        handle = os.pidfd_open(self._pid)
-        try:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            if not forked.comes(poll, self._pid, _END_S):
-                with suppress(ProcessLookupError, PermissionError), capabilities.raised():
-                    os.kill(self._pid, signal.SIGKILL)
-        finally:
-            os.close(handle)
+        if not self._leaves():
+            with suppress(ProcessLookupError, PermissionError), capabilities.raised():
+                os.kill(self._pid, signal.SIGKILL)
         return os.waitpid(self._pid, 0)[1]
+
+    def _leaves(self) -> bool:
+        poll = select.poll()
+        try:
+            handle = os.pidfd_open(self._pid)
+            try:
+                poll.register(handle, select.POLLIN)
+                return forked.comes(poll, self._pid, _END_S, _MOST_BUSY)
+            finally:
+                os.close(handle)
+        except OSError:  # no file can be opened any more; the terminal is put back all the same
+            return False
