@@ -16,7 +16,7 @@ import pytest
 
 from child import wait_until_gone
 from copied_cluster import CopiedCluster
-from fix_cluster import Connection, bindir, data_directory
+from fix_cluster import Connection, bindir, connected_at_once, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.postgres import activity, discovery
@@ -48,7 +48,7 @@ class Busy:
         self.stack = ExitStack()
 
     def connect(self) -> Connection:
-        connection = self.cluster.connect()
+        connection = connected_at_once(self.cluster)
         # Who has gone is a process with its title for a moment yet
         self.stack.callback(wait_until_gone, connection.info.backend_pid)
         return self.stack.enter_context(connection)

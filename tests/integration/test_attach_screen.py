@@ -117,7 +117,7 @@ def test_on_a_terminal_a_running_query_is_looked_at_in_place(
                 wait_for(lambda: len(LOOK.findall(terminal.written)) >= 5)
                 # Not while the line of what is in use in the kernel has taken its place
                 during: list[str] = wait_for(
-                    lambda: any(map(LOOK.match, (lines := terminal.screen())[-6:])) and lines
+                    lambda: len(lines := terminal.screen()) > 6 and LOOK.match(lines[-6]) and lines
                 )
                 wait_for(lambda: terminal.written.count("In use in the kernel") >= 2)
                 wait_for(

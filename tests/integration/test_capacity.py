@@ -399,13 +399,13 @@ def test_relations_that_come_and_go_take_nothing_for_good(
             for i in range(MADE):
                 connection.execute(f"select count(filler) from made_{i}")
             if names:
-                wait_for(partial(are_known, names, paths), 20)
+                wait_for(partial(are_known, names, paths))
             for i in range(MADE):
                 connection.execute(f"drop table made_{i}")
             connection.execute("checkpoint")  # it is then that the files go
-            wait_for(partial(are_forgotten, tracer, paths), 20)
+            wait_for(partial(are_forgotten, tracer, paths))
             time.sleep(1)  # until others that are gone are missed, too
-            wait_for(partial(is_given_back, tracer), 20)
+            wait_for(partial(is_given_back, tracer))
             samples.append((engine_of(tracer).in_use(), len(tracer.engine.files())))
         assert in_operations(tracer, pid) == in_operations(plain, pid)
     print(*samples, sep="\n")

@@ -19,7 +19,7 @@ from hidden import hide
 from pgtrace.lab import result_file
 from pgtrace.model.lab_result import Result
 from pgtrace.postgres import discovery
-from pgtrace_command import Ended, Pgtrace, patched, run, terminating, wait_for
+from pgtrace_command import Ended, Pgtrace, patched, run, terminating, wait_for, waiting
 
 pytestmark = pytest.mark.pg("15")
 
@@ -87,24 +87,6 @@ def ended(started: Pgtrace, place: Path, bases: set[Path]) -> Ended:
         assert not base.exists()
         assert works_in(base) == []
     return end
-
-
-def waiting(call: int) -> tuple[str, ...]:
-    """It waits for its signal in the query that an experiment measures for that time."""
-    return patched(
-        f"""
-import time
-from pgtrace.lab.core.runner import Query
-calls = 0
-def execute(self, backend, true=Query.execute):
-    global calls
-    calls += 1
-    if calls == {call}:
-        time.sleep(600)
-    return true(self, backend)
-Query.execute = execute
-"""
-    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -246,7 +228,8 @@ def test_an_error_and_a_file_that_cannot_be_written_are_both_said(
 
 def test_server_and_tracer_keep_to_their_cpus(place: Path, tmp_path: Path) -> None:
     last = max(os.sched_getaffinity(0))
-    with pages(place, tmp_path / "F", "--cpu-server", last, "--cpu-tracer", 0) as started:
+    cpus = "--cpu-server", last, "--cpu-tracer", 0
+    with pages(place, tmp_path / "F", *cpus, rows=1_400_000) as started:
         started.wait_for("Loading")
         (base,) = ours(started)
         master = int((base / "data/postmaster.pid").read_text().split()[0])

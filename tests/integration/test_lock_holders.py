@@ -15,10 +15,10 @@ import pytest
 
 from child import wait_for
 from copied_cluster import CopiedCluster
-from fix_cluster import SETTINGS, Connection, bindir, data_directory
+from fix_cluster import SETTINGS, Connection, bindir, connected_at_once, data_directory
 from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.postgres import activity, discovery
+from pgtrace.postgres import discovery
 from pgtrace.postgres.blockers import MOST, Blocker
 from pgtrace.postgres.lock_holders import LockHolders
 from pgtrace.tracing.tracer import Tracer
@@ -77,7 +77,7 @@ def blocking(looker: Connection, pid: int) -> set[int]:
 
 @contextmanager
 def transaction(server: PrivateCluster, *texts: str) -> Iterator[Connection]:
-    with server.connect() as connection:
+    with connected_at_once(server) as connection:
         connection.execute("set application_name = 'nightly'")
         connection.execute("begin")
         for text in texts:
@@ -98,14 +98,8 @@ def transaction(server: PrivateCluster, *texts: str) -> Iterator[Connection]:
     ],
 )
 def test_a_holder_is_told_by_memory(
-    small: PrivateCluster,
-    holders: LockHolders,
-    holds: str,
-    wants: str,
-    monkeypatch: pytest.MonkeyPatch,
+    small: PrivateCluster, holders: LockHolders, holds: str, wants: str
 ) -> None:
-    # On a busy host a process may come to its first line long after it was made
-    monkeypatch.setattr(activity, "_MOST_APART_US", 60_000_000)
     with (
         small.connect() as looker,
         transaction(small, holds) as holder,

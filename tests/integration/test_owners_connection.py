@@ -253,12 +253,17 @@ def test_a_server_that_is_started_again_is_connected_to_again(
             wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
         restartable.restart()
         with restartable.connect(application_name="after") as client:
-            end = time.monotonic() + 4  # reads before the new server is noticed are in the gap
-            while time.monotonic() < end:
+            looked = f"select max(query_start) > %s from ({OWN_QUERIES}) own"
+            now = client.execute("select clock_timestamp()").fetchone()
+            least = time.monotonic() + 4  # reads before the new server is noticed are in the gap
+
+            def is_asked_again() -> bool:
                 client.execute(f"select count(*) from {TABLE}")
-                time.sleep(0.1)
-        started.send(signal.SIGINT)
-        ended = started.ended()
+                asked = client.execute(looked, now).fetchone() == (True,)
+                return asked and time.monotonic() >= least
+
+            wait_for(is_asked_again)
+            ended = started.stop()  # which looks for the last time
     assert ended.code == 0, ended
     whole = json.loads(file.read_text())
     assert [b for b in whole["backends"] if b["application_name"] == "after"]
@@ -431,7 +436,6 @@ def test_a_backend_that_answers_late_costs_no_names(
     restartable: PrivateCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after `docker pause`, or a read of the catalogs that waits for its disk."""
-    monkeypatch.setattr(owners_connection, "_PATIENCE_S", 1)
 
     def are_missing() -> bool:
         return any("names" in text for text in tracer.not_measured)
@@ -441,6 +445,7 @@ def test_a_backend_that_answers_late_costs_no_names(
             tracer.require_names()
             wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
             (own,) = client.execute(OWN_PIDS).fetchone() or ()
+            monkeypatch.setattr(owners_connection, "_PATIENCE_S", 1)
             os.kill(own, signal.SIGSTOP)
             try:
                 # More than shared_buffers have room for
@@ -451,6 +456,7 @@ def test_a_backend_that_answers_late_costs_no_names(
                     another.execute("select count(*) from of_meanwhile")
                 wait_for(are_missing)
             finally:
+                monkeypatch.undo()
                 os.kill(own, signal.SIGCONT)
             wait_for(lambda: not are_missing())
             wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))

@@ -26,7 +26,7 @@ from pgtrace.failures import Failures
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Kind
-from pgtrace.postgres import catalog, discovery
+from pgtrace.postgres import catalog, discovery, names_of_servers
 from pgtrace.postgres.catalog import Names
 from pgtrace.postgres.connection import Asked, connect, system_identifier
 from pgtrace.postgres.tablespaces import Spaces
@@ -35,10 +35,18 @@ from pgtrace.tracing.file_names import GONE, Place, Places
 from pgtrace_command import Pgtrace, wait_for
 from pgtrace_command import run as pgtrace
 from read_ahead import USUAL_KIB, read_ahead
-from scans import anything_lost, new_backend, only, patterns, prepare
+from scans import ATTEMPTS, anything_lost, new_backend, only, patterns, prepare
 from worker import Worker
 
 STRANGE = 'a "quoted" name\n\x1b[31m of $$ ünïcode'
+LAST_S = catalog.LAST_S
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host names may take long at the end."""
+    monkeypatch.setattr(catalog, "LAST_S", 60.0)
+    monkeypatch.setattr(names_of_servers, "LAST_S", 60.0)
 
 
 def file_of(path: Path, space: Path, kind: Kind = "relation") -> File:
@@ -219,9 +227,8 @@ def test_old_files_keep_their_names_and_new_ones_are_asked_for(
 
 
 def test_what_nobody_knows_yet_is_asked_for_less_and_less_often(
-    small: PrivateCluster, own: Connection, monkeypatch: pytest.MonkeyPatch
+    small: PrivateCluster, own: Connection
 ) -> None:
-    monkeypatch.setattr(catalog, "LAST_S", 60.0)  # the database of many relations is there yet
     with small.connect(autocommit=False) as open_one, closing(Files(small, small.dsn())) as files:
         assert files.names
         files.names.require()
@@ -394,8 +401,9 @@ def test_a_standby_that_lets_nobody_in_keeps_nobody_from_another_server(
 
 
 def test_a_server_that_does_not_answer_holds_nobody_up(
-    small: PrivateCluster, own: Connection
+    small: PrivateCluster, own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(catalog, "LAST_S", LAST_S)
     with closing(Files(small, small.dsn())) as files:
         assert files.names
         files.names.require()
@@ -412,10 +420,7 @@ def test_a_server_that_does_not_answer_holds_nobody_up(
             os.kill(pid, signal.SIGCONT)
 
 
-def test_ten_thousand_relations(
-    small: PrivateCluster, own: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(catalog, "LAST_S", 60.0)  # it is CPU time that counts here
+def test_ten_thousand_relations(small: PrivateCluster, own: Connection) -> None:
     own.execute("create database many")
     with small.connect(dbname="many") as many:
         for part in range(10):
@@ -666,18 +671,21 @@ def test_relation_totals_are_the_servers_own(loaded: PrivateCluster) -> None:
 
 @pytest.mark.parametrize("loaded", METHODS, indirect=True)
 def test_with_workers_and_aio_they_are_within_half_a_percent(loaded: PrivateCluster) -> None:
-    capture, grown = run(
-        loaded,
-        "set max_parallel_workers_per_gather = 2",
-        "set min_parallel_table_scan_size = 0",
-        "set parallel_setup_cost = 0",
-    )
-    performers = {r.performed_by for r in only(capture).io}
+    for _ in range(ATTEMPTS):  # on a busy host the leader may be through before its workers come
+        capture, grown = run(
+            loaded,
+            "set max_parallel_workers_per_gather = 2",
+            "set min_parallel_table_scan_size = 0",
+            "set parallel_setup_cost = 0",
+        )
+        for table, (own, toast) in grown.items():
+            read, read_toast = blocks(capture, table)
+            assert read == pytest.approx(own, rel=0.005), table
+            assert read_toast == pytest.approx(toast, rel=0.005, abs=1), table
+        performers = {r.performed_by for r in only(capture).io}
+        if "parallel worker" in performers:
+            break
     assert "parallel worker" in performers
-    for table, (own, toast) in grown.items():
-        read, read_toast = blocks(capture, table)
-        assert read == pytest.approx(own, rel=0.005), table
-        assert read_toast == pytest.approx(toast, rel=0.005, abs=1), table
 
 
 @pytest.mark.apart  # read-ahead is set of the disk that all tests use

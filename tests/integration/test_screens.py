@@ -241,7 +241,8 @@ def json_lines(stage: Stage) -> tuple[str, str]:
         finally:
             stop.set()
             client.join()
-        first = shown.partition("\n")[0]
+        # One may have been under way as tracing began
+        first = next(line for line in shown.splitlines() if '"begun_before":false' in line)
         return f"sudo pgtrace attach --json {pid} | head -n 1", f"{first}\n"
 
 

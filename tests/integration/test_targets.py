@@ -18,7 +18,7 @@ from fix_markers import PG_VERSION
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Backend, Capture
 from pgtrace.postgres import discovery
-from pgtrace_command import PGTRACE, Pgtrace, patched, run, seeing, wait_for
+from pgtrace_command import PATIENT, PGTRACE, Pgtrace, patched, run, seeing, wait_for
 from preloaded import preloaded
 
 OPTIONS = "--json", "--literals", "--probe", "tracepoint", "--queries", "full"
@@ -191,9 +191,9 @@ def test_names_of_all_servers(
         if not answers:
             os.kill(other.postmaster_pid, signal.SIGSTOP)
             stack.callback(os.kill, other.postmaster_pid, signal.SIGCONT)
-        with capturing(
-            "--all", "--by", "relation", connects=True, command=on_a_host_of(cluster, other)
-        ) as captured:
+        seen = seeing(cluster.postmaster_pid, other.postmaster_pid)
+        command = patched((PATIENT if answers else "") + seen)
+        with capturing("--all", "--by", "relation", connects=True, command=command) as captured:
             for table, connection in connections.items():
                 connection.execute(
                     f"select length(pg_read_binary_file(pg_relation_filepath('{table}')))"

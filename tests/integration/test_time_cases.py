@@ -135,7 +135,8 @@ def test_sessions_that_commit_wait_for_who_writes_the_wal(slow: PrivateCluster) 
         pgbench(slow, script, 8, "-t", "60")
     waits, elapsed = of_statement(tracer.capture(), "update t")
     assert sum(waits.values()) == pytest.approx(elapsed, rel=0.01)
-    assert waits["lwlock:walwrite"] >= 0.3 * elapsed
+    on_no_cpu = elapsed - waits["run_queue"] - waits["stolen"]
+    assert waits["lwlock:walwrite"] >= 0.3 * on_no_cpu
     assert "lock:transactionid" not in waits
 
 
@@ -392,7 +393,7 @@ def test_an_event_of_an_extension_has_its_class_and_number(cluster: PrivateClust
     """What it is called only the server knows. Here dblink waits for who never answers."""
     with watching(cluster) as watched, socket.create_server(("127.0.0.1", 0)) as silent:
         watched.connection.execute("create extension if not exists dblink")
-        watched.connection.execute("set statement_timeout = 400")
+        watched.connection.execute("set statement_timeout = 2000")
         where = f"host=127.0.0.1 port={silent.getsockname()[1]} user=nobody password=none"
         with pytest.raises(psycopg.errors.QueryCanceled):
             watched.connection.execute(f"select dblink_connect('{where}')")

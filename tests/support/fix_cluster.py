@@ -18,13 +18,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from child import wait_for
+from child import wait_for, wait_until_gone
 from copied_cluster import ROWS, CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.page_cache import evict, relation_files, residency
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.lab.core.server_root import find_root
+from pgtrace.postgres import activity, proc
 
 Connection = psycopg.Connection[Any]
 Server = Callable[..., PrivateCluster]
@@ -101,6 +102,25 @@ def make_cold(
         return sum(residency(file)[0] for file in files) == 0
 
     wait_for(gone)
+
+
+def connected_at_once(cluster: PrivateCluster) -> Connection:
+    """To a backend that came to its first line soon after it was made. Of another, as there is on a
+    busy host, pgtrace tells no times: by them it sees whose memory it is.
+    """
+    asked = (
+        "select extract(epoch from backend_start)::float8 from pg_stat_activity"
+        " where pid = pg_backend_pid()"
+    )
+    while True:
+        connection = cluster.connect()
+        pid = connection.info.backend_pid
+        ((began_s,),) = connection.execute(asked).fetchall()
+        apart_us = began_s * 1e6 - activity._EPOCH_US - activity._started_us(proc.process(pid))
+        if abs(apart_us) < activity._MOST_APART_US / 2:
+            return connection
+        connection.close()
+        wait_until_gone(pid)
 
 
 @pytest.fixture(scope="session")

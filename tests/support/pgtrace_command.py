@@ -128,6 +128,23 @@ Query.execute = execute
 """
 
 
+def waiting(call: int) -> tuple[str, ...]:
+    """A command in which an experiment waits for a signal, in the query that it measures for that
+    time."""
+    return patched(f"""
+import time
+from pgtrace.lab.core.runner import Query
+calls = 0
+def execute(self, backend, true=Query.execute):
+    global calls
+    calls += 1
+    if calls == {call}:
+        time.sleep(600)
+    return true(self, backend)
+Query.execute = execute
+""")
+
+
 def last_sentence(out: str) -> str:
     """The last of what was printed, in one line: it is folded where it is long."""
     *_, begin = (number for number, line in enumerate(out.splitlines()) if line[:2].strip())
