@@ -40,6 +40,8 @@ SHOWN = {
 _MASKS = [
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
     (r"[·▁▂▃▄▅▆▇█]+", "STRIP"),
+    # It is chance whether a call goes on at the end, or was over before the server was first asked
+    (r" ran for at least ", " ran for "),
     # Whether others waited, and which relation took longest, is chance
     (r", and for read-ahead on its way, locks or memory for [\d.]+ [nµm]?s", ""),
     (r"; [<>\d.]+ % was (?:in|for|the) .*?(?=; |\.$|…$)", ""),

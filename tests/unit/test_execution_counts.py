@@ -10,6 +10,7 @@ from captures import DEVICE, some_backend, some_capture, some_query, some_reads
 from pgtrace.model.capture import Buffers, Executions, Probes
 from pgtrace.postgres import database_stats
 from pgtrace.postgres.executions import Row, between
+from pgtrace.reporters.html.opening import opening
 from pgtrace.reporters.sections import answer
 from pgtrace.reporters.sections.statements import statements
 from pgtrace.reporters.terminal import capture_report, executed
@@ -149,6 +150,33 @@ def test_of_calls_that_did_not_end_well_neither_reads_nor_time_are_in_the_answer
     assert answer.verdict(capture, statements(capture))[0].startswith(
         "Statements whose calls ended ran for 1.00 s in 10.0 s: they read for 0.40 s of that (40 %)"
     )
+
+
+@pytest.mark.parametrize(
+    ("read_ms", "words"),
+    [
+        (990, "Statements that read ran for 1.00 s in 10.0 s: they read for 0.99 s of that (99 %)"),
+        (1_050, "Statements that read ran for at least 1.05 s in 10.0 s: they read for 1.05 s of"),
+        (2_050, "All processes together read for 2.05 s in 10.0 s"),
+    ],
+)
+def test_what_the_server_had_not_counted_at_either_end_keeps_no_statement_out_of_the_answer(
+    read_ms: int, words: str
+) -> None:
+    """A statement that does nothing but read, of which a call was before the server was asked for
+    the first time, or goes on.
+    """
+    io = [some_reads([(read_ms * 10**6, 1)])]
+    query = some_query(query_id=1, calls=None, latency=None, errors=None, io=io)
+    capture = some_capture(
+        some_backend(queries=[query], io=io),
+        some_backend(queries=[], io=[]),
+        probes=Probes("libbpf", "fentry", "memory"),
+        executions=[Executions(1, 20, 10**9)],
+        duration_s=10.0,
+    )
+    assert answer.verdict(capture, statements(capture))[0].startswith(words)
+    assert opening(capture)
 
 
 BUFFERS = [database_stats.Row(0, None, None, 5, 5), database_stats.Row(7, NOW, "shop", 100, 10)]

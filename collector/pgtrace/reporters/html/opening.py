@@ -41,7 +41,7 @@ def opening(capture: Capture) -> str:
     every = [io for backend in capture.backends for io in backend.io]
     if not any(io.count for io in every):
         return ""
-    known, elapsed, _ = timed(capture)
+    known, elapsed, *_ = timed(capture)
     reads = reads_of(capture)
     own = of_operation(known) if elapsed else reads
     longest = max(_OPERATIONS, key=lambda each: time_of(of_operation(every, each)))

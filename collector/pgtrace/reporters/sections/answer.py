@@ -11,6 +11,7 @@ from . import time_answer
 from .statements import Statement
 from .sums import (
     PERFORMERS,
+    Ended,
     at_least,
     by_name,
     device_ns,
@@ -54,30 +55,31 @@ def _of_reads(capture: Capture, every: Sequence[Statement], reads: Sequence[Io])
         return ["Reads were not measured."]
     if not reads:
         return ["Nothing was read."]
-    done, elapsed, all_known = timed(capture)
+    ended_calls = timed(capture)
+    named = of_operation(ended_calls.io) if ended_calls.elapsed_ns else reads
     return [
-        _time_sentence(capture, reads, of_operation(done), elapsed, all_known=all_known),
+        _time_sentence(capture, reads, ended_calls),
         *_going_on(every),
         *_overlapped(every),
-        *_heaviest(capture, every, reads, of_operation(done) if elapsed else reads),
+        *_heaviest(capture, every, reads, named),
         *_most_often(capture, every),
     ]
 
 
-def _time_sentence(
-    capture: Capture, reads: Sequence[Io], done: Sequence[Io], elapsed: int, *, all_known: bool
-) -> str:
-    """Of all reads, or if that is known of those that were `done` in that time, see timed()."""
-    own = done if elapsed else reads
+def _time_sentence(capture: Capture, reads: Sequence[Io], done: Ended) -> str:
+    """Of all reads, or of those that were `done` by statements whose time is known."""
+    elapsed = done.elapsed_ns
+    own = of_operation(done.io) if elapsed else reads
     took, waited = time_of(own), waited_ns(own)
     span = units.duration(capture.duration_s * 1e9)
     if elapsed:
         which = "Statements" if capture.probes.queries != "memory" else "Statements that read"
-        if not all_known:
+        if not done.all_known:
             which = "Statements whose calls ended"
         share = units.percent(took, elapsed)
         words = (
-            f"{which} ran for {units.duration(elapsed)} in {span}: they read for "
+            f"{which} ran for {'at least ' if done.at_least else ''}{units.duration(elapsed)} in "
+            f"{span}: they read for "
             f"{units.duration_beside(took, elapsed)} of that ({share})"
         )
         whole = elapsed

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, get_args
+from typing import NamedTuple, Protocol, get_args
 
 from ... import units
 from ...model.capture import Backend, Call, Capture, Io, Operation, Source, of_operation
@@ -21,6 +21,8 @@ SOURCES = {
 }
 MOST_HIDDEN = 0.1
 """Share of reads of which it may be unknown where they were served, if others tell of them all."""
+_MOST_UNCOUNTED = 2
+"""Times the time of a statement's calls that were counted, it may have read for in all."""
 PLURALS: dict[Operation, str] = {"read": "reads", "write": "writes", "fsync": "fsyncs"}
 
 
@@ -46,17 +48,27 @@ def own_of(every: Iterable[Io]) -> list[Io]:
     return [io for io in every if io.scope == "query" and io.performed_by == "backend"]
 
 
-def timed(capture: Capture) -> tuple[list[Io], int, bool]:
-    """What backends did themselves for statements of which it is known how long they took, and how
-    long that was; and whether none read for others: one that goes on has no time yet.
-    """
+class Ended(NamedTuple):
+    """Statements of which it is known how long they took."""
+
+    io: list[Io]
+    """What backends did themselves for them."""
+    elapsed_ns: int
+    all_known: bool
+    """Whether none read for others: one that goes on has no time yet."""
+    at_least: bool = False
+    """Whether they took longer: by so much that they read, the server has not counted all."""
+
+
+def timed(capture: Capture) -> Ended:
+    """As far as that is known."""
     elapsed = traced_ns(capture)
     if not elapsed:
         return of_ended_calls(capture)
     queries = [query for backend in capture.backends for query in backend.queries]
     done = [io for query in queries if not query.unfinished for io in own_of(query.io)]
     going = [io for query in queries if query.unfinished for io in own_of(query.io)]
-    return done, elapsed, not of_operation(going)
+    return Ended(done, elapsed, not of_operation(going))
 
 
 def traced_ns(capture: Capture) -> int:
@@ -65,24 +77,30 @@ def traced_ns(capture: Capture) -> int:
     return sum(query.latency.sum for query in queries if query.latency)
 
 
-def of_ended_calls(capture: Capture) -> tuple[list[Io], int, bool]:
-    """In the light tier, what backends did themselves for statements of which it is known how long
-    they took, and how long that was; and whether none read for others.
+def of_ended_calls(capture: Capture) -> Ended:
+    """In the light tier.
 
-    The server counts a call once it ended well: what one reads that goes on, or was cancelled, is
-    in no time.
+    The server counts a call once it ended well: what one reads that goes on, was cancelled, or had
+    ended before the server was first asked, is in no time. Where that is most of what a statement
+    read, nothing is known of it; where it is little, the statement took at least as long as it
+    read.
     """
     own: defaultdict[int | None, list[Io]] = defaultdict(list)
     for query in (query for backend in capture.backends for query in backend.queries):
         own[query.query_id] += own_of(query.io)
-    found, elapsed = list[Io](), 0
+    found, elapsed, at_least = list[Io](), 0, False
     for each in capture.executions:
         did = own.get(each.query_id)
-        if did is not None and each.calls and time_of(of_operation(did)) <= each.total_ns:
+        if did is None or not each.calls:
+            continue
+        read_ns = time_of(of_operation(did))
+        if read_ns <= _MOST_UNCOUNTED * each.total_ns:
             found += did
-            elapsed += each.total_ns
+            elapsed += max(each.total_ns, read_ns)
+            at_least |= read_ns > each.total_ns
             del own[each.query_id]
-    return found, elapsed, not any(of_operation(did) for did in own.values())
+    all_known = not any(of_operation(did) for did in own.values())
+    return Ended(found, elapsed, all_known, at_least)
 
 
 def pid_of(backend: Backend) -> str:
