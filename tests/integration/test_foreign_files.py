@@ -56,6 +56,7 @@ def listed(cluster: PrivateCluster) -> list[dict[str, object]]:
     assert done.code == 0, done.err
     assert SECRET not in done.out + done.err
     servers = {each["postmaster_pid"]: each for each in json.loads(done.out)["servers"]}
+    assert cluster.postmaster_pid in servers, done
     assert servers.pop(cluster.postmaster_pid)["block_size"] == 8192
     return list(servers.values())
 

@@ -63,6 +63,7 @@ def test_a_list(cluster: PrivateCluster, connection: Connection, attacker: Child
     assert time.monotonic() - began < MOST_SECONDS
     assert done.code == 0, done.err
     servers = {each["postmaster_pid"]: each for each in json.loads(done.out)["servers"]}
+    assert {attacker.pid, cluster.postmaster_pid} <= servers.keys(), done
     assert len(servers[attacker.pid]["backends"]) > 1
     own = servers[cluster.postmaster_pid]["backends"]
     (backend,) = [each for each in own if each["pid"] == connection.info.backend_pid]
