@@ -21,9 +21,10 @@ from pgtrace.files.documents import load
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture
 from pgtrace.model.encoding import encode
-from pgtrace.postgres import catalog, names_of_servers
 from pgtrace.tracing.tracer import Tracer, trace
 from pgtrace_command import PATIENT, Pgtrace, patched, run
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 PROBE_TYPE: ProbeType = "tracepoint"
 SETTINGS = {
@@ -34,13 +35,6 @@ SETTINGS = {
     "max_parallel_workers_per_gather": 0,
 }
 LARGE = "select count(*) from tbl_cost_align"
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy host names may take long at the end."""
-    monkeypatch.setattr(catalog, "LAST_S", 60.0)
-    monkeypatch.setattr(names_of_servers, "LAST_S", 60.0)
 
 
 @pytest.fixture(scope="module")

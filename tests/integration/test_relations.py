@@ -26,7 +26,7 @@ from pgtrace.failures import Failures
 from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.model.capture import Capture, Kind
-from pgtrace.postgres import catalog, discovery, names_of_servers
+from pgtrace.postgres import catalog, discovery
 from pgtrace.postgres.catalog import Names
 from pgtrace.postgres.connection import Asked, connect, system_identifier
 from pgtrace.postgres.tablespaces import Spaces
@@ -38,15 +38,10 @@ from read_ahead import USUAL_KIB, read_ahead
 from scans import ATTEMPTS, anything_lost, new_backend, only, patterns, prepare
 from worker import Worker
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 STRANGE = 'a "quoted" name\n\x1b[31m of $$ ünïcode'
 LAST_S = catalog.LAST_S
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy host names may take long at the end."""
-    monkeypatch.setattr(catalog, "LAST_S", 60.0)
-    monkeypatch.setattr(names_of_servers, "LAST_S", 60.0)
 
 
 def file_of(path: Path, space: Path, kind: Kind = "relation") -> File:

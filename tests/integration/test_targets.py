@@ -80,9 +80,9 @@ def capturing(
     assert captured.taken.lost.read == captured.taken.lost.queries == 0
 
 
-def on_a_host_of(*servers: PrivateCluster) -> tuple[str, ...]:
-    """A pgtrace where there are no servers but these."""
-    return patched(seeing(*(server.postmaster_pid for server in servers)))
+def on_a_host_of(*servers: PrivateCluster, code: str = "") -> tuple[str, ...]:
+    """A pgtrace where there are no servers but these, and with that code."""
+    return patched(code + seeing(*(server.postmaster_pid for server in servers)))
 
 
 def texts(backend: Backend) -> set[str | None]:
@@ -191,8 +191,7 @@ def test_names_of_all_servers(
         if not answers:
             os.kill(other.postmaster_pid, signal.SIGSTOP)
             stack.callback(os.kill, other.postmaster_pid, signal.SIGCONT)
-        seen = seeing(cluster.postmaster_pid, other.postmaster_pid)
-        command = patched((PATIENT if answers else "") + seen)
+        command = on_a_host_of(cluster, other, code=PATIENT if answers else "")
         with capturing("--all", "--by", "relation", connects=True, command=command) as captured:
             for table, connection in connections.items():
                 connection.execute(

@@ -25,7 +25,7 @@ from pgtrace.lab.core import benchmark_table
 from pgtrace.lab.core.page_cache import evict, relation_files, residency
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace.lab.core.server_root import find_root
-from pgtrace.postgres import activity, proc
+from pgtrace.postgres import activity, catalog, names_of_servers, proc
 
 Connection = psycopg.Connection[Any]
 Server = Callable[..., PrivateCluster]
@@ -121,6 +121,13 @@ def connected_at_once(cluster: PrivateCluster) -> Connection:
             return connection
         connection.close()
         wait_until_gone(pid)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host names may take long at the end: as PATIENT, in this process."""
+    monkeypatch.setattr(catalog, "LAST_S", 60.0)
+    monkeypatch.setattr(names_of_servers, "LAST_S", 60.0)
 
 
 @pytest.fixture(scope="session")

@@ -114,35 +114,29 @@ def meanwhile(*arguments, true={name}.{function}, **settings):
 
 def terminating(call: int) -> str:
     """Code that lets the server end a session whose query an experiment measures, at that one."""
-    return f"""
-import os, signal
-from pgtrace.lab.core.runner import Query
-calls = 0
-def execute(self, backend, true=Query.execute):
-    global calls
-    calls += 1
-    if calls == {call}:
-        os.kill(backend.info.backend_pid, signal.SIGTERM)
-    return true(self, backend)
-Query.execute = execute
-"""
+    return _before_query(call, "os.kill(backend.info.backend_pid, signal.SIGTERM)")
 
 
 def waiting(call: int) -> tuple[str, ...]:
     """A command in which an experiment waits for a signal, in the query that it measures for that
     time."""
-    return patched(f"""
-import time
+    return patched(_before_query(call, "time.sleep(600)"))
+
+
+def _before_query(call: int, done: str) -> str:
+    """Code by which that is done before the query that an experiment measures for that time."""
+    return f"""
+import os, signal, time
 from pgtrace.lab.core.runner import Query
 calls = 0
 def execute(self, backend, true=Query.execute):
     global calls
     calls += 1
     if calls == {call}:
-        time.sleep(600)
+        {done}
     return true(self, backend)
 Query.execute = execute
-""")
+"""
 
 
 def last_sentence(out: str) -> str:
