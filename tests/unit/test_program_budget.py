@@ -1,15 +1,18 @@
-"""How long the programs of one user may take to look at, and who pays for it."""
+"""How long programs may take to look at, who pays for it, and what is said if nothing came of it."""
 
 import os
-from collections.abc import Callable
+import re
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from child import Idle
+from child import Child, Idle, state_of, wait_for
 from pgtrace.errors import TargetError
 from pgtrace.linux import process_user
-from pgtrace.postgres import hidden_servers, proc, program
+from pgtrace.postgres import discovery, hidden_servers, proc, program
 
 OWN = os.getuid()
 
@@ -27,7 +30,7 @@ class Clock:
 
     def look(self, _: object, names: frozenset[str]) -> program.Known:
         self.now += 2
-        return program.understood(names, b"")
+        return program.understood(names, b"{}\n")
 
 
 @pytest.fixture
@@ -54,6 +57,70 @@ def test_a_process_that_is_not_looked_at_is_no_other_one(clock: Clock) -> None:
     program._spent[OWN] = clock.now, 99.0
     with Idle() as idle, pytest.raises(TargetError, match="took too long"):
         proc.postgresql(idle.pid)
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Iterator[Idle]:
+    """It works where a lock file is, as a server does."""
+    (tmp_path / "postmaster.pid").touch()
+    with Idle(cwd=tmp_path) as process:
+        yield process
+
+
+def test_a_look_to_which_nothing_came_is_said_and_another_one_may_succeed(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a server that `list` and `capture --all` would leave out without a word."""
+    monkeypatch.setattr(program, "_known", {})
+    with monkeypatch.context() as patch:
+        patch.setattr(program.unprivileged, "MOST_SECONDS", 0)
+        discovery.servers()
+    assert idle.pid in discovery.not_told()
+    hidden = hidden_servers.hidden_servers()
+    assert hidden is not None
+    assert re.search(
+        r"process(es)? [\d, ]+( and \d+ more)?, which works? in a directory with", hidden
+    )
+    with pytest.raises(TargetError, match="is not PostgreSQL"):
+        proc.postgresql(idle.pid)
+    discovery.servers()
+    assert idle.pid not in discovery.not_told()
+
+
+def test_what_a_process_has_become_meanwhile_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered = program._remembered
+    monkeypatch.setattr(program, "_known", {})
+    with Child("sh", "-c", "read line; exec sleep 60") as process:
+        before = Path(f"/proc/{process.pid}/exe").readlink()
+
+        def changed(*arguments: Any) -> program.Known:
+            process.say("")
+            wait_for(lambda: Path(f"/proc/{process.pid}/exe").readlink() != before)
+            monkeypatch.setattr(program, "_remembered", remembered)
+            return remembered(*arguments)
+
+        monkeypatch.setattr(program, "_remembered", changed)
+        found = program.look(f"/proc/{process.pid}/exe", "main")
+        ((*_, inode, _, _, _),) = program._known
+        assert inode == Path("/bin/sleep").stat().st_ino
+        assert not found.kind.server
+
+
+def test_a_process_that_ends_meanwhile_is_none_that_could_not_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(program, "_known", {})
+    remembered = program._remembered
+    with Idle() as process:
+
+        def ended(*arguments: Any) -> program.Known:
+            process.send(signal.SIGKILL)
+            wait_for(lambda: state_of(process.pid) == "Z")
+            return remembered(*arguments)
+
+        found = proc.process(process.pid)
+        monkeypatch.setattr(program, "_remembered", ended)
+        assert proc.version(found) is None
 
 
 def test_nobody_pays_for_another(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

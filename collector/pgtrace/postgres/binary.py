@@ -171,6 +171,8 @@ def running_query(
 def may_not_look(what: str, error: OSError) -> PermissionDeniedError:
     """Make the error for something below /proc that the kernel does not show us."""
     lacking = capabilities.missing(capabilities.LOOKING)
+    if isinstance(error, TimeoutError):
+        return PermissionDeniedError(f"{what} ({error.strerror}); try again in two minutes.")
     if not lacking:
         why = (
             f"although pgtrace has {' and '.join(capabilities.LOOKING)}: a security module or a "

@@ -195,9 +195,13 @@ def server(pid: int) -> Server:
     return _server(postmaster)
 
 
+_not_told: list[int] = []
+
+
 def servers() -> list[Server]:
     """Find every server that may be looked into; see hidden_servers.py for the others."""
     found: list[Server] = []
+    _not_told.clear()
     known: set[int] = set()
     family: Family | None = None
     for pid in proc.pids():
@@ -211,9 +215,17 @@ def servers() -> list[Server]:
                 found.append(_server(postmaster, family))
                 # Of which there may be thousands: they work in its directory, but are none
                 known.update((postmaster.pid, *family.get(postmaster.pid, ())))
+        except proc.NotToldError:
+            _not_told.append(pid)
         except PgtraceError:
             continue
     return sorted(found, key=lambda server: server.postmaster_pid)
+
+
+def not_told() -> list[int]:
+    """Pids of processes that may be of servers which servers() did not find: there is a lock file
+    where they work, and what they run could not be looked at."""
+    return [*_not_told]
 
 
 def successor(server: Server) -> Server | None:
@@ -296,7 +308,7 @@ def _server(postmaster: Process, family: Family | None = None) -> Server:
             lines[4] or None,
             _cluster_name(postmaster, family),
         )
-    except PermissionError as error:
+    except (PermissionError, TimeoutError) as error:
         raise _may_not_read(postmaster.pid, error) from error
     except OSError as error:
         raise TargetError(f"The server of postmaster {postmaster.pid} has stopped.") from error
@@ -454,7 +466,7 @@ def _is_postmaster(process: Process) -> bool:
     try:
         lock = in_time.read(process.pid, "postmaster.pid", process.uid)
         return int(lock.partition(b"\n")[0]) == process.inner_pid
-    except PermissionError as error:
+    except (PermissionError, TimeoutError) as error:
         raise _may_not_read(process.pid, error) from error
     except (OSError, ValueError):
         return False

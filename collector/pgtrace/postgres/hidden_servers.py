@@ -6,15 +6,17 @@ from pathlib import Path
 from .. import sudo
 from ..errors import PermissionDeniedError
 from ..linux import capabilities, in_time, namespaces
+from ..linux.process_user import who_answers_for
 from . import discovery, proc, program
 
 _TITLE = b"postgres: "
+_MOST_NAMED = 3
 _USUAL_NAMES = {"postgres", "edb-postgres", "postmaster"}
 
 
 def hidden_servers() -> str | None:
     """Words of what discovery.servers() cannot find, and what to type; None if nothing is."""
-    return "; ".join(filter(None, (_not_to_be_looked_into(), _left_out()))) or None
+    return "; ".join(filter(None, (_not_to_be_looked_into(), _left_out(), _not_told()))) or None
 
 
 def _left_out() -> str | None:
@@ -22,6 +24,21 @@ def _left_out() -> str | None:
     return users and (
         f"servers of user {users}, if there are more: this user's processes run programs that take "
         f"long to look at, {program.MOST_SECONDS:g} s in all"
+    )
+
+
+def _not_told() -> str | None:
+    users = program.left_out()
+    pids = [pid for pid in discovery.not_told() if who_answers_for(pid) not in users]
+    if not pids:
+        return None
+    first = ", ".join(map(str, pids[:_MOST_NAMED]))
+    more = f" and {len(pids) - _MOST_NAMED} more" if len(pids) > _MOST_NAMED else ""
+    processes = "process" if len(pids) == 1 else "processes"
+    work = "works" if len(pids) == 1 else "work"
+    return (
+        f"{processes} {first}{more}, which {work} in a directory with a server's lock file: "
+        "nothing could be told of the binary, as where a disk did not answer in time; try again"
     )
 
 

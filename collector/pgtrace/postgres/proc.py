@@ -30,6 +30,10 @@ Family = dict[int, list[int]]
 """Pids of children, by their parent's."""
 
 
+class NotToldError(TargetError):
+    """What a process runs could not be looked at, though it may be a server."""
+
+
 class _NoneSuchError(TargetError):
     """Its words are looked for when somebody reads them: every process may have to be looked at,
     and whoever follows many processes meets the end of some at each look."""
@@ -178,24 +182,24 @@ def version(process: Process) -> str | None:
     """Version of the PostgreSQL server that a process runs, such as `15.18` or `18beta1`.
 
     Empty when the binary does not say; None when it is no PostgreSQL server, or has ended.
-    Raise PermissionDeniedError when it may not be read, TargetError when it was not looked at, as
-    others of its user took too long.
+    Raise PermissionDeniedError when it may not be read, NotToldError when it was not looked at, as
+    others of its user took too long, or the look came to nothing.
     """
     try:
         return version_of(process.binary)
-    except program.NotLookedAtError as error:
-        raise TargetError(f"The binary of process {process.pid}: {error.strerror}.") from error
+    except (FileNotFoundError, ProcessLookupError):
+        return None
     except PermissionError as error:
         what = f"The binary of process {process.pid} may not be read"
         raise binary.may_not_look(what, error) from error
-    except OSError:
-        return None
+    except OSError as error:
+        raise NotToldError(f"The binary of process {process.pid}: {error.strerror}.") from error
 
 
 def version_of(path: Path) -> str | None:
     """The same of a server's binary. Raise OSError when it cannot be read."""
     kind = program.look(path).kind
-    return kind.version if kind and kind.server else None
+    return kind.version if kind.server else None
 
 
 def _stat(pid: int) -> tuple[str, list[str]]:

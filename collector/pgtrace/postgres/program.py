@@ -57,13 +57,12 @@ class Known(NamedTuple):
 
     names: frozenset[str]
     """Symbols that were asked for."""
-    kind: "elf.Kind | None"
-    """None if it could not be told."""
+    kind: "elf.Kind"
     contents: "elf.Contents"
 
 
 class NotLookedAtError(OSError):
-    """Programs of that user took too long already."""
+    """Programs of that user took too long already, or the child told nothing of this one."""
 
 
 _known: dict[_Key, Known] = {}
@@ -77,7 +76,8 @@ def look(path: Where, name: str | None = None) -> Known:
     """What a program's file holds, with the address of a symbol `name`, if it is to be known.
 
     Raise OSError when there is no such file, or it may not be read; NotLookedAtError when what
-    that user's processes run took too long already. A local user may start many programs, each of
+    that user's processes run took too long already, or nothing came of the look, such as where the
+    disk did not answer: then another one may succeed. A local user may start many programs, each of
     which takes its child seconds: that costs this user's servers, and little of anybody's time.
     """
     wanted = _ALWAYS | ({name} if name else set())
@@ -85,15 +85,25 @@ def look(path: Where, name: str | None = None) -> Known:
     if pid is None or isinstance(path, Program):
         with _opened(path) as file:
             return _remembered((_payer(pid), *_key(path, file)), wanted, file)
-    program = in_time.program(pid)
+    running = in_time.program(pid)
+    try:
+        return _remembered((_payer(pid), *running), wanted, _opener(path, running))
+    except NotLookedAtError:
+        now = in_time.program(pid)
+        if now == running:
+            raise
+    # As a shell that has become what it was to run
+    return _remembered((_payer(pid), *now), wanted, _opener(path, now))
 
+
+def _opener(path: Path | str, expected: in_time.Facts) -> Callable[[], int]:
     def open_it() -> int:
         file = os.open(path, foreign_files.READ)
-        if in_time.facts(file) != program:
+        if in_time.facts(file) != expected:
             raise OSError(errno.ESTALE, "another program by now")
         return file
 
-    return _remembered((_payer(pid), *program), wanted, open_it)
+    return open_it
 
 
 def _process_of(path: Where) -> int | None:
@@ -199,15 +209,22 @@ def tell(file: int, names: frozenset[str], say: forked.Tell) -> None:
 
 
 def understood(names: frozenset[str], said: bytes) -> Known:
-    """What the child said of a file and these symbols, as far as it may be believed."""
+    """What the child said of a file and these symbols, as far as it may be believed.
+
+    Raise NotLookedAtError when not even its first line is to be believed.
+    """
     import msgspec
 
     from . import elf
 
-    kind, contents = None, elf.Contents(problem=_UNREADABLE)
+    contents = elf.Contents(problem=_UNREADABLE)
     lines = said.split(b"\n")
     try:
         kind = msgspec.json.decode(lines[0], type=elf.Kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        what = "nothing could be told of it; try again"
+        raise NotLookedAtError(errno.EAGAIN, what) from error
+    try:
         if len(lines) == 3:
             contents = msgspec.json.decode(lines[1], type=elf.Contents)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
