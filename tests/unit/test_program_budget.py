@@ -1,4 +1,4 @@
-"""How long programs may take to look at, who pays for it, and what is said if nothing came of it."""
+"""How long programs may take to look at, who pays, and what is said where nothing comes of it."""
 
 import os
 import re
