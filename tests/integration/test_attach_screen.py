@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 
 from bpf_left import leftovers, ours
+from child import stopped
 from fix_cluster import SEQUENTIAL, Connection
 from pgtrace.lab.core.private_cluster import PrivateCluster
 from pgtrace_command import Pgtrace, last_sentence, wait_for
@@ -332,10 +333,9 @@ def test_lost_queries_are_in_the_last_line_of_json(connection: Connection) -> No
         connection.execute("select 1 as the_last", prepare=False)
         tracer.wait_for("the_last")
         before = len(tracer.out.splitlines())
-        tracer.send(signal.SIGSTOP)
-        for _ in range(many):
-            connection.execute("select 1 -- " + "x" * 900, prepare=False)
-        tracer.send(signal.SIGCONT)
+        with stopped(tracer.pid):
+            for _ in range(many):
+                connection.execute("select 1 -- " + "x" * 900, prepare=False)
         ended = tracer.stop()
     *queries, last = map(json.loads, ended.out.splitlines())
     summary = last["summary"]

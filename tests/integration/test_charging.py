@@ -7,7 +7,6 @@ in no EXPLAIN) are less than half a percent of them.
 import json
 import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from child import Child, wait_for, wait_until_gone
+from child import Child, stopped, wait_for, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, make_cold
 from fix_markers import PG_VERSION
@@ -471,15 +470,10 @@ def test_who_reads_the_same_file_in_another_way_takes_nothing(
         with trace(charged.postmaster_pid, literals=True) as tracer:
             assert explain(other, "select * from small")["Shared Read Blocks"] > 1000
             before = tracer.capture()
-            for worker in workers:
-                os.kill(worker, signal.SIGSTOP)
-            try:
+            with stopped(*workers):
                 scanning = pool.submit(explain, backend, query)
                 wait_for(lambda: other.execute(state).fetchone() == ("IO",))
                 other.execute("select pg_prewarm('large', 'read')")
-            finally:
-                for worker in workers:
-                    os.kill(worker, signal.SIGCONT)
             plan = scanning.result()
     capture = tracer.capture()
     check(capture)

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from child import OWN_MOUNTS, Child, Idle, children_of, wait_for, wait_until_gone
+from child import OWN_MOUNTS, Child, Idle, children_of, stopped, wait_for, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_markers import PG_VERSION
 from pgtrace.commands import doctor, list_
@@ -405,8 +405,7 @@ def test_a_backend_whose_postmaster_is_gone(disk_directory: Path) -> None:
         connection = cluster.connect()
         pid = connection.info.backend_pid
         postmaster = cluster.postmaster_pid
-        os.kill(pid, signal.SIGSTOP)  # or it would see the end and follow
-        try:
+        with stopped(pid):  # or it would see the end and follow
             os.kill(postmaster, signal.SIGKILL)
             wait_until_gone(postmaster)
             found = discovery.backend(pid)
@@ -414,8 +413,6 @@ def test_a_backend_whose_postmaster_is_gone(disk_directory: Path) -> None:
             assert (found.backend_type, found.datname) == ("client backend", "postgres")
             with pytest.raises(TargetError, match="postmaster is gone"):
                 discovery.server(pid)
-        finally:
-            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")

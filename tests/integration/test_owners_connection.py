@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from child import children_of, wait_until_gone
+from child import children_of, stopped, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS
 from fix_markers import PG_VERSION
@@ -290,12 +290,11 @@ def test_a_server_that_stops_before_it_lets_anybody_in_is_connected_to_again(
 
     stop = threading.Thread(target=restartable.stop)
     with closing(owners), closing(Names(connect, [server], Failures())) as names:
-        os.kill(server.postmaster_pid, signal.SIGSTOP)
-        stop.start()
-        sigint = 1 << signal.SIGINT - 1  # beside those of children that end
-        wait_for(lambda: int(status_of(server.postmaster_pid)["ShdPnd"][0], 16) & sigint)
-        names.start()
-        os.kill(server.postmaster_pid, signal.SIGCONT)
+        with stopped(server.postmaster_pid):
+            stop.start()
+            sigint = 1 << signal.SIGINT - 1  # beside those of children that end
+            wait_for(lambda: int(status_of(server.postmaster_pid)["ShdPnd"][0], 16) & sigint)
+            names.start()
         stop.join()
         wait_for(lambda: any(tried))
         restartable.start()
@@ -446,8 +445,7 @@ def test_a_backend_that_answers_late_costs_no_names(
             wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
             (own,) = client.execute(OWN_PIDS).fetchone() or ()
             monkeypatch.setattr(owners_connection, "_PATIENCE_S", 1)
-            os.kill(own, signal.SIGSTOP)
-            try:
+            with stopped(own):
                 # More than shared_buffers have room for
                 rows = "select i, repeat('x', 300) from generate_series(1, 60000) i"
                 client.execute(f"create table of_meanwhile as {rows}")
@@ -455,9 +453,7 @@ def test_a_backend_that_answers_late_costs_no_names(
                 with restartable.connect() as another:  # who has come is asked for
                     another.execute("select count(*) from of_meanwhile")
                 wait_for(are_missing)
-            finally:
                 monkeypatch.undo()
-                os.kill(own, signal.SIGCONT)
             wait_for(lambda: not are_missing())
             wait_for(lambda: client.execute(OWN_BACKENDS).fetchone() == (1,))
             assert client.execute(OWN_PIDS).fetchone() != (own,)

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from child import state_of, wait_until_gone
+from child import state_of, stopped, wait_until_gone
 from copied_cluster import CopiedCluster
 from fix_cluster import Connection, Server, bindir, data_directory, explain_buffers
 from fix_markers import PG_VERSION
@@ -403,16 +402,13 @@ def test_a_server_that_does_not_answer_holds_nobody_up(
         assert files.names
         files.names.require()
         ((pid, _),) = files.names._lasting
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with stopped(pid):
             files.names.finish()
             files.names.close()
             # It has not answered, and nobody waited until it did
             assert state_of(pid) == "T"
             missing = files.names.missing()
             assert missing == ["names: the server gave none within 3 s at the end"]
-        finally:
-            os.kill(pid, signal.SIGCONT)
 
 
 def test_ten_thousand_relations(small: PrivateCluster, own: Connection) -> None:

@@ -1,8 +1,6 @@
 """Whom a capture is of: by pid, by server, by filter; and who is refused."""
 
-import os
 import re
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from child import Child
+from child import Child, stopped
 from copied_cluster import CopiedCluster
 from fix_cluster import SETTINGS, Connection, bindir, data_directory
 from fix_markers import PG_VERSION
@@ -189,8 +187,7 @@ def test_names_of_all_servers(
             connection.execute(f"create table {table} as select generate_series(1, 20000)")
             stack.callback(connection.execute, f"drop table {table}")
         if not answers:
-            os.kill(other.postmaster_pid, signal.SIGSTOP)
-            stack.callback(os.kill, other.postmaster_pid, signal.SIGCONT)
+            stack.enter_context(stopped(other.postmaster_pid))
         command = on_a_host_of(cluster, other, code=PATIENT if answers else "")
         with capturing("--all", "--by", "relation", connects=True, command=command) as captured:
             for table, connection in connections.items():

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from child import busy_loop, state_of, wait_for
+from child import busy_loop, state_of, stopped, wait_for
 from copied_cluster import CopiedCluster
 from fix_cluster import SEQUENTIAL, SETTINGS, bindir, data_directory
 from fix_markers import PG_VERSION
@@ -57,16 +57,6 @@ def running(watched: Watched, text: str, *, sleeps: bool) -> Iterator[None]:
         yield
     finally:
         thread.join()
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        wait_for(lambda: state_of(pid) == "T")
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -42,6 +42,20 @@ def wait_until_gone(*pids: int, seconds: float = PATIENCE_S) -> None:
 def state_of(pid: int) -> str:
     """The letter of proc(5) for what a process does: S if it sleeps, Z once it has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+@contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    """These processes do nothing, each from the first line on: the signal alone is not yet the stop
+    of one that waits for a processor, and what is sent to it meanwhile comes first."""
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: all(state_of(pid) == "T" for pid in pids))
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def inner_pid(pid: int) -> int:
