@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+import textual.timer
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
@@ -111,6 +113,25 @@ def test_a_row_that_was_chosen_stays_so_wherever_it_goes(ends: Ends) -> None:
         ends.tracing.send(some_frame(32, [device_read(1, 1, 1, 25, 9000 * MS)]))
         await pilot.pause(0.2)
         assert ends.app.rows.row() == 1  # whichever is the first
+
+    ends.run(work)
+
+
+def test_a_screen_whose_process_waits_for_a_processor_takes_another_size(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock takes longer than textual waits before it takes a size."""
+
+    def late() -> float:
+        time.sleep(0.01)
+        return time.monotonic()
+
+    async def work(pilot: Pilot[None]) -> None:
+        monkeypatch.setattr(textual.timer._time, "get_time", late)
+        for width in 60, 90:
+            await pilot.resize_terminal(width, 30)
+            await pilot.pause(0.3)
+            assert len(ends.screen().splitlines()[0]) == width
 
     ends.run(work)
 

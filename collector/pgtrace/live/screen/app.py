@@ -5,9 +5,10 @@ import time
 from collections import deque
 from datetime import UTC, datetime
 from textwrap import wrap
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult
+from textual.timer import Timer
 from textual.widgets import Input
 
 from ...terminal_text import escape
@@ -344,7 +345,14 @@ class TopApp(App[None]):
         self.view.sort_by(self.view.listing(), event.title)
         self.draw()
 
-    # What goes wrong
+    # What textual 8.2 gets wrong
+
+    def set_timer(self, *arguments: Any, **settings: Any) -> Timer:
+        """One that fires once leaves that out, for good, where it waits for a processor just then
+        (textual/timer.py, Timer._run()); and no size of the terminal was taken after that."""
+        timer = super().set_timer(*arguments, **settings)
+        timer._skip = False
+        return timer
 
     def _handle_exception(self, error: Exception) -> None:
         """textual 8.2 would print the values of all variables, which may be somebody's data."""
