@@ -1,6 +1,7 @@
 """Servers, backends and running queries found in /proc, against what the server says itself."""
 
 import argparse
+import errno
 import json
 import os
 import platform
@@ -24,7 +25,7 @@ from pgtrace.commands import doctor, list_
 from pgtrace.doctor import server as server_abilities
 from pgtrace.errors import PermissionDeniedError, PgtraceError, TargetError, UnsupportedError
 from pgtrace.lab.core.private_cluster import PrivateCluster
-from pgtrace.postgres import binary, discovery, proc
+from pgtrace.postgres import binary, discovery, proc, program
 from pgtrace.postgres.discovery import Server
 from pgtrace_command import run
 
@@ -398,6 +399,30 @@ def test_another_users_list_is_refused(cluster: PrivateCluster) -> None:
 
 
 # --- servers in trouble, and in containers
+
+
+def test_a_look_to_which_nothing_came_hides_no_server(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other processes lead to it, and nobody is told that it may be missed."""
+    failed = 0
+    remembered, pids = program._remembered, proc.pids
+
+    def once(*arguments: Any) -> program.Known:
+        nonlocal failed
+        failed += 1
+        if failed == 1:
+            raise program.NotLookedAtError(errno.EAGAIN, "nothing could be told of it")
+        return remembered(*arguments)
+
+    monkeypatch.setattr(program, "_remembered", once)
+    monkeypatch.setattr(
+        proc, "pids", lambda: sorted(pids(), key=lambda pid: pid != cluster.postmaster_pid)
+    )
+    found = [server.postmaster_pid for server in discovery.servers()]
+    assert failed > 1
+    assert cluster.postmaster_pid in found
+    assert discovery.not_told() == []
 
 
 def test_a_backend_whose_postmaster_is_gone(disk_directory: Path) -> None:

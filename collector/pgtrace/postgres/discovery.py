@@ -219,6 +219,7 @@ def servers() -> list[Server]:
             _not_told.append(pid)
         except PgtraceError:
             continue
+    _not_told[:] = [pid for pid in _not_told if pid not in known]
     return sorted(found, key=lambda server: server.postmaster_pid)
 
 
